@@ -1,0 +1,138 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from ..domain import API_SERVER, MANAGER, HopError, Manifest
+from .errors import ApiError
+from .transport import Transport
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind as the API server serves it.
+
+    plural:   its name in paths.
+    scalable: it has a scale subresource.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+    scalable: bool = False
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        parts = [group_path(self.api_version)]
+        if namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        parts += [quote(part, safe="") for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
+HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+NODES = Resource("v1", "Node", "nodes")
+PODS = Resource("v1", "Pod", "pods")
+RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
+
+
+def group_path(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+class KubeClient:
+    """The API server: one method, one request.
+
+    dry_run: writes are judged by the server, defaults and admission included, but not kept.
+    """
+
+    def __init__(self, transport: Transport, *, dry_run: bool = False) -> None:
+        self._send = transport
+        self.dry_run = dry_run
+        self._write_query = {"dryRun": "All"} if dry_run else {}
+
+    def discover(self, api_version: str) -> dict[str, Resource]:
+        """The kinds that are served under `api_version`, by name; none if it is not served."""
+        try:
+            served = self._send("GET", group_path(api_version), query={})["resources"]
+        except ApiError as err:
+            if err.is_not_found:
+                return {}
+            raise
+        names = {each["name"] for each in served}
+        return {
+            each["kind"]: Resource(api_version, each["kind"], each["name"], scalable=f"{each['name']}/scale" in names)
+            for each in served
+            if "/" not in each["name"]
+        }
+
+    def list(
+        self, resource: Resource, *, namespace: str | None = None, label_selector: str | None = None
+    ) -> list[Manifest] | None:
+        """The objects of a kind; None if the kind is not served."""
+        query = {"labelSelector": label_selector} if label_selector else {}
+        try:
+            return self._send("GET", resource.path(namespace), query=query)["items"]
+        except ApiError as err:
+            if err.is_not_found:
+                return None
+            raise
+
+    def get(
+        self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
+    ) -> Manifest | None:
+        """One object, or None if there is no such object or kind."""
+        try:
+            return self._send("GET", resource.path(namespace, name, subresource), query={})
+        except ApiError as err:
+            if err.is_not_found:
+                return None
+            raise
+
+    def apply(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Server-side apply; returns the object as it then is.
+
+        Raises: HopError if somebody else manages a field that would change, ApiError for the rest.
+        """
+        metadata = manifest["metadata"]
+        try:
+            return self._send(
+                "PATCH",
+                resource.path(metadata["namespace"], metadata["name"]),
+                query={"fieldManager": MANAGER, "fieldValidation": "Strict", **self._write_query},
+                body=manifest,
+                content_type="application/apply-patch+yaml",
+            )
+        except ApiError as err:
+            if err.status == 409:
+                raise _conflict(manifest, err) from err
+            raise
+
+    def delete(self, resource: Resource, name: str, namespace: str) -> bool:
+        """Delete an object; False if there was none."""
+        try:
+            self._send("DELETE", resource.path(namespace, name), query=self._write_query)
+        except ApiError as err:
+            if err.is_not_found:
+                return False
+            raise
+        return True
+
+    def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """What an aggregated API or a service behind the API server answers at `path`."""
+        return self._send("GET", path, query=query or {})
+
+
+def _conflict(manifest: Manifest, err: ApiError) -> HopError:
+    causes = err.body.get("details", {}).get("causes", []) if isinstance(err.body, dict) else []
+    seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in causes) or err.message
+    metadata = manifest["metadata"]
+    return HopError(
+        API_SERVER,
+        seen=f"{manifest['kind']} {metadata['namespace']}/{metadata['name']}: {seen}",
+        fix="have that manager give the fields up, or delete the object and run again",
+    )

@@ -1,0 +1,58 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .errors import ApiError, QueryError
+
+
+class RawGetter(Protocol):
+    def __call__(self, path: str, query: Mapping[str, str] | None = None) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Series:
+    """Labels and, oldest first, the values: one for an instant vector, several for a range."""
+
+    labels: Mapping[str, str]
+    values: tuple[float, ...]
+
+
+class PrometheusClient:
+    """Prometheus' HTTP API through the API server's service proxy: one method, one request.
+
+    Each method raises ApiError if Prometheus cannot be reached, QueryError if it refuses what was asked.
+    """
+
+    def __init__(self, get_raw: RawGetter, *, namespace: str, service: str, port: int) -> None:
+        self._get_raw = get_raw
+        self._root = f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy/api/v1"
+        self.name = f"{namespace}/{service}:{port}"
+
+    def query(self, promql: str) -> list[Series]:
+        """The series that `promql` gives now."""
+        found = self._get("query", {"query": promql})["result"]
+        return [Series(each["metric"], tuple(float(value) for _time, value in _samples(each))) for each in found]
+
+    def recording_rules(self) -> list[dict[str, Any]]:
+        """The recording rules that are loaded, with their health and last error."""
+        groups = self._get("rules", {"type": "record"})["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    def _get(self, endpoint: str, query: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            answer = self._get_raw(f"{self._root}/{endpoint}", query)
+        except ApiError as err:
+            # Prometheus' own refusals pass through the proxy with their body.
+            if isinstance(err.body, dict) and "errorType" in err.body:
+                raise QueryError(err.body.get("error", "")) from err
+            raise
+        if not isinstance(answer, dict) or "data" not in answer:
+            raise ApiError(200, "the answer is not Prometheus'", self._root)
+        return answer["data"]
+
+
+def _samples(found: Mapping[str, Any]) -> list[list[Any]]:
+    return found["values"] if "values" in found else [found["value"]]

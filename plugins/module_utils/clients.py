@@ -1,0 +1,24 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What we talk to: the API server, and Prometheus behind it. No decisions here."""
+
+from __future__ import annotations
+
+from ._clients.errors import ApiError, QueryError
+from ._clients.kube import APISERVICES, HPAS, NODES, PODS, RULES, KubeClient, Resource
+from ._clients.prometheus import PrometheusClient, Series
+from ._clients.transport import connect
+
+__all__ = [
+    "APISERVICES",
+    "HPAS",
+    "NODES",
+    "PODS",
+    "RULES",
+    "ApiError",
+    "KubeClient",
+    "PrometheusClient",
+    "QueryError",
+    "Resource",
+    "Series",
+    "connect",
+]
