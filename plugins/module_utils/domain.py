@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The field itself, without any I/O: what an autoscaler is, what it becomes in a cluster, and how the HPA will act on it."""
+"""The field itself, no I/O: what an autoscaler is, what it becomes in a cluster, how the HPA will act on it."""
 
 from __future__ import annotations
 

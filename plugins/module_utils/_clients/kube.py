@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -72,7 +72,7 @@ class KubeClient:
 
     def list(
         self, resource: Resource, *, namespace: str | None = None, label_selector: str | None = None
-    ) -> list[Manifest] | None:
+    ) -> Sequence[Manifest] | None:
         """The objects of a kind; None if the kind is not served."""
         query = {"labelSelector": label_selector} if label_selector else {}
         try:

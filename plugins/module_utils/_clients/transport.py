@@ -5,10 +5,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from ..domain import API_SERVER, HopError
 from .errors import ApiError
 
 try:
     from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
+    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
     from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
 except ImportError:  # connect() is only called once the module has made sure that the library is there
@@ -34,10 +36,12 @@ class Transport(Protocol):
 def connect(auth: Mapping[str, Any]) -> Transport:
     """A transport with kubernetes.core's client, `auth` being its authentication options.
 
-    Raises: ApiError if the API server does not answer.
+    Raises: HopError if they do not say where the API server is, ApiError if it does not answer.
     """
     try:
         client = get_api_client(**auth).client
+    except CoreException as err:
+        raise HopError(API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
     except ApiException as err:
         raise _api_error(err, "connect") from err
     except HTTPError as err:

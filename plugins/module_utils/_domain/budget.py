@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReactionBudget:
-    """How long a load step can take to become a decision of the HPA: the sum of the periods it has to wait out, seconds.
+    """From a load step to the HPA's decision: the periods that it may have to wait out, seconds.
 
     collect_s:  DCGM reads the GPU.      scrape_s: Prometheus reads the exporter.
     evaluate_s: the recording rule runs. sync_s:   the HPA asks for the metric.

@@ -26,7 +26,7 @@ class RuleOptions:
 
 
 def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """All that has to exist for these autoscalers: a PrometheusRule for each metric, then a HorizontalPodAutoscaler each."""
+    """All that has to exist: a PrometheusRule for each metric, then a HorizontalPodAutoscaler for each autoscaler."""
     return [
         *(prometheus_rule(metric, rules) for metric in metrics_of(autoscalers)),
         *(horizontal_pod_autoscaler(autoscaler) for autoscaler in autoscalers),

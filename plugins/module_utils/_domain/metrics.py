@@ -57,7 +57,7 @@ class Metric:
             raise HopError(
                 SPEC,
                 seen=f"metric {dict(given)!r} is not complete",
-                fix="give name (lower case letters, digits and underscores, at most 52) and query (PromQL), nothing else",
+                fix="give name (lower case, digits, underscores; at most 52) and query (PromQL), nothing else",
             )
         if name in PROFILES:
             raise HopError(

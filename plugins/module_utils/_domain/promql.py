@@ -34,7 +34,7 @@ class Layout:
 LAYOUTS = (
     # A ServiceMonitor or PodMonitor with honorLabels: false.
     Layout("exported_namespace", "exported_pod", 'exported_namespace!="",exported_pod!=""'),
-    # honorLabels: true, or a job that adds neither label. Under honorLabels the row of an idle GPU names the exporter's own pod.
+    # honorLabels: true, where the row of an idle GPU names the exporter's own pod; or a job that adds neither label.
     Layout(
         "namespace",
         "pod",

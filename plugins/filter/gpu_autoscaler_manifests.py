@@ -1,0 +1,42 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
+    Autoscaler,
+    HopError,
+    Manifest,
+    RuleOptions,
+    manifests,
+)
+
+
+def gpu_autoscaler_manifests(
+    specs: Sequence[Mapping[str, Any]],
+    rule_namespace: str = "monitoring",
+    rule_labels: Mapping[str, str] | None = None,
+    evaluation_interval: int = 2,
+) -> list[Manifest]:
+    """What gpu_autoscaler would make: a PrometheusRule for each metric, then the HorizontalPodAutoscalers.
+
+    Raises: AnsibleFilterError where the module would refuse the options.
+    """
+    checked = ArgumentSpecValidator(AUTOSCALERS).validate({"autoscalers": specs})
+    if checked.error_messages:
+        raise AnsibleFilterError("; ".join(checked.error_messages))
+    labels = {} if rule_labels is None else {"labels": rule_labels}
+    rules = RuleOptions(namespace=rule_namespace, evaluation_interval_s=evaluation_interval, **labels)
+    try:
+        return manifests([Autoscaler.from_params(spec) for spec in checked.validated_parameters["autoscalers"]], rules)
+    except HopError as err:
+        raise AnsibleFilterError(str(err)) from err
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gpu_autoscaler_manifests": gpu_autoscaler_manifests}

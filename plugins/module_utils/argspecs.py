@@ -1,0 +1,72 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
+
+ArgSpec = dict[str, Any]
+
+KUBE_AUTH: ArgSpec = AUTH_ARG_SPEC
+
+_SCALING_RULES: ArgSpec = {
+    "stabilization_window_seconds": {"type": "int"},
+    "select_policy": {"type": "str", "choices": ["Max", "Min", "Disabled"]},
+    "tolerance": {"type": "float"},
+    "policies": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "type": {"type": "str", "required": True, "choices": ["Pods", "Percent"]},
+            "value": {"type": "int", "required": True},
+            "period_seconds": {"type": "int", "required": True},
+        },
+    },
+}
+
+AUTOSCALERS: ArgSpec = {
+    "autoscalers": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "name": {"type": "str"},
+            "namespace": {"type": "str", "default": "default"},
+            "target": {
+                "type": "dict",
+                "options": {
+                    "kind": {"type": "str", "default": "Deployment"},
+                    "name": {"type": "str", "required": True},
+                    "api_version": {"type": "str"},
+                },
+            },
+            "metric": {"type": "raw", "default": "gpu"},
+            "target_value": {"type": "float"},
+            "min_replicas": {"type": "int", "default": 1},
+            "max_replicas": {"type": "int"},
+            "scale_up": {"type": "dict", "options": _SCALING_RULES},
+            "scale_down": {"type": "dict", "options": _SCALING_RULES},
+            "extra_metrics": {"type": "list", "elements": "dict", "default": []},
+        },
+    },
+}
+
+PROMETHEUS: ArgSpec = {
+    "prometheus": {
+        "type": "dict",
+        "apply_defaults": True,
+        "options": {
+            "namespace": {"type": "str", "default": "monitoring"},
+            "service": {"type": "str", "default": "kube-prometheus-stack-prometheus"},
+            "port": {"type": "int", "default": 9090},
+            "rule_namespace": {"type": "str"},
+            "rule_labels": {"type": "dict", "default": {"release": "kube-prometheus-stack"}},
+            "evaluation_interval": {"type": "int", "default": 2},
+        },
+    },
+}
+
+VERIFY: ArgSpec = {
+    "verify": {"type": "bool", "default": True},
+    "wait_timeout": {"type": "int", "default": 180},
+}

@@ -1,0 +1,11 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the modules do: bring a cluster to what is desired, and prove that it works. Raises, never fails a module."""
+
+from __future__ import annotations
+
+from ._flows.outcome import Outcome
+from ._flows.reconcile import reconcile, remove
+from ._flows.verify import verify
+from ._flows.wait import Deadline, wait_until
+
+__all__ = ["Deadline", "Outcome", "reconcile", "remove", "verify", "wait_until"]

@@ -1,0 +1,70 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
+
+from .argspecs import KUBE_AUTH
+from .clients import ApiError, KubeClient, PrometheusClient, connect
+from .domain import API_SERVER, HopError, RuleOptions
+from .flows import Outcome
+
+
+class GpuModule:
+    """The border to Ansible: options in, one shape of result out, and the only place that fails a module."""
+
+    def __init__(self, argument_spec: dict[str, Any]) -> None:
+        self._started = time.monotonic()
+        self._module = AnsibleK8SModule(
+            argument_spec={**KUBE_AUTH, **argument_spec}, supports_check_mode=True, check_pyyaml=False
+        )
+        self.params: dict[str, Any] = self._module.params
+        self.check_mode: bool = self._module.check_mode
+        self.outcome = Outcome()
+
+    @contextmanager
+    def boundary(self) -> Iterator[None]:
+        """Ends the module: with the outcome, or with what broke and what had been done until then."""
+        try:
+            yield
+        except (HopError, ApiError) as err:
+            hop = err if isinstance(err, HopError) else _refused_request(err)
+            self._module.fail_json(
+                msg=str(hop), hop=hop.hop, fix=hop.fix, exception=traceback.format_exc(), **hop.result, **self._result()
+            )
+        self._module.exit_json(**self._result())
+
+    def kube_client(self) -> KubeClient:
+        """A client that writes for good, or in check mode none but dry runs."""
+        auth = {option: self.params[option] for option in KUBE_AUTH}
+        return KubeClient(connect(auth), dry_run=self.check_mode)
+
+    def prometheus_client(self, kube: KubeClient) -> PrometheusClient:
+        given = self.params["prometheus"]
+        return PrometheusClient(
+            kube.get_raw, namespace=given["namespace"], service=given["service"], port=given["port"]
+        )
+
+    def rule_options(self) -> RuleOptions:
+        given = self.params["prometheus"]
+        return RuleOptions(
+            namespace=given["rule_namespace"] or given["namespace"],
+            labels=given["rule_labels"],
+            evaluation_interval_s=given["evaluation_interval"],
+        )
+
+    def _result(self) -> dict[str, Any]:
+        return {**vars(self.outcome), "duration_s": round(time.monotonic() - self._started, 3)}
+
+
+def _refused_request(err: ApiError) -> HopError:
+    if err.status == 0:
+        return HopError(API_SERVER, seen=str(err), fix="see that the address in the kubeconfig is right and reachable")
+    if err.status in (401, 403):
+        return HopError(API_SERVER, seen=str(err), fix="give the user of the kubeconfig that right")
+    return HopError(API_SERVER, seen=str(err), fix="correct what the API server objects to, then run again")
