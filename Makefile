@@ -1,0 +1,48 @@
+# Two commands do all: `make demo` and `make test`. The rest is for those who work on the collection.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash -o pipefail
+
+PYTHON ?= python3
+SIZE ?= two
+OUT ?= build/demo
+BIN := .venv/bin
+LAB_CLI := $(BIN)/python -m lab
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export CONTAINERS_CONF := $(CURDIR)/lab/nodes/containers.conf
+export LAB
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+.PHONY: lab-env test-env
+lab-env:
+	@$(PYTHON) lab/preflight.py requirements-lab.txt
+test-env: lab-env
+	@$(PYTHON) lab/preflight.py requirements-test.txt
+
+##@ the main job
+.PHONY: demo site
+demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales
+	@$(MAKE) --no-print-directory site
+	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/artifacts/kubeconfig --out $(OUT)
+
+site: ## run site.yml on the lab that is up
+	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)
+
+##@ the lab
+.PHONY: lab-up lab-down lab-status lab-shell lab-clean
+lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name)
+	@$(LAB_CLI) up --size $(SIZE)
+
+lab-down: lab-env ## remove the lab: no container, volume, network or process stays
+	@$(LAB_CLI) down
+
+lab-status: lab-env ## what runs, and how much memory it uses
+	@$(LAB_CLI) status
+
+lab-shell: lab-env ## a shell on a server (NODE=cp1|gpu1)
+	@$(LAB_CLI) shell $(or $(NODE),cp1)
+
+lab-clean: lab-env ## remove all labs and the cache of what they are built from
+	@$(LAB_CLI) clean

@@ -1,0 +1,139 @@
+"""The lab's command line: `python -m lab up|down|status|shell|clean`. The Makefile calls it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from lab.artifacts import CACHE
+from lab.graph import Graph
+from lab.progress import clock
+from lab.versions import CHECKOUT
+
+LABEL = "kubegpu-lab"
+NODES = CHECKOUT / "lab" / "nodes"
+INVENTORY = CHECKOUT / "inventories" / "lab" / "hosts.yml"
+
+SIZES: dict[str, list[dict[str, Any]]] = {
+    "one": [{"name": "node1", "groups": ["kube_control_plane", "kube_node"], "gpus": 8}],
+    "two": [{"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0}, {"name": "gpu1", "groups": ["kube_node"], "gpus": 8}],
+}
+
+console = Console(highlight=False)
+
+
+def default_name() -> str:
+    """One lab a checkout: a second checkout on the machine has its own beside."""
+    return f"kubegpu-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:6]}"
+
+
+def podman(*argv: str) -> str:
+    return subprocess.run(["podman", *argv], check=True, capture_output=True, text=True).stdout
+
+
+def containers(lab: str | None = None) -> list[dict[str, Any]]:
+    """The lab's containers as podman lists them; those of all labs without a name."""
+    label = f"{LABEL}={lab}" if lab else LABEL
+    return json.loads(podman("ps", "--all", "--filter", f"label={label}", "--format", "json"))
+
+
+def clear_dead() -> None:
+    """Remove containers that podman believes in but whose processes are gone: what a killed session leaves."""
+    for container in containers():
+        if not Path("/proc", str(container["Pid"])).exists() or container["State"] != "running":
+            console.print(f"clearing {container['Names'][0]}, whose processes are gone")
+            subprocess.run(["podman", "rm", "--force", "--volumes", "--time", "0", container["Id"]], check=True, stdout=subprocess.DEVNULL)
+
+
+def playbook(name: str, variables: dict[str, Any]) -> None:
+    environment = os.environ | {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false", "ANSIBLE_LOCALHOST_WARNING": "false"}
+    subprocess.run([Path(sys.prefix) / "bin" / "ansible-playbook", NODES / name, "--extra-vars", json.dumps(variables)], check=True, env=environment)
+
+
+def state(lab: str) -> Path:
+    return CACHE / "labs" / lab
+
+
+def up(args: argparse.Namespace) -> None:
+    started = time.monotonic()
+    graph = Graph()
+    if code := graph.build():
+        sys.exit(code)
+    clear_dead()
+    create = {
+        "lab_name": args.lab,
+        "lab_state": str(state(args.lab)),
+        "lab_inventory": str(args.inventory),
+        "lab_nodes": SIZES[args.size],
+        "lab_artifacts": graph.mounted(),
+    }
+    args.inventory.parent.mkdir(parents=True, exist_ok=True)
+    state(args.lab).mkdir(parents=True, exist_ok=True)
+    playbook("create.yml", create)
+    console.print(f"lab {args.lab} is up after {clock(time.monotonic() - started)}; inventory: {args.inventory}")
+
+
+def down(args: argparse.Namespace) -> None:
+    playbook("destroy.yml", {"lab_name": args.lab, "lab_state": str(state(args.lab)), "lab_inventory": str(args.inventory)})
+
+
+def status(args: argparse.Namespace) -> None:
+    found = containers(args.lab)
+    if not found:
+        console.print(f"lab {args.lab} is down; `make lab-up` starts it")
+        return
+    table = Table(title=f"lab {args.lab}")
+    for column in ("container", "state", "since", "memory"):
+        table.add_column(column)
+    usage = {row["name"]: row["mem_usage"] for row in json.loads(podman("stats", "--no-stream", "--format", "json", *(row["Id"] for row in found)))}
+    for container in found:
+        name = container["Names"][0]
+        table.add_row(name, container["State"], container["Status"], usage.get(name, "-"))
+    console.print(table)
+
+
+def shell(args: argparse.Namespace) -> None:
+    os.execvp("podman", ["podman", "exec", "--interactive", "--tty", f"{args.lab}-{args.node}", "bash", "-l"])
+
+
+def clean(args: argparse.Namespace) -> None:
+    """Drop the cache, with the labs that live on it."""
+    for lab in {container["Labels"][LABEL] for container in containers()} | {args.lab}:
+        playbook("destroy.yml", {"lab_name": lab, "lab_state": str(state(lab)), "lab_inventory": str(args.inventory)})
+    for image in podman("images", "--quiet", "--filter", "reference=localhost/kubegpu-lab/*").split():
+        podman("rmi", "--force", image)
+    shutil.rmtree(CACHE, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="lab", description=__doc__)
+    parser.add_argument("--lab", default=os.environ.get("LAB") or default_name(), help="name of the lab (default: one a checkout)")
+    parser.add_argument("--inventory", type=Path, default=INVENTORY, help="inventory to write")
+    commands = parser.add_subparsers(required=True)
+    for command in (up, down, status, shell, clean):
+        sub = commands.add_parser(command.__name__)
+        sub.set_defaults(command=command)
+        if command is up:
+            sub.add_argument("--size", choices=SIZES, default="two")
+        if command is shell:
+            sub.add_argument("node")
+    args = parser.parse_args()
+    try:
+        args.command(args)
+    except subprocess.CalledProcessError as failed:
+        sys.exit(f"lab: {failed.cmd[0]} ended with {failed.returncode}\n{failed.stderr or ''}".rstrip())
+
+
+if __name__ == "__main__":
+    main()

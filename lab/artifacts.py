@@ -1,0 +1,120 @@
+"""Artifacts: what is built once, into a cache outside the checkout, under a name made of what goes into it.
+
+A second checkout with the same inputs finds the same folder and builds nothing. A folder that exists is whole:
+it is built beside its place and renamed into it, so a killed build leaves only something to sweep.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubegpu-lab"
+
+
+class BuildError(Exception):
+    """A step failed; its log says why."""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Runs commands with all their output in one log."""
+
+    log: IO[str]
+
+    def __call__(self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+        """Raises BuildError when the command does not end with 0."""
+        words = [str(word) for word in argv]
+        print("+", *words, file=self.log, flush=True)
+        ended = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+        if ended.returncode:
+            raise BuildError(f"{words[0]} ended with {ended.returncode}")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One folder in the cache.
+
+    build:     makes the content in the folder that it is given, by commands of the shell; `needs` are there by then.
+    sources:   files and folders of the checkout that go into it.
+    facts:     anything else that goes into it: versions, flags.
+    needs:     artifacts it is made from.
+    expected:  seconds it took on two cores, shown while it runs.
+    """
+
+    name: str
+    build: Callable[[Path, Shell], None]
+    sources: tuple[Path, ...] = ()
+    facts: tuple[str, ...] = ()
+    needs: tuple[Artifact, ...] = ()
+    expected: int = 5
+
+    @cached_property
+    def key(self) -> str:
+        digest = hashlib.sha256()
+        for fact in self.facts:
+            digest.update(fact.encode())
+        for file in _files(self.sources):
+            digest.update(f"{file.name}:{file.stat().st_mode & 0o111}:".encode() + file.read_bytes())
+        for need in self.needs:
+            digest.update(need.key.encode())
+        return digest.hexdigest()[:12]
+
+    @property
+    def path(self) -> Path:
+        return CACHE / f"{self.name}-{self.key}"
+
+    @property
+    def log(self) -> Path:
+        return CACHE / "logs" / f"{self.name}.log"
+
+    def is_built(self) -> bool:
+        return self.path.is_dir()
+
+    def make(self) -> None:
+        """Build it unless somebody else does so first."""
+        with _lock(self.name):
+            if self.is_built():
+                return
+            partial = self.path.with_name(f".{self.path.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            self.log.parent.mkdir(exist_ok=True)
+            with self.log.open("w") as log:
+                self.build(partial, Shell(log))
+            partial.rename(self.path)
+
+
+def _files(sources: Iterable[Path]) -> Iterator[Path]:
+    for source in sources:
+        if source.is_dir():
+            yield from (file for file in sorted(source.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
+        else:
+            yield source
+
+
+def sweep() -> None:
+    """Remove what a killed build left half-written; what somebody is writing now is locked and stays."""
+    for partial in CACHE.glob(".*.partial"):
+        try:
+            with _lock(partial.name[1:].rpartition("-")[0], wait=False):
+                shutil.rmtree(partial)
+        except BlockingIOError:
+            continue
+
+
+@contextmanager
+def _lock(name: str, *, wait: bool = True) -> Iterator[None]:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f".{name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with its holder, however that ends
+        yield

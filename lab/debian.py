@@ -1,0 +1,115 @@
+"""What comes from Debian: base systems for the nodes and the images, and programs that need no compiling."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from lab.artifacts import Artifact, Shell
+
+SUITE = "bookworm"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+# A server as its installer leaves it: nothing that a role is meant to bring.
+NODE = "systemd systemd-sysv dbus python3 python3-apt sudo iproute2 procps ca-certificates kmod mount util-linux".split()
+
+# Under those of the images that need more than one static binary, and under the mirror.
+USERLAND = "iptables conntrack kmod python3-minimal libpython3-stdlib ca-certificates nginx-light".split()
+
+# What the roles install from the distribution; the mirror serves them with what they need.
+FROM_DISTRIBUTION = "conntrack ethtool iptables socat kmod ca-certificates ebtables".split()
+
+# Newer suites than the node's: these programs are static enough to run on it. Their versions are what the suite has.
+FROM_FORKY = "containerd containernetworking-plugins prometheus promtool prometheus-node-exporter".split()
+
+
+def root_filesystem(name: str, packages: list[str], expected: int) -> Artifact:
+    """`root.tar`: a Debian with these packages."""
+
+    def build(out: Path, run: Shell) -> None:
+        source = f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main"
+        run(
+            *("mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(packages)}"),
+            *("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*"),
+            *(SUITE, out / "root.tar", source),
+        )
+
+    return Artifact(name, build, facts=(SUITE, *packages), expected=expected)
+
+
+def node_filesystem() -> Artifact:
+    return root_filesystem("node-root", NODE, expected=60)
+
+
+def userland() -> Artifact:
+    return root_filesystem("userland", USERLAND, expected=60)
+
+
+def unpacked(name: str, suite: str, packages: list[str]) -> Artifact:
+    """The content of packages, unpacked side by side as below `/`, their newest version in the suite."""
+
+    def build(out: Path, run: Shell) -> None:
+        with _Apt(out / ".apt", suite) as apt:
+            run("apt-get", *apt.options, "download", *packages, cwd=apt.home)
+            for package in sorted(apt.home.glob("*.deb")):
+                run("dpkg", "-x", package, out)
+
+    return Artifact(name, build, facts=(suite, *packages), expected=20)
+
+
+def distribution_packages(node: Artifact) -> Artifact:
+    """`*.deb`: what the roles install from the distribution and a node does not have yet."""
+
+    def build(out: Path, run: Shell) -> None:
+        with _Apt(out / ".apt", SUITE) as apt:
+            status = apt.home / "status"
+            run("tar", "-xf", node.path / "root.tar", "-C", apt.home, "--transform=s,.*/,,", "./var/lib/dpkg/status")
+            run("apt-get", *apt.options, "-o", f"Dir::State::status={status}", "install", "--yes", "--download-only", "--no-install-recommends", *FROM_DISTRIBUTION)
+            for package in apt.archives.glob("*.deb"):
+                package.rename(out / package.name)
+
+    return Artifact("distribution-packages", build, facts=(SUITE, *FROM_DISTRIBUTION), needs=(node,), expected=15)
+
+
+class _Apt:
+    """An apt that shares nothing with the machine's own but the mirror; gone when left."""
+
+    def __init__(self, home: Path, suite: str) -> None:
+        self.home = home
+        self.archives = home / "cache" / "archives"
+        self.suite = suite
+
+    @property
+    def options(self) -> list[str]:
+        settings = {
+            "Dir::Etc::sourcelist": self.home / "sources.list",
+            "Dir::Etc::sourceparts": "-",
+            "Dir::Etc::preferencesparts": "-",
+            "Dir::State": self.home / "state",
+            "Dir::State::status": self.home / "status",
+            "Dir::Cache": self.home / "cache",
+            "APT::Sandbox::User": "root",
+            "APT::Get::List-Cleanup": "false",
+            "Debug::NoLocking": "true",
+        }
+        return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+    def __enter__(self) -> _Apt:
+        for folder in (self.home / "state" / "lists" / "partial", self.archives / "partial"):
+            folder.mkdir(parents=True)
+        (self.home / "status").touch()
+        (self.home / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {self.suite} main\n")
+        subprocess.run(["apt-get", *self.options, "update", "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.home)
+
+
+@cache
+def _mirror() -> str:
+    """The Debian mirror of the machine's own sources; Debian's own where there is none."""
+    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=True).stdout.split()
+    return next((uri for uri in listed if uri.rstrip("/").endswith("/debian")), "https://deb.debian.org/debian")

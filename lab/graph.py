@@ -1,0 +1,89 @@
+"""All artifacts and how they hang together; doit walks the graph, this page only draws it and shows the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from doit.cmd_base import ModuleTaskLoader
+from doit.doit_cmd import DoitMain
+
+from lab import charts, debian, images, packages
+from lab.artifacts import CACHE, Artifact, Shell, sweep
+from lab.progress import BuildReporter
+from lab.programs import go_env, program_groups
+from lab.versions import CHECKOUT, names
+
+GPU = CHECKOUT / "lab" / "gpu"
+
+
+def gpu() -> Artifact:
+    """The stand-in for the silicon and its driver: libraries, `nvidia-smi`, the daemon."""
+
+    def build(out: Path, run: Shell) -> None:
+        run("make", "-C", GPU, f"OUT={out}", f"VERSION={names()['nvidia-driver']}", f"GO_NVML={names()['go-nvml']}", env=go_env())
+
+    return Artifact("gpu", build, sources=(GPU,), facts=(names()["nvidia-driver"], names()["go-nvml"]), expected=5)
+
+
+class Graph:
+    """What a lab is made from. `mirror` and `node` are what its containers are started with."""
+
+    def __init__(self) -> None:
+        programs = program_groups()
+        self.programs = programs["kubernetes"]
+        self.forky = debian.unpacked("forky", "forky", debian.FROM_FORKY)
+        bookworm = debian.unpacked("bookworm", debian.SUITE, ["runc"])
+        self.userland = debian.userland()
+        self.node = debian.node_filesystem()
+        self.apt_key = packages.apt_key()
+        self.gpu = gpu()
+        contents = {
+            "forky": self.forky,
+            "bookworm": bookworm,
+            "gpu": self.gpu,
+            "pause": images.pause(),
+            **{f"programs-{name}": group for name, group in programs.items()},
+        }
+        crds = charts.operator_crds(self.programs)
+        self.apt = packages.apt_mirror(self.apt_key, debian.distribution_packages(self.node), contents)
+        self.charts = charts.chart_mirror(self.programs, crds)
+        self.images = images.image_mirror(self.userland, contents)
+
+    def mounted(self) -> dict[str, str]:
+        """Folders that the lab's containers are made from or mount."""
+        used = {"node": self.node, "userland": self.userland, "apt": self.apt, "apt_key": self.apt_key, "charts": self.charts, "images": self.images}
+        return {name: str(artifact.path) for name, artifact in used.items()}
+
+    def artifacts(self) -> list[Artifact]:
+        """Each once, what takes longest first: the other core works through the small ones meanwhile."""
+        found: dict[str, Artifact] = {}
+
+        def walk(artifact: Artifact) -> None:
+            for need in artifact.needs:
+                walk(need)
+            found.setdefault(artifact.name, artifact)
+
+        for artifact in (self.apt, self.charts, self.images):
+            walk(artifact)
+        return sorted(found.values(), key=lambda artifact: -artifact.expected)
+
+    def build(self) -> int:
+        """Make what is missing. Returns 0, or what doit returns when a step failed."""
+        sweep()
+        missing = {artifact.name: artifact for artifact in self.artifacts() if not artifact.is_built()}
+        if not missing:
+            return 0
+
+        class Reporter(BuildReporter):
+            artifacts = missing
+
+        settings = {"dep_file": str(CACHE / "doit.json"), "backend": "json", "reporter": Reporter, "num_process": 2, "par_type": "thread", "verbosity": 0}
+        return DoitMain(ModuleTaskLoader({"DOIT_CONFIG": settings, "task_artifact": lambda: _tasks(missing)})).run([])
+
+
+def _tasks(missing: dict[str, Artifact]) -> Iterator[dict[str, Any]]:
+    for name, artifact in missing.items():
+        needs = [f"artifact:{need.name}" for need in artifact.needs if need.name in missing]
+        yield {"name": name, "actions": [artifact.make], "task_dep": needs}

@@ -1,0 +1,92 @@
+"""The image mirror: an OCI layout that nginx serves as a registry, for what can be read from one is only files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.artifacts import Artifact, Shell
+from lab.versions import recipe
+
+HERE = Path(__file__).parent
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"  # uncompressed: it never leaves the machine
+
+
+def pause() -> Artifact:
+    def build(out: Path, run: Shell) -> None:
+        run("cc", "-Os", "-static", "-o", out / "pause", HERE / "pause.c")
+
+    return Artifact("pause", build, sources=(HERE / "pause.c",), expected=1)
+
+
+def image_mirror(userland: Artifact, contents: Mapping[str, Artifact]) -> Artifact:
+    """`blobs/sha256:<digest>` and `<registry>/<repository>/manifests/<tag or digest>`."""
+
+    def build(out: Path, run: Shell) -> None:
+        recipes = recipe(HERE / "images.yml")
+        (out / "blobs").mkdir()
+        layers = {name: _layer(out, name, row, contents) for name, row in recipes["layers"].items()}
+        layers["userland"] = _blob(out, userland.path / "root.tar")
+        for name, row in recipes["images"].items():
+            _image(out, name, [layers[layer] for layer in row["layers"]], row.get("entrypoint"))
+
+    return Artifact("images", build, sources=(HERE,), needs=(userland, *contents.values()), expected=10)
+
+
+def _layer(out: Path, name: str, row: Mapping[str, Any], contents: Mapping[str, Artifact]) -> dict[str, Any]:
+    archive = out / f".{name}.tar"
+    with tarfile.open(archive, "w") as tar:
+        for path, mode in row.get("folders", {}).items():
+            tar.addfile(_entry(path, type=tarfile.DIRTYPE, mode=int(mode, 8)))
+        for path, source in row.get("files", {}).items():
+            artifact, _, inner = source.partition("/")
+            origin = HERE / inner if artifact == "here" else contents[artifact].path / inner
+            tar.add(origin, path, filter=lambda entry: _entry(entry.name, size=entry.size, mode=entry.mode))
+        for path, target in row.get("links", {}).items():
+            tar.addfile(_entry(path, type=tarfile.SYMTYPE, linkname=target))
+    blob = _blob(out, archive)
+    archive.unlink()
+    return blob
+
+
+def _entry(name: str, **fields: Any) -> tarfile.TarInfo:
+    """A tar entry without time or owner, so that equal content has an equal digest."""
+    entry = tarfile.TarInfo(name)
+    for field, value in fields.items():
+        setattr(entry, field, value)
+    return entry
+
+
+def _blob(out: Path, file: Path) -> dict[str, Any]:
+    with file.open("rb") as content:
+        digest = f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}"
+    os.link(file, out / "blobs" / digest)
+    return {"mediaType": LAYER, "digest": digest, "size": file.stat().st_size}
+
+
+def _image(out: Path, name: str, layers: list[dict[str, Any]], entrypoint: list[str] | None) -> None:
+    repository, _, tag = name.rpartition(":")
+    runs = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
+    if entrypoint:
+        runs["Entrypoint"] = entrypoint
+    config = {"architecture": "amd64", "os": "linux", "config": runs, "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}}
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": {"mediaType": CONFIG} | _json(out / "blobs", config), "layers": layers}
+    manifests = out / repository / "manifests"
+    manifests.mkdir(parents=True)
+    digest = _json(manifests, manifest)["digest"]
+    (manifests / tag).symlink_to(digest)
+
+
+def _json(folder: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Write it under its digest."""
+    text = json.dumps(document, sort_keys=True).encode()
+    digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    (folder / digest).write_bytes(text)
+    return {"digest": digest, "size": len(text)}

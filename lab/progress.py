@@ -1,0 +1,83 @@
+"""What a person sees while artifacts are built: each step with its elapsed and its expected time."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from doit.reporter import ConsoleReporter
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from lab.artifacts import CACHE, Artifact
+
+SECONDS = CACHE / "seconds.json"
+LAST_LINES = 25
+
+
+def clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+class BuildReporter(ConsoleReporter):
+    """A doit reporter. `artifacts` by name must be set on a subclass: doit makes the instance."""
+
+    desc = "elapsed and expected time of each artifact"
+    artifacts: dict[str, Artifact]
+
+    def __init__(self, outstream: Any, options: dict[str, Any]) -> None:
+        super().__init__(outstream, options)
+        self.console = Console(file=outstream)
+        bar = (TextColumn("  {task.description:28}"), BarColumn(30), TimeElapsedColumn(), TextColumn("of about {task.fields[expected]}"))
+        self.live = Progress(*bar, console=self.console, transient=True)
+        self.measured: dict[str, float] = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+        self.running: dict[str, tuple[float, TaskID]] = {}
+        self.done = 0
+
+    def initialize(self, tasks: Any, selected_tasks: Any) -> None:
+        if self.console.is_terminal:
+            self.live.start()
+
+    def execute_task(self, task: Any) -> None:
+        if not task.actions:
+            return
+        expected = self.expected(task)
+        shown = self.live.add_task(self.name(task), total=None, expected=clock(expected))
+        self.running[task.name] = (time.monotonic(), shown)
+        if not self.console.is_terminal:
+            self.console.print(f"  building {self.name(task)}, about {clock(expected)}", highlight=False)
+
+    def add_success(self, task: Any) -> None:
+        if not task.actions:
+            return
+        seconds = self.finish(task)
+        self.done += 1
+        self.measured[self.name(task)] = round(seconds, 1)
+        SECONDS.write_text(json.dumps(self.measured, indent=1))
+        self.console.print(f"  [{self.done}/{len(self.artifacts)}] {self.name(task)} built in {clock(seconds)}", highlight=False, markup=False)
+
+    def add_failure(self, task: Any, fail: Any) -> None:
+        if task.name not in self.running:
+            return  # not run, since what it needs failed
+        seconds = self.finish(task)
+        log = self.artifacts[self.name(task)].log
+        lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:] if log.exists() else []
+        reason = str(fail.get_msg()).strip().splitlines()[-1:]
+        report = [f"{self.name(task)} failed after {clock(seconds)}: {''.join(reason)}", *(f"    {line}" for line in lines), f"  the whole log: {log}"]
+        self.console.print("\n".join(report), highlight=False, markup=False)
+
+    def complete_run(self) -> None:
+        self.live.stop()
+
+    def finish(self, task: Any) -> float:
+        started, shown = self.running.pop(task.name)
+        self.live.remove_task(shown)
+        return time.monotonic() - started
+
+    def expected(self, task: Any) -> float:
+        return self.measured.get(self.name(task), self.artifacts[self.name(task)].expected)
+
+    @staticmethod
+    def name(task: Any) -> str:
+        return task.name.partition(":")[2]

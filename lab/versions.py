@@ -1,0 +1,47 @@
+"""The version file, as the lab reads it. There is no other place where a version is written."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+VERSIONS = CHECKOUT / "roles" / "_common" / "defaults" / "main" / "versions.yml"
+
+
+@cache
+def versions() -> dict[str, Any]:
+    """`kubegpu_versions` as a dict."""
+    return yaml.safe_load(VERSIONS.read_text())["kubegpu_versions"]
+
+
+@cache
+def names() -> dict[str, str]:
+    """What recipes may write in braces. `{kubernetes}` is the upstream part of a package's pin, `{coredns}` a program of the lab,
+    `{chart/dcgm-exporter}` a chart and `{image/python}` an image that a role names."""
+    pinned = versions()
+    return (
+        {name: pin.partition("-")[0] for name, pin in pinned["packages"].items()}
+        | pinned["lab"]["programs"]
+        | {f"chart/{name}": chart["version"] for name, chart in pinned["charts"].items()}
+        | {f"image/{name}": image for name, image in pinned["images"].items()}
+    )
+
+
+def fill(recipe: Any) -> Any:
+    """The recipe with each `{name}` in its strings replaced. Raises KeyError for a name that the version file lacks."""
+    match recipe:
+        case str():
+            return re.sub(r"\{([a-z0-9./-]+)\}", lambda found: names()[found[1]], recipe)
+        case list():
+            return [fill(each) for each in recipe]
+        case dict():
+            return {fill(key): fill(value) for key, value in recipe.items()}
+    return recipe
+
+
+def recipe(path: Path) -> Any:
+    """A recipe file with its versions filled in."""
+    return fill(yaml.safe_load(path.read_text()))
