@@ -1,0 +1,54 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import openpgp_fingerprints
+
+DOCUMENTATION = r"""
+name: openpgp_fingerprints
+short_description: Fingerprints of the OpenPGP keys in a text
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Computes the fingerprints of the primary keys (version 4) in ASCII-armoured text, without gpg.
+options:
+  _input:
+    description: Text with one or more public key blocks.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Refuse a key that is not the pinned one
+  ansible.builtin.assert:
+    that: lookup('url', 'https://download.docker.com/linux/debian/gpg', split_lines=false) | kubegpu.autoscale.openpgp_fingerprints == [pinned]
+  vars:
+    pinned: 9DC858229FC7DD38854AE2D88D81803C0EBFCD88
+"""
+
+RETURN = r"""
+_value:
+  description: Fingerprints in upper-case hexadecimal, in the order of the keys; empty if the text has no key.
+  type: list
+  elements: str
+"""
+
+
+def _openpgp_fingerprints(text: str) -> list[str]:
+    try:
+        return openpgp_fingerprints(text)
+    except (ValueError, IndexError) as err:
+        raise AnsibleFilterError(f"openpgp_fingerprints: {err}") from err
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"openpgp_fingerprints": _openpgp_fingerprints}

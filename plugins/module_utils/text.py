@@ -1,0 +1,10 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Face of the code that reads and writes the formats of files on a node."""
+
+from __future__ import annotations
+
+from ._domain.openpgp import openpgp_fingerprints
+from ._domain.toml import to_toml
+
+__all__ = ["openpgp_fingerprints", "to_toml"]
