@@ -33,7 +33,7 @@ site: ## run site.yml on the lab that is up
 ##@ the lab
 .PHONY: lab-up lab-down lab-status lab-shell lab-clean
 lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name)
-	@$(LAB_CLI) up --size $(SIZE)
+	@$(LAB_CLI) --size $(SIZE) up
 
 lab-down: lab-env ## remove the lab: no container, volume, network or process stays
 	@$(LAB_CLI) down
@@ -46,3 +46,29 @@ lab-shell: lab-env ## a shell on a server (NODE=cp1|gpu1)
 
 lab-clean: lab-env ## remove all labs and the cache of what they are built from
 	@$(LAB_CLI) clean
+
+##@ the tests
+.PHONY: test lint unit molecule charts-check docs
+test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, molecule on the lab
+
+lint: test-env ## ruff, ansible-lint, the role pages and the changelog
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ansible-lint --offline -q
+	@$(BIN)/antsibull-changelog lint
+
+unit: test-env programs ## tests/unit, tests/rules and, against a real API server, tests/integration
+	@KUBEGPU_BIN=$(CURDIR)/build/bin PATH=$(CURDIR)/build/bin:$(PATH) $(BIN)/python -m pytest tests
+
+molecule: test-env programs ## the site on one server, and the node roles, each from a bare machine
+	@$(BIN)/molecule test --all --report
+
+charts-check: test-env programs ## compare the lab's charts with the originals (CHARTS=folder with them)
+	@$(BIN)/python -m lab.charts.check $(CHARTS)
+
+docs: test-env ## print each role's README from its argument specs
+	@for role in roles/[a-z]*; do $(BIN)/aar-doc --output-file README.md $$role markdown; done
+
+.PHONY: programs
+programs: lab-env
+	@$(LAB_CLI) build

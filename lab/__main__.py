@@ -1,4 +1,4 @@
-"""The lab's command line: `python -m lab up|down|status|shell|clean`. The Makefile calls it."""
+"""The lab's command line: `python -m lab COMMAND`. The Makefile calls it."""
 
 from __future__ import annotations
 
@@ -56,39 +56,48 @@ def clear_dead() -> None:
             subprocess.run(["podman", "rm", "--force", "--volumes", "--time", "0", container["Id"]], check=True, stdout=subprocess.DEVNULL)
 
 
-def playbook(name: str, variables: dict[str, Any]) -> None:
-    environment = os.environ | {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false", "ANSIBLE_LOCALHOST_WARNING": "false"}
-    subprocess.run([Path(sys.prefix) / "bin" / "ansible-playbook", NODES / name, "--extra-vars", json.dumps(variables)], check=True, env=environment)
+def playbook(name: str, lab: str, args: argparse.Namespace) -> None:
+    told = {"LAB": lab, "LAB_SIZE": args.size, "LAB_INVENTORY": str(args.inventory)}
+    quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
+    subprocess.run([Path(sys.prefix) / "bin" / "ansible-playbook", NODES / name], check=True, cwd=CHECKOUT, env=os.environ | quiet | told)
 
 
-def state(lab: str) -> Path:
-    return CACHE / "labs" / lab
+def describe(args: argparse.Namespace) -> None:
+    """Print what the lab consists of, as the variables of lab/nodes."""
+    described = {
+        "name": args.lab,
+        "state": str(CACHE / "labs" / args.lab),
+        "inventory": str(args.inventory.absolute()),
+        "nodes": SIZES[args.size],
+        "artifacts": Graph().mounted(),
+    }
+    print(json.dumps(described))
 
 
-def up(args: argparse.Namespace) -> None:
-    started = time.monotonic()
+def build(_: argparse.Namespace) -> None:
+    """Make the artifacts, and link the programs into build/bin."""
     graph = Graph()
     if code := graph.build():
         sys.exit(code)
+    graph.link_programs(CHECKOUT / "build" / "bin")
+
+
+def up(args: argparse.Namespace) -> None:
+    """Start the servers and the mirror."""
+    started = time.monotonic()
+    build(args)
     clear_dead()
-    create = {
-        "lab_name": args.lab,
-        "lab_state": str(state(args.lab)),
-        "lab_inventory": str(args.inventory),
-        "lab_nodes": SIZES[args.size],
-        "lab_artifacts": graph.mounted(),
-    }
-    args.inventory.parent.mkdir(parents=True, exist_ok=True)
-    state(args.lab).mkdir(parents=True, exist_ok=True)
-    playbook("create.yml", create)
+    playbook("create.yml", args.lab, args)
     console.print(f"lab {args.lab} is up after {clock(time.monotonic() - started)}; inventory: {args.inventory}")
 
 
 def down(args: argparse.Namespace) -> None:
-    playbook("destroy.yml", {"lab_name": args.lab, "lab_state": str(state(args.lab)), "lab_inventory": str(args.inventory)})
+    """Remove the lab."""
+    playbook("destroy.yml", args.lab, args)
 
 
 def status(args: argparse.Namespace) -> None:
+    """Show what runs."""
     found = containers(args.lab)
     if not found:
         console.print(f"lab {args.lab} is down; `make lab-up` starts it")
@@ -104,13 +113,14 @@ def status(args: argparse.Namespace) -> None:
 
 
 def shell(args: argparse.Namespace) -> None:
+    """Open a shell on a server."""
     os.execvp("podman", ["podman", "exec", "--interactive", "--tty", f"{args.lab}-{args.node}", "bash", "-l"])
 
 
 def clean(args: argparse.Namespace) -> None:
     """Drop the cache, with the labs that live on it."""
     for lab in {container["Labels"][LABEL] for container in containers()} | {args.lab}:
-        playbook("destroy.yml", {"lab_name": lab, "lab_state": str(state(lab)), "lab_inventory": str(args.inventory)})
+        playbook("destroy.yml", lab, args)
     for image in podman("images", "--quiet", "--filter", "reference=localhost/kubegpu-lab/*").split():
         podman("rmi", "--force", image)
     shutil.rmtree(CACHE, ignore_errors=True)
@@ -119,13 +129,12 @@ def clean(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     parser.add_argument("--lab", default=os.environ.get("LAB") or default_name(), help="name of the lab (default: one a checkout)")
-    parser.add_argument("--inventory", type=Path, default=INVENTORY, help="inventory to write")
+    parser.add_argument("--inventory", type=Path, default=os.environ.get("LAB_INVENTORY") or INVENTORY, help="inventory to write")
     commands = parser.add_subparsers(required=True)
-    for command in (up, down, status, shell, clean):
-        sub = commands.add_parser(command.__name__)
+    parser.add_argument("--size", choices=SIZES, default=os.environ.get("LAB_SIZE") or "two", help="servers: one for all, or a control plane and a GPU server")
+    for command in (build, up, down, status, shell, clean, describe):
+        sub = commands.add_parser(command.__name__, help=command.__doc__)
         sub.set_defaults(command=command)
-        if command is up:
-            sub.add_argument("--size", choices=SIZES, default="two")
         if command is shell:
             sub.add_argument("node")
     args = parser.parse_args()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lab.artifacts import Artifact, Shell
 
+THIS = Path(__file__)
 SUITE = "bookworm"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -33,10 +34,11 @@ def root_filesystem(name: str, packages: list[str], expected: int) -> Artifact:
         run(
             *("mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(packages)}"),
             *("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*"),
+            '--customize-hook=rm "$1/etc/apt/sources.list"',  # a server's mirror is its site's affair
             *(SUITE, out / "root.tar", source),
         )
 
-    return Artifact(name, build, facts=(SUITE, *packages), expected=expected)
+    return Artifact(name, build, sources=(THIS,), facts=tuple(packages), expected=expected)
 
 
 def node_filesystem() -> Artifact:
@@ -56,7 +58,7 @@ def unpacked(name: str, suite: str, packages: list[str]) -> Artifact:
             for package in sorted(apt.home.glob("*.deb")):
                 run("dpkg", "-x", package, out)
 
-    return Artifact(name, build, facts=(suite, *packages), expected=20)
+    return Artifact(name, build, sources=(THIS,), facts=(suite, *packages), expected=20)
 
 
 def distribution_packages(node: Artifact) -> Artifact:
@@ -70,7 +72,7 @@ def distribution_packages(node: Artifact) -> Artifact:
             for package in apt.archives.glob("*.deb"):
                 package.rename(out / package.name)
 
-    return Artifact("distribution-packages", build, facts=(SUITE, *FROM_DISTRIBUTION), needs=(node,), expected=15)
+    return Artifact("distribution-packages", build, sources=(THIS,), needs=(node,), expected=15)
 
 
 class _Apt:

@@ -33,6 +33,7 @@ class Graph:
     def __init__(self) -> None:
         programs = program_groups()
         self.programs = programs["kubernetes"]
+        self.adapter = programs["prometheus-adapter"]
         self.forky = debian.unpacked("forky", "forky", debian.FROM_FORKY)
         bookworm = debian.unpacked("bookworm", debian.SUITE, ["runc"])
         self.userland = debian.userland()
@@ -46,15 +47,28 @@ class Graph:
             "pause": images.pause(),
             **{f"programs-{name}": group for name, group in programs.items()},
         }
-        crds = charts.operator_crds(self.programs)
+        self.crds = charts.operator_crds(self.programs)
         self.apt = packages.apt_mirror(self.apt_key, debian.distribution_packages(self.node), contents)
-        self.charts = charts.chart_mirror(self.programs, crds)
+        self.charts = charts.chart_mirror(self.programs, self.crds)
         self.images = images.image_mirror(self.userland, contents)
 
     def mounted(self) -> dict[str, str]:
         """Folders that the lab's containers are made from or mount."""
         used = {"node": self.node, "userland": self.userland, "apt": self.apt, "apt_key": self.apt_key, "charts": self.charts, "images": self.images}
         return {name: str(artifact.path) for name, artifact in used.items()}
+
+    def link_programs(self, folder: Path) -> None:
+        """The programs that tests run by themselves, under the names that they go by."""
+        folder.mkdir(parents=True, exist_ok=True)
+        compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm", "controller-gen")}
+        kube = {name: self.programs.path / "kube" for name in ("kubectl", "kube-apiserver", "kube-controller-manager")}
+        debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
+        adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
+        crds = {"crds": self.crds.path}
+        for name, target in (compiled | kube | debian | adapter | crds).items():
+            link = folder / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
 
     def artifacts(self) -> list[Artifact]:
         """Each once, what takes longest first: the other core works through the small ones meanwhile."""

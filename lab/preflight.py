@@ -3,6 +3,7 @@
 Run by the Makefile with the machine's own Python and nothing installed, so: the standard library alone.
 """
 
+import importlib.util
 import os
 import platform
 import shutil
@@ -34,7 +35,6 @@ PACKAGES = {
     "gcc": "/usr/bin/gcc",
     "libc6-dev": "/usr/include/stdio.h",
     "git": "/usr/bin/git",
-    "python3-venv": "/usr/share/doc/python3-venv",
 }
 
 
@@ -57,7 +57,8 @@ def refusals() -> list[str]:
 
 
 def missing() -> list[str]:
-    return [package for package, file in PACKAGES.items() if not Path(file).exists()]
+    found = [package for package, file in PACKAGES.items() if not Path(file).exists()]
+    return found if importlib.util.find_spec("ensurepip") else [*found, "python3-venv"]
 
 
 def install(packages: list[str]) -> None:
