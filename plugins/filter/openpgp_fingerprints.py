@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import openpgp_fingerprints
 
 DOCUMENTATION = r"""
@@ -27,9 +26,9 @@ options:
 EXAMPLES = r"""
 - name: Refuse a key that is not the pinned one
   ansible.builtin.assert:
-    that: lookup('url', 'https://download.docker.com/linux/debian/gpg', split_lines=false) | kubegpu.autoscale.openpgp_fingerprints == [pinned]
+    that: key | kubegpu.autoscale.openpgp_fingerprints == ['9DC858229FC7DD38854AE2D88D81803C0EBFCD88']
   vars:
-    pinned: 9DC858229FC7DD38854AE2D88D81803C0EBFCD88
+    key: "{{ lookup('ansible.builtin.url', 'https://download.docker.com/linux/debian/gpg', split_lines=false) }}"
 """
 
 RETURN = r"""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import to_toml
 
 DOCUMENTATION = r"""
@@ -27,9 +26,11 @@ options:
 EXAMPLES = r"""
 - name: Raise containerd's limit for one download
   ansible.builtin.copy:
-    content: "{{ {'version': 3, 'plugins': {'io.containerd.cri.v1.images': {'max_concurrent_downloads': 8}}} | kubegpu.autoscale.to_toml }}"
+    content: "{{ settings | kubegpu.autoscale.to_toml }}"
     dest: /etc/containerd/conf.d/50-downloads.toml
     mode: "0644"
+  vars:
+    settings: {version: 3, plugins: {io.containerd.cri.v1.images: {max_concurrent_downloads: 8}}}
 """
 
 RETURN = r"""

@@ -57,5 +57,5 @@ def _first_match(pattern: re.Pattern[str], path: Path) -> str | None:
 
 
 def _secure_boot(variable: Path) -> bool | None:
-    """True or False as the firmware says; None on a machine without UEFI. The value follows four bytes of attributes."""
+    """What the firmware says, after four bytes of attributes; None on a machine without UEFI."""
     return variable.read_bytes()[4:5] == b"\x01" if variable.is_file() else None

@@ -29,7 +29,7 @@ def openpgp_fingerprints(armoured: str) -> list[str]:
 
 
 def _dearmour(block: str) -> bytes:
-    """The bytes of one block: without its headers, which end at an empty line, and without its checksum, which starts with =."""
+    """The bytes of one block, without its headers (they end at an empty line) and its checksum (it starts with =)."""
     lines = block.split("\n")
     body = lines[lines.index("") + 1 :] if "" in lines[:-1] else lines
     try:
@@ -49,7 +49,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _header(data: bytes, at: int) -> tuple[int, int, int]:
-    """Tag, start and length of the packet's body: the old header format keeps the size of the length in its lowest two bits."""
+    """Tag, start and length of a packet's body. The old format has the size of the length in its lowest two bits."""
     first = data[at]
     if not first & 0x80:
         raise ValueError("not an OpenPGP key: no packet where one should start")

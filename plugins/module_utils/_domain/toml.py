@@ -33,13 +33,20 @@ def _section(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+    return key if _BARE_KEY.fullmatch(key) else _string(key)
 
 
 def _value(value: Any) -> str:
-    """Booleans, numbers and strings look in TOML as they do in JSON; so do lists of them."""
+    """Booleans and numbers look in TOML as they do in JSON."""
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    if isinstance(value, (bool, int, float, str)):
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, (bool, int, float)):
         return json.dumps(value)
     raise TypeError(f"TOML has no value for {value!r}")
+
+
+def _string(text: str) -> str:
+    """As in JSON, which knows no escape for characters above U+FFFF and lets DEL through."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
