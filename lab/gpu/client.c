@@ -1,0 +1,52 @@
+// The clients' side of the driver's socket.
+#include "driver.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+int driver_connect(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  machine_path(address.sun_path, sizeof address.sun_path, "/run/nvidia-persistenced/socket");
+  int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connection >= 0 && connect(connection, (struct sockaddr *)&address, sizeof address) < 0) {
+    close(connection);
+    return -1;
+  }
+  return connection;
+}
+
+// An answer ends with an empty line, so that it may have several.
+int driver_request(int connection, const char *request, char *answer, size_t size) {
+  char line[128];
+  int length = snprintf(line, sizeof line, "%s\n", request);
+  if (send(connection, line, length, MSG_NOSIGNAL) != length) return -1;
+  for (size_t got = 0; got + 1 < size;) {
+    ssize_t more = recv(connection, answer + got, size - 1 - got, 0);
+    if (more <= 0) return -1;
+    got += more;
+    answer[got] = 0;
+    if (got >= 2 && !strcmp(answer + got - 2, "\n\n")) return got;
+  }
+  return -1;
+}
+
+int driver_gpus(struct gpu_state out[MAX_GPUS]) {
+  char answer[4096], path[128], device[32];
+  int connection = driver_connect(), count = 0;
+  if (connection < 0) return -1;
+  int length = driver_request(connection, "state", answer, sizeof answer);
+  close(connection);
+  if (length < 0) return -1;
+  for (char *line = strchr(answer, '\n'); line && line[1] != '\n'; line = strchr(line + 1, '\n')) {
+    struct gpu_state *gpu = &out[count];
+    if (sscanf(line + 1, GPU_STATE_FORMAT, &gpu->index, &gpu->model, &gpu->domain, &gpu->bus, gpu->uuid, &gpu->util, &gpu->used_bytes, &gpu->xid, &gpu->lost) != 9)
+      return -1;
+    snprintf(device, sizeof device, "/dev/nvidia%u", gpu->index);
+    struct stat node;
+    if (stat(machine_path(path, sizeof path, device), &node) == 0) count++; // a container sees what it was given
+  }
+  return count;
+}

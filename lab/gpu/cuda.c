@@ -1,0 +1,210 @@
+// libcuda of the lab: the part of the driver API that the sample service and the vectorAdd check use. A kernel is known by its name
+// in the PTX; the driver says when the GPU has got to its end, and waiting for that costs no processor.
+#include "driver.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+typedef int CUresult;
+enum {
+  SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
+  INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NOT_FOUND = 500, LAUNCH_FAILED = 719, UNKNOWN = 999,
+};
+#define CONTEXT_BYTES (256 * MIB) // about what a context takes on a real GPU
+
+struct context { unsigned gpu; unsigned users; int64_t busy_until; };
+struct module { char *ptx; };
+struct allocation { size_t bytes; unsigned gpu; _Alignas(16) char data[]; };
+typedef void (*kernel)(struct context *, void **arguments, CUresult *result);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // around the connection
+static int connection = -1;
+static struct gpu_state gpus[MAX_GPUS];
+static int gpu_count = -1;
+static struct context contexts[MAX_GPUS];
+static _Thread_local struct context *current;
+
+// Ask the driver; `until` receives the number in its answer.
+static bool ask(const char *verb, unsigned gpu, long long amount, int64_t *until) {
+  char request[96], answer[128];
+  long long number = 0;
+  snprintf(request, sizeof request, "%s %u %lld", verb, gpu, amount);
+  pthread_mutex_lock(&lock);
+  int length = driver_request(connection, request, answer, sizeof answer);
+  pthread_mutex_unlock(&lock);
+  if (length < 0 || !strncmp(answer, "error", 5)) return false;
+  if (until && sscanf(answer, "until %lld", &number) == 1) *until = number;
+  return true;
+}
+
+// ---- kernels
+
+static CUresult occupy(struct context *context, uint64_t nanoseconds) {
+  return ask("launch", context->gpu, nanoseconds, &context->busy_until) ? SUCCESS : LAUNCH_FAILED;
+}
+
+static void spin(struct context *context, void **arguments, CUresult *result) { *result = occupy(context, *(uint64_t *)arguments[0]); }
+
+static void vector_add(struct context *context, void **arguments, CUresult *result) {
+  const float *a = *(float **)arguments[0], *b = *(float **)arguments[1];
+  float *sum = *(float **)arguments[2];
+  uint32_t count = *(uint32_t *)arguments[3];
+  *result = occupy(context, count); // a nanosecond an element
+  for (uint32_t i = 0; *result == SUCCESS && i < count; i++) sum[i] = a[i] + b[i];
+}
+
+static const struct { const char *name; kernel run; } KERNELS[] = {{"spin", spin}, {"vector_add", vector_add}};
+
+// ---- driver and devices
+
+CUresult cuInit(unsigned flags) {
+  if (flags) return INVALID_VALUE;
+  if (gpu_count < 0) {
+    connection = driver_connect();
+    gpu_count = connection < 0 ? -1 : driver_gpus(gpus);
+  }
+  return gpu_count > 0 ? SUCCESS : NO_DEVICE;
+}
+CUresult cuDriverGetVersion(int *out) { *out = 13000; return SUCCESS; }
+CUresult cuDeviceGetCount(int *out) {
+  if (gpu_count < 0) return NOT_INITIALIZED;
+  *out = gpu_count;
+  return SUCCESS;
+}
+CUresult cuDeviceGet(int *out, int ordinal) {
+  if (gpu_count < 0) return NOT_INITIALIZED;
+  if (ordinal < 0 || ordinal >= gpu_count) return INVALID_DEVICE;
+  *out = ordinal;
+  return SUCCESS;
+}
+CUresult cuDeviceGetName(char *out, int size, int device) {
+  if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
+  snprintf(out, size, "%s", MODELS[gpus[device].model].name);
+  return SUCCESS;
+}
+CUresult cuDeviceGetUuid(unsigned char out[16], int device) {
+  if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
+  const char *digit = gpus[device].uuid + strlen("GPU-");
+  for (int i = 0; i < 16; i++, digit += 2) {
+    digit += *digit == '-';
+    sscanf(digit, "%2hhx", &out[i]);
+  }
+  return SUCCESS;
+}
+CUresult cuDeviceGetUuid_v2(unsigned char out[16], int device) { return cuDeviceGetUuid(out, device); }
+CUresult cuDeviceTotalMem_v2(size_t *out, int device) {
+  if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
+  *out = MODELS[gpus[device].model].memory_mib * MIB;
+  return SUCCESS;
+}
+
+// ---- contexts
+
+CUresult cuDevicePrimaryCtxRetain(struct context **out, int device) {
+  if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
+  struct context *context = &contexts[device];
+  context->gpu = gpus[device].index;
+  if (!context->users && !ask("alloc", context->gpu, CONTEXT_BYTES, NULL)) return OUT_OF_MEMORY;
+  context->users++;
+  *out = context;
+  return SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease_v2(int device) {
+  if (device < 0 || device >= gpu_count || !contexts[device].users) return INVALID_DEVICE;
+  if (--contexts[device].users == 0) ask("alloc", contexts[device].gpu, -(long long)CONTEXT_BYTES, NULL);
+  return SUCCESS;
+}
+CUresult cuCtxSetCurrent(struct context *context) {
+  current = context;
+  return SUCCESS;
+}
+CUresult cuCtxSynchronize(void) {
+  if (!current) return INVALID_CONTEXT;
+  struct timespec end = {.tv_sec = current->busy_until / 1000000000, .tv_nsec = current->busy_until % 1000000000};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL)) continue; // interrupted by a signal
+  return SUCCESS;
+}
+
+// ---- modules and launch
+
+CUresult cuModuleLoadData(struct module **out, const void *image) {
+  if (!current) return INVALID_CONTEXT;
+  if (!strstr(image, ".version")) return INVALID_IMAGE;
+  *out = malloc(sizeof **out);
+  **out = (struct module){strdup(image)};
+  return SUCCESS;
+}
+CUresult cuModuleUnload(struct module *module) {
+  free(module->ptx);
+  free(module);
+  return SUCCESS;
+}
+CUresult cuModuleGetFunction(kernel *out, const struct module *module, const char *name) {
+  char entry[64];
+  snprintf(entry, sizeof entry, ".entry %s(", name);
+  for (size_t i = 0; strstr(module->ptx, entry) && i < sizeof KERNELS / sizeof *KERNELS; i++)
+    if (!strcmp(KERNELS[i].name, name)) {
+      *out = KERNELS[i].run;
+      return SUCCESS;
+    }
+  return NOT_FOUND;
+}
+CUresult cuLaunchKernel(kernel run, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                        unsigned shared_bytes, void *stream, void **arguments, void **extra) {
+  (void)shared_bytes, (void)stream, (void)extra;
+  if (!current) return INVALID_CONTEXT;
+  if (!(grid_x && grid_y && grid_z && block_x && block_y && block_z)) return INVALID_VALUE;
+  CUresult result;
+  run(current, arguments, &result);
+  return result;
+}
+
+// ---- memory: the host's, accounted to the GPU
+
+CUresult cuMemAlloc_v2(void **out, size_t bytes) {
+  if (!current) return INVALID_CONTEXT;
+  if (!bytes) return INVALID_VALUE;
+  struct allocation *block = malloc(sizeof *block + bytes);
+  if (!block || !ask("alloc", current->gpu, bytes, NULL)) {
+    free(block);
+    return OUT_OF_MEMORY;
+  }
+  *block = (struct allocation){.bytes = bytes, .gpu = current->gpu};
+  *out = block->data;
+  return SUCCESS;
+}
+CUresult cuMemFree_v2(char *data) {
+  struct allocation *block = (struct allocation *)(data - offsetof(struct allocation, data));
+  ask("alloc", block->gpu, -(long long)block->bytes, NULL);
+  free(block);
+  return SUCCESS;
+}
+CUresult cuMemcpyHtoD_v2(void *device, const void *host, size_t bytes) {
+  CUresult done = cuCtxSynchronize();
+  memcpy(device, host, bytes);
+  return done;
+}
+CUresult cuMemcpyDtoH_v2(void *host, const void *device, size_t bytes) { return cuMemcpyHtoD_v2(host, device, bytes); }
+
+// ---- errors
+
+CUresult cuGetErrorName(CUresult error, const char **out) {
+  switch (error) {
+    case SUCCESS: *out = "CUDA_SUCCESS"; break;
+    case INVALID_VALUE: *out = "CUDA_ERROR_INVALID_VALUE"; break;
+    case OUT_OF_MEMORY: *out = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+    case NOT_INITIALIZED: *out = "CUDA_ERROR_NOT_INITIALIZED"; break;
+    case NO_DEVICE: *out = "CUDA_ERROR_NO_DEVICE"; break;
+    case INVALID_DEVICE: *out = "CUDA_ERROR_INVALID_DEVICE"; break;
+    case INVALID_IMAGE: *out = "CUDA_ERROR_INVALID_IMAGE"; break;
+    case INVALID_CONTEXT: *out = "CUDA_ERROR_INVALID_CONTEXT"; break;
+    case NOT_FOUND: *out = "CUDA_ERROR_NOT_FOUND"; break;
+    case LAUNCH_FAILED: *out = "CUDA_ERROR_LAUNCH_FAILED"; break;
+    default: *out = "CUDA_ERROR_UNKNOWN";
+  }
+  return SUCCESS;
+}

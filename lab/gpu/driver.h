@@ -1,0 +1,54 @@
+// What the stand-in driver (persistenced.c) and its clients (nvml.c, cuda.c) have in common.
+//
+// They talk over a stream socket, one line a request, one answer a request:
+//   state                    -> `gpus COUNT`, then a line a GPU: struct gpu_state in this order
+//   launch GPU NANOSECONDS   -> `until T`: the kernel's end on CLOCK_MONOTONIC, after all that was launched before it
+//   alloc GPU BYTES          -> `ok`; BYTES < 0 frees; what a client holds goes with its connection
+//   set GPU util PERCENT     -> `ok`; the reading is this, whatever the load and however absurd; `set GPU util auto` ends it
+//   set GPU xid NUMBER       -> `ok`; an error event of this number; 0 clears it
+//   set GPU lost 1           -> `ok`; the GPU fell off the bus; 0 brings it back
+// Anything else is answered `error REASON`.
+#pragma once
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_GPUS 16
+#define MIB (1024ull * 1024ull)
+
+struct model {
+  unsigned pci_device; // as in sysfs `device`
+  const char *name;
+  int cc_major, cc_minor, architecture, brand, mig;
+  unsigned memory_mib, cores, bus_bits, power_mw, sm_mhz, memory_mhz;
+};
+
+// Columns as above; architecture and brand are NVML's numbers.
+static const struct model MODELS[] = {
+    {0x27b8, "NVIDIA L4", 8, 9, 8, 14, 0, 23034, 7424, 192, 72000, 2040, 6251},
+    {0x20b0, "NVIDIA A100-SXM4-40GB", 8, 0, 7, 14, 1, 40960, 6912, 5120, 400000, 1410, 1215},
+};
+#define MODEL_COUNT (sizeof MODELS / sizeof *MODELS)
+
+struct gpu_state {
+  unsigned index, model; // `index` is N of /dev/nvidiaN, `model` the row in MODELS
+  unsigned domain, bus;  // PCI address domain:bus:00.0
+  char uuid[48];
+  unsigned util;         // percent of the last second in which a kernel ran
+  unsigned long long used_bytes;
+  unsigned xid, lost;
+};
+// For printf and scanf alike.
+#define GPU_STATE_FORMAT "%u %u %x %x %47s %u %llu %u %u"
+
+// A path of the machine; below LAB_GPU_ROOT where that is set, as in tests.
+static inline const char *machine_path(char *out, size_t size, const char *path) {
+  const char *root = getenv("LAB_GPU_ROOT");
+  snprintf(out, size, "%s%s", root ? root : "", path);
+  return out;
+}
+
+// client.c
+int driver_connect(void);                                                                    // a connection, or -1
+int driver_request(int connection, const char *request, char *answer, size_t size);          // length of the answer, or -1
+int driver_gpus(struct gpu_state out[MAX_GPUS]);                                             // GPUs with a device node here, or -1

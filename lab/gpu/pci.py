@@ -1,0 +1,39 @@
+"""Make a folder that looks like /sys/bus/pci/devices of a server with NVIDIA L4 cards.
+
+The lab mounts it over the real one in its servers: the machine's own devices are none of theirs.
+"""
+
+import argparse
+from pathlib import Path
+
+FIRST_BUS = 0x10
+ATTRIBUTES = {
+    "vendor": "0x10de",
+    "device": "0x27b8",  # L4
+    "subsystem_vendor": "0x10de",
+    "subsystem_device": "0x16ca",
+    "class": "0x030200",  # 3D controller
+    "revision": "0xa1",
+    "numa_node": "-1",
+    # BAR 0: 16 MiB of registers; BAR 1: 32 GiB of memory.
+    "resource": "0x00000000a0000000 0x00000000a0ffffff 0x0000000000040200\n"
+    "0x0000380000000000 0x00003807ffffffff 0x000000000014220c",
+}
+
+
+def plug_in(folder: Path, gpus: int) -> None:
+    """Write one device folder a GPU, 0000:10:00.0 and on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for bus in range(FIRST_BUS, FIRST_BUS + gpus):
+        device = folder / f"0000:{bus:02x}:00.0"
+        device.mkdir(exist_ok=True)
+        for name, value in ATTRIBUTES.items():
+            (device / name).write_text(f"{value}\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpus", type=int, required=True, help="how many, 0 for a server without")
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    plug_in(arguments.folder, arguments.gpus)
