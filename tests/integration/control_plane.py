@@ -1,0 +1,130 @@
+"""A real control plane as processes on this machine: no node, no container, no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+STARTUP_S = 120
+
+
+class ControlPlane:
+    """etcd, kube-apiserver and the HPA controller. The programs are in the folder that KUBEGPU_BIN names.
+
+    Pods are objects only: nothing schedules or runs them, tests set their status.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.kubeconfig = work / "kubeconfig"
+        self.address = _address()
+        self._bin = Path(os.environ["KUBEGPU_BIN"])
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("kube-apiserver", "kube-controller-manager"):
+            (work / name).symlink_to(self._bin / "kube")
+
+    def start(self) -> client.ApiClient:
+        etcd, peer, api, manager = (free_port() for _ in range(4))
+        self._keys()
+        self.run(
+            "etcd", self._bin / "etcd", f"--data-dir={self.work}/etcd", "--unsafe-no-fsync",
+            f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--advertise-client-urls=http://127.0.0.1:{etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+        )  # fmt: skip
+        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\n")
+        self.run(
+            "kube-apiserver", self.work / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}",
+            "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
+            "--service-account-issuer=https://kubernetes", "--token-auth-file=tokens.csv",
+            "--authorization-mode=AlwaysAllow", "--disable-admission-plugins=ServiceAccount",
+            "--cert-dir=certs", f"--secure-port={api}",
+            "--service-cluster-ip-range=10.96.0.0/16", f"--advertise-address={self.address}",
+            "--enable-aggregator-routing=true", "--requestheader-client-ca-file=proxy.crt",
+            "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-", "--proxy-client-cert-file=proxy.crt",
+            "--proxy-client-key-file=proxy.key",
+        )  # fmt: skip
+        self.kubeconfig.write_text(_kubeconfig(f"https://{self.address}:{api}"))
+        eventually((self.work / "certs" / "apiserver.crt").is_file, "the API server has a certificate", STARTUP_S)
+        kube = config.new_client_from_config(str(self.kubeconfig))
+        eventually(lambda: _answers(kube), "the API server is ready", STARTUP_S)
+        self.run(
+            "kube-controller-manager", self.work / "kube-controller-manager", "--kubeconfig=kubeconfig",
+            f"--secure-port={manager}", "--cert-dir=certs", "--leader-elect=false",
+            "--controllers=horizontal-pod-autoscaler-controller,namespace-controller",
+            "--horizontal-pod-autoscaler-sync-period=1s",
+        )  # fmt: skip
+        return kube
+
+    def run(self, name: str, *command: object) -> None:
+        log = (self.work / f"{name}.log").open("wb")
+        self._processes[name] = subprocess.Popen(
+            [str(each) for each in command], cwd=self.work, stdout=log, stderr=subprocess.STDOUT
+        )
+
+    def program(self, name: str) -> Path:
+        return self._bin / name
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            process.kill()  # nothing here is worth a graceful end, which takes the API server a minute
+            process.wait()
+
+    def _keys(self) -> None:
+        for command in (
+            "genrsa -out sa.key 2048",
+            "rsa -in sa.key -pubout -out sa.pub",
+            "req -x509 -newkey rsa:2048 -nodes -keyout proxy.key -out proxy.crt -subj /CN=proxy -days 2",
+        ):
+            subprocess.run(["openssl", *command.split()], cwd=self.work, check=True, capture_output=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def eventually(probe: Callable[[], object], what: str, timeout_s: float) -> None:
+    """Wait until `probe` gives something true."""
+    end = time.monotonic() + timeout_s
+    while not probe():
+        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
+        time.sleep(0.2)
+
+
+def _address() -> str:
+    """An address of this machine that is not loopback: the API server forwards to no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return probe.getsockname()[0]
+
+
+def _answers(kube: client.ApiClient) -> bool:
+    try:
+        return client.CoreV1Api(kube).list_namespace().items != []
+    except (ApiException, HTTPError):
+        return False
+
+
+def _kubeconfig(server: str) -> str:
+    cluster = {"server": server, "certificate-authority": "certs/apiserver.crt"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": "admin"}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+            "current-context": "test",
+        }
+    )

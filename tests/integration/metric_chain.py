@@ -1,0 +1,201 @@
+"""From an exporter to custom.metrics.k8s.io: real Prometheus and prometheus-adapter beside the control plane.
+
+The stand-ins are the exporter, which serves the text that a test sets, and the operator's part of loading rules.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import yaml
+from control_plane import ControlPlane, eventually, free_port
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+
+MONITORING = "monitoring"
+STARTUP_S = 60
+
+ADAPTER_CONFIG = {
+    "rules": [
+        {
+            "seriesQuery": '{__name__=~"^namespace_pod:.+:avg$",namespace!="",pod!=""}',
+            "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
+            "name": {"matches": "^namespace_pod:(.+):avg$", "as": "$1"},
+            "metricsQuery": "max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+        }
+    ]
+}
+
+
+class Exporter:
+    """Serves `text` as /metrics."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = exporter.text.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_args: object) -> None:
+                """Scrapes are not worth a line."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def gpus(self, namespace: str, utilisation: dict[str, float]) -> None:
+        """One GPU for each pod, as dcgm-exporter reports it."""
+        self.text = "".join(
+            f'DCGM_FI_DEV_GPU_UTIL{{gpu="{number}",UUID="GPU-{number}",namespace="{namespace}",pod="{pod}",'
+            f'container="main"}} {percent}\n'
+            for number, (pod, percent) in enumerate(utilisation.items())
+        )
+
+    def stop(self) -> None:
+        self._server.shutdown()
+
+
+class RuleLoader:
+    """What the Prometheus operator does for rules: those with the selected label become Prometheus' rule file."""
+
+    def __init__(self, plane: ControlPlane, kube: client.ApiClient, prometheus_port: int) -> None:
+        self._path = plane.work / "rules.yml"
+        self._path.write_text("groups: []")
+        self._objects = client.CustomObjectsApi(kube)
+        self._reload = f"http://127.0.0.1:{prometheus_port}/-/reload"
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._stopped.wait(0.2):
+            rules = json.dumps({"groups": self._groups()})
+            if rules != self._path.read_text():
+                self._path.write_text(rules)
+                urllib.request.urlopen(urllib.request.Request(self._reload, method="POST"))
+
+    def _groups(self) -> list[dict[str, Any]]:
+        try:
+            found = self._objects.list_namespaced_custom_object(
+                "monitoring.coreos.com",
+                "v1",
+                MONITORING,
+                "prometheusrules",
+                label_selector="release=kube-prometheus-stack",
+            )
+        except ApiException:
+            return []
+        return [group for rule in found["items"] for group in rule["spec"]["groups"]]
+
+
+class MetricChain:
+    def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
+        self.exporter = Exporter()
+        self._plane = plane
+        self._kube = kube
+        self._prometheus, self._adapter = free_port(), free_port()
+        self._rules = RuleLoader(plane, kube, self._prometheus)
+
+    def start(self) -> None:
+        plane = self._plane
+        scrape = {
+            "job_name": "dcgm-exporter",
+            "honor_labels": True,
+            "static_configs": [{"targets": [f"127.0.0.1:{self.exporter.port}"]}],
+        }
+        _write(plane, "prometheus.yml", {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [scrape],
+        })  # fmt: skip
+        _write(plane, "adapter.yml", ADAPTER_CONFIG)
+        plane.run(
+            "prometheus", plane.program("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb",
+            f"--web.listen-address=0.0.0.0:{self._prometheus}", "--web.enable-lifecycle",
+        )  # fmt: skip
+        plane.run(
+            "prometheus-adapter", plane.program("prometheus-adapter"), f"--secure-port={self._adapter}",
+            "--cert-dir=adapter", f"--prometheus-url=http://127.0.0.1:{self._prometheus}", "--config=adapter.yml",
+            "--metrics-relist-interval=2s", "--metrics-max-age=20s", "--lister-kubeconfig=kubeconfig",
+            "--authentication-kubeconfig=kubeconfig", "--authorization-kubeconfig=kubeconfig",
+        )  # fmt: skip
+        self._publish()
+        eventually(self._ready, "Prometheus is ready", STARTUP_S)
+        self._rules.start()
+
+    def stop(self) -> None:
+        self._rules.stop()
+        self.exporter.stop()
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._prometheus}/-/ready") as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def _publish(self) -> None:
+        """Make both reachable through the API server, under the names that the charts give them."""
+        core = client.CoreV1Api(self._kube)
+        core.create_namespace({"metadata": {"name": MONITORING}})
+        pod = {
+            "metadata": {"name": "prometheus-0", "namespace": MONITORING},
+            "spec": {"containers": [{"name": "prometheus", "image": "prometheus"}]},
+        }
+        core.create_namespaced_pod(MONITORING, pod)
+        # The API server forwards to addresses of pods only.
+        status = {"phase": "Running", "podIP": self._plane.address, "podIPs": [{"ip": self._plane.address}]}
+        core.patch_namespaced_pod_status("prometheus-0", MONITORING, {"status": status})
+        self._service("kube-prometheus-stack-prometheus", 9090, self._prometheus)
+        reference = {"kind": "Pod", "name": "prometheus-0", "namespace": MONITORING}
+        subset = {
+            "addresses": [{"ip": self._plane.address, "targetRef": reference}],
+            "ports": [{"port": self._prometheus}],
+        }
+        # The service proxy still reads Endpoints, the aggregator EndpointSlices.
+        endpoints = {"metadata": {"name": "kube-prometheus-stack-prometheus"}, "subsets": [subset]}
+        core.create_namespaced_endpoints(MONITORING, endpoints)
+        self._service("prometheus-adapter", 443, self._adapter)
+        client.DiscoveryV1Api(self._kube).create_namespaced_endpoint_slice(
+            MONITORING,
+            {
+                "metadata": {"name": "adapter", "labels": {"kubernetes.io/service-name": "prometheus-adapter"}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": [self._plane.address], "conditions": {"ready": True}}],
+                "ports": [{"port": self._adapter, "protocol": "TCP"}],
+            },
+        )
+        client.ApiregistrationV1Api(self._kube).create_api_service(
+            {
+                "metadata": {"name": "v1beta1.custom.metrics.k8s.io"},
+                "spec": {
+                    "group": "custom.metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100,
+                    "versionPriority": 100, "insecureSkipTLSVerify": True,
+                    "service": {"name": "prometheus-adapter", "namespace": MONITORING},
+                },
+            }
+        )  # fmt: skip
+
+    def _service(self, name: str, port: int, target: int) -> None:
+        service = {"metadata": {"name": name}, "spec": {"ports": [{"port": port, "targetPort": target}]}}
+        client.CoreV1Api(self._kube).create_namespaced_service(MONITORING, service)
+
+
+def _write(plane: ControlPlane, name: str, content: object) -> None:
+    (plane.work / name).write_text(yaml.safe_dump(content))

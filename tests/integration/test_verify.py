@@ -1,0 +1,103 @@
+"""Verification by gpu_autoscaler: the proof, and for each hop that can break its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubernetes import client
+from metric_chain import MetricChain
+from workloads import Workloads
+
+Run = Callable[..., dict[str, Any]]
+
+# Long enough for scrape, evaluation and the adapter's relist in this chain.
+PROOF_S = 40
+# Long enough for what is right; what is broken does not mend itself.
+FAILURE_S = 8
+
+
+@pytest.fixture
+def spec(workloads: Workloads) -> dict[str, Any]:
+    workloads.deployment("chat")
+    workloads.node("gpu1", gpus=4)
+    return {"namespace": workloads.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+
+
+def test_each_ready_pod_has_its_value(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
+    for pod in ("chat-0", "chat-1"):
+        workloads.ready_pod(pod, app="chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 30})
+    result = run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec])
+    assert not result.get("failed")
+    assert result["result"]["autoscalers"][0]["values"] == {"chat-0": 50, "chat-1": 30}
+    assert result["warnings"] == []
+    assert run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec])["changed"] is False
+
+
+def test_no_ready_pod(run: Run, spec: dict[str, Any]) -> None:
+    result = run(verify=True, wait_timeout=1, autoscalers=[spec])
+    assert result["hop"] == "workload"
+    assert result["changed"] is True
+
+
+def test_no_series_of_the_exporter(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.text = ""
+    result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
+    assert result["hop"] == "exporter -> Prometheus"
+    assert "has no series DCGM_FI_PROF_GR_ENGINE_ACTIVE or DCGM_FI_DEV_GPU_UTIL" in result["msg"]
+
+
+def test_series_that_name_another_pod(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus(workloads.namespace, {"embed-0": 50})
+    result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
+    assert result["hop"] == "exporter -> Prometheus"
+    assert f"1 series, none names pod {workloads.namespace}/chat-0" in result["msg"]
+
+
+def test_a_rule_that_is_not_loaded(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
+    options = {"prometheus": {"rule_labels": {"release": "another"}}}
+    result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec], **options)
+    assert result["hop"] == "Prometheus -> recording rule"
+    assert "has not loaded PrometheusRule kubegpu-gpu" in result["msg"]
+
+
+def test_values_that_are_none(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 9.2e18})
+    result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
+    assert result["hop"] == "recording rule -> series"
+    assert f"no value for pod {workloads.namespace}/chat-0" in result["msg"]
+
+
+def test_an_adapter_that_is_down(
+    run: Run, kube: client.ApiClient, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]
+) -> None:
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
+    slices = client.DiscoveryV1Api(kube)
+    found = slices.read_namespaced_endpoint_slice("adapter", "monitoring")
+    slices.delete_namespaced_endpoint_slice("adapter", "monitoring")
+    try:
+        result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
+    finally:
+        found.metadata.resource_version = None
+        slices.create_namespaced_endpoint_slice("monitoring", found)
+    assert result["hop"] == "series -> adapter"
+    assert "custom.metrics.k8s.io does not answer" in result["msg"]
+
+
+def test_an_hpa_that_does_not_scale(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
+    """A label that two controllers' pods share makes the selector ambiguous, which only the HPA's condition tells."""
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
+    workloads.deployment("twin", selects="chat")
+    other = {**spec, "name": "twin", "target": {"name": "twin"}}
+    result = run(verify=True, wait_timeout=PROOF_S // 2, autoscalers=[spec, other])
+    assert result["hop"] == "custom.metrics.k8s.io -> HPA"
+    assert "AmbiguousSelector" in result["msg"]
