@@ -59,7 +59,11 @@ class GpuModule:
         )
 
     def _result(self) -> dict[str, Any]:
-        return {**vars(self.outcome), "duration_s": round(time.monotonic() - self._started, 3)}
+        outcome = self.outcome
+        for warning in outcome.warnings:
+            self._module.warn(warning)
+        duration_s = round(time.monotonic() - self._started, 3)
+        return {"changed": outcome.changed, "result": outcome.result, "diff": outcome.diff, "duration_s": duration_s}
 
 
 def _refused_request(err: ApiError) -> HopError:

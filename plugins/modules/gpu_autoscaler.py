@@ -122,7 +122,7 @@ diff:
   elements: dict
 warnings:
   description: What makes scaling worse, and what is missing but may still come in check mode.
-  returned: always
+  returned: when there are any
   type: list
   elements: str
 duration_s:
