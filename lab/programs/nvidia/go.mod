@@ -3,6 +3,12 @@ module kubegpu.lab/nvidia
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.3-1
+	google.golang.org/grpc v1.83.0
+	k8s.io/kubelet v0.36.3
+)
+
+require (
 	github.com/NVIDIA/k8s-device-plugin v0.19.0 // indirect
 	github.com/NVIDIA/nvidia-container-toolkit v1.20.0 // indirect
 	github.com/coreos/go-systemd/v22 v22.6.0 // indirect
@@ -42,13 +48,11 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
-	google.golang.org/grpc v1.83.0 // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	k8s.io/api v0.36.3 // indirect
 	k8s.io/apimachinery v0.36.3 // indirect
 	k8s.io/client-go v0.36.3 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/kubelet v0.36.3 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
