@@ -12,7 +12,7 @@ from doit.doit_cmd import DoitMain
 from lab import charts, debian, images, packages
 from lab.artifacts import CACHE, Artifact, Shell, sweep
 from lab.progress import BuildReporter
-from lab.programs import go_env, program_groups
+from lab.programs import go, go_env, program_groups
 from lab.versions import CHECKOUT, names
 
 GPU = CHECKOUT / "lab" / "gpu"
@@ -22,6 +22,7 @@ def gpu() -> Artifact:
     """The stand-in for the silicon and its driver: libraries, `nvidia-smi`, the daemon."""
 
     def build(out: Path, run: Shell) -> None:
+        go()  # the Makefile finds it in the path
         run("make", "-C", GPU, f"OUT={out}", f"VERSION={names()['nvidia-driver']}", f"GO_NVML={names()['go-nvml']}", env=go_env())
 
     return Artifact("gpu", build, sources=(GPU,), facts=(names()["nvidia-driver"], names()["go-nvml"]), expected=5)
