@@ -10,11 +10,12 @@ from ansible.utils.collection_loader._collection_finder import _AnsibleCollectio
 
 ROOT = Path(__file__).parents[1]
 
-_collections = TemporaryDirectory(prefix="kubegpu-")
+_folder = TemporaryDirectory(prefix="kubegpu-")
+COLLECTIONS_PATH = _folder.name
 
 
 def install() -> None:
-    namespace = Path(_collections.name) / "ansible_collections" / "kubegpu"
+    namespace = Path(COLLECTIONS_PATH) / "ansible_collections" / "kubegpu"
     namespace.mkdir(parents=True)
     (namespace / "autoscale").symlink_to(ROOT)
-    _AnsibleCollectionFinder(paths=[_collections.name, *sys.path])._install()
+    _AnsibleCollectionFinder(paths=[COLLECTIONS_PATH, *sys.path])._install()

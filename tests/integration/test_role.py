@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collection import COLLECTIONS_PATH
 from control_plane import ControlPlane
 from kubernetes import client
 from workloads import Workloads
@@ -36,19 +37,13 @@ def play(tmp_path: Path, kubeconfig: Path, *flags: str, **options: Any) -> str:
     done = subprocess.run(
         [playbook, "-i", "localhost,", "play.yml", "--extra-vars", json.dumps(variables), *flags],
         cwd=tmp_path,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections_path()},
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
         capture_output=True,
         text=True,
     )
     print(done.stdout, done.stderr)  # pytest shows it when the test fails
     assert done.returncode == 0
     return done.stdout
-
-
-def collections_path() -> str:
-    import ansible_collections.kubegpu.autoscale as ours
-
-    return str(Path(ours.__path__[0]).parents[2])
 
 
 @pytest.fixture

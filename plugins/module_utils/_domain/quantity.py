@@ -15,7 +15,7 @@ def parse_quantity(text: str) -> float:
 
     Raises: ValueError if `text` is no quantity.
     """
-    number = text.rstrip("numkMGTi")
+    number = text.rstrip("numkKMGTi")
     suffix = text[len(number) :]
     if suffix not in _SUFFIX:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")

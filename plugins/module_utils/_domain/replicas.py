@@ -29,8 +29,9 @@ def desired_replicas(
     damping = unready if ratio > 1 else 0
     if not missing and not damping:
         return current if _within(ratio, tolerance) else ceil(ratio * len(usage))
-    # The pods that say nothing are taken to say whatever speaks against the change.
-    filled = [*usage, *[target if ratio < 1 else 0.0] * missing, *[0.0] * damping]
+    # The pods that say nothing are taken to say whatever speaks against the change; exactly on target there is none.
+    assumed = [] if ratio == 1 else [target if ratio < 1 else 0.0] * missing
+    filled = [*usage, *assumed, *[0.0] * damping]
     cautious = fmean(filled) / target
     if _within(cautious, tolerance) or (ratio - 1) * (cautious - 1) < 0:
         return current

@@ -1,0 +1,68 @@
+"""Golden files: the exact text of what the collection makes. `python tests/golden.py` writes them anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+GOLDEN = Path(__file__).parent / "unit" / "golden"
+
+CASES: dict[str, dict[str, Any]] = {
+    "gpu": {"namespace": "ml", "target": {"kind": "Deployment", "name": "chat"}, "max_replicas": 8},
+    "gpu_util": {
+        "name": "embeddings",
+        "namespace": "ml",
+        "target": {"kind": "StatefulSet", "name": "embed"},
+        "metric": "gpu_util",
+        "target_value": 72.5,
+        "min_replicas": 2,
+        "max_replicas": 6,
+        "scale_up": {"tolerance": 0.05, "policies": [{"type": "Pods", "value": 4, "period_seconds": 15}]},
+        "scale_down": {"stabilization_window_seconds": 600, "select_policy": "Max"},
+        "extra_metrics": [
+            {
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+            }
+        ],
+    },
+    "custom": {
+        "namespace": "ml",
+        "target": {"kind": "Rollout", "name": "chat"},
+        "metric": {"name": "queue", "query": "max by (namespace, pod) (queue_length)"},
+        "target_value": 5,
+        "max_replicas": 3,
+    },
+}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Queries as they are written, line by line."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def texts(case: str) -> dict[str, str]:
+    """What the files of one case hold: the rule as Prometheus reads it, and the HPA."""
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Autoscaler, RuleOptions, manifests
+
+    rule, hpa = manifests([Autoscaler.from_params(CASES[case])], RuleOptions())
+    dumped = {"rules": rule["spec"], "hpa": hpa}
+    return {
+        f"{case}.{part}.yaml": yaml.dump(content, Dumper=_Dumper, sort_keys=False) for part, content in dumped.items()
+    }
+
+
+if __name__ == "__main__":
+    from collection import install
+
+    install()
+    for each in CASES:
+        for name, text in texts(each).items():
+            (GOLDEN / name).write_text(text)

@@ -1,0 +1,51 @@
+"""What several files have to say alike."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils import argspecs
+from collection import ROOT
+
+MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
+
+
+def fragment(name: str) -> dict[str, Any]:
+    module = import_module(f"ansible_collections.kubegpu.autoscale.plugins.doc_fragments.{name}")
+    return yaml.safe_load(module.ModuleDocFragment.DOCUMENTATION)["options"]
+
+
+def shape(options: dict[str, Any], inner: str) -> dict[str, Any]:
+    """Type, default, choices and need of each option, all the way down."""
+    return {
+        name: {
+            "type": option.get("type", "str"),
+            **{
+                key: option[key]
+                for key in ("default", "choices", "required", "elements")
+                if option.get(key) is not None
+            },
+            "options": shape(option.get(inner, {}), inner),
+        }
+        for name, option in options.items()
+    }
+
+
+def test_module_defaults_reach_all_modules() -> None:
+    runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
+    assert set(runtime["action_groups"]["all"]) == MODULES
+
+
+@pytest.mark.parametrize("name", ["autoscalers", "prometheus", "verify"])
+def test_documentation_says_what_the_argument_spec_says(name: str) -> None:
+    assert shape(fragment(name), "suboptions") == shape(getattr(argspecs, name.upper()), "options")
+
+
+def test_role_options_are_documented_with_their_defaults() -> None:
+    role = ROOT / "roles" / "gpu_autoscaling"
+    spec = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
+    assert {name: option["default"] for name, option in spec.items()} == defaults
