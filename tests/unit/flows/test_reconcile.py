@@ -1,0 +1,157 @@
+"""What the flows ask of a cluster, and how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import KubeClient, PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
+    Autoscaler,
+    HopError,
+    Manifest,
+    RuleOptions,
+    manifests,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import reconcile, remove
+from fake_cluster import FakeTransport, refusal
+
+HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+RULES = "/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheusrules"
+APISERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.custom.metrics.k8s.io"
+PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/ml/deployments"
+
+RULE_OPTIONS = RuleOptions()
+
+
+def autoscalers(*names: str) -> list[Autoscaler]:
+    return [Autoscaler.from_params({"namespace": "ml", "target": {"name": name}, "max_replicas": 1}) for name in names]
+
+
+def deployment(name: str) -> Manifest:
+    limits = {"nvidia.com/gpu": "1"}
+    container = {"name": "main", "readinessProbe": {"tcpSocket": {"port": 80}}, "resources": {"limits": limits}}
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> FakeTransport:
+    """A cluster in which nothing is amiss, with these deployments and live objects."""
+    hpas = [each for each in live if each["kind"] == "HorizontalPodAutoscaler"]
+    rules = [each for each in live if each["kind"] == "PrometheusRule"]
+    answers = {
+        f"GET {HPAS}": {"items": hpas},
+        f"GET {RULES}": {"items": rules},
+        "GET /apis/apps/v1": {
+            "resources": [{"name": "deployments", "kind": "Deployment"}, {"name": "deployments/scale", "kind": "Scale"}]
+        },
+        f"GET {DEPLOYMENTS}": {"items": [deployment(name) for name in names]},
+        "GET /api/v1/nodes": {"items": [{"status": {"allocatable": {"nvidia.com/gpu": "4", "cpu": "8"}}}]},
+        f"GET {APISERVICE}": {"metadata": {}, "spec": {"service": {"namespace": "m", "name": "prometheus-adapter"}}},
+        f"GET {PROXY}/query": {"status": "success", "data": {"result": []}},
+        **changes,
+    }
+    return FakeTransport(answers)
+
+
+def run(transport: FakeTransport, wanted: list[Autoscaler], *, dry_run: bool = False) -> Any:
+    kube = KubeClient(transport, dry_run=dry_run)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    return reconcile(kube, prometheus, wanted, RULE_OPTIONS)
+
+
+def test_what_matches_is_only_read_and_each_kind_once() -> None:
+    names = tuple(f"service-{number}" for number in range(50))
+    wanted = autoscalers(*names)
+    transport = cluster(names, manifests(wanted, RULE_OPTIONS))
+    outcome = run(transport, wanted)
+    assert not outcome.changed
+    assert not outcome.warnings
+    assert Counter(transport.asked).most_common(1)[0][1] == 1
+    assert {request.method for request in transport.requests} == {"GET"}
+    assert len(transport.requests) == 7
+
+
+def test_only_what_differs_is_applied() -> None:
+    wanted = autoscalers("chat", "embed")
+    live = manifests(wanted, RULE_OPTIONS)
+    live[1]["spec"]["maxReplicas"] = 9
+    path = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+    transport = cluster(("chat", "embed"), live, **{f"PATCH {path}": manifests(wanted, RULE_OPTIONS)[1]})
+    outcome = run(transport, wanted)
+    assert outcome.changed
+    assert [asked for asked in transport.asked if not asked.startswith("GET")] == [f"PATCH {path}"]
+    assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["changed", "unchanged"]
+
+
+def test_what_the_server_adds_by_itself_is_no_change() -> None:
+    wanted = autoscalers("chat")
+    live = manifests(wanted, RULE_OPTIONS)
+    live[1]["spec"]["behavior"]["scaleUp"]["added"] = "by the server"
+    path = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+    transport = cluster(("chat",), live, **{f"PATCH {path}": {**live[1], "status": {}}})
+    assert not run(transport, wanted).changed
+
+
+def test_a_dry_run_takes_what_is_still_to_come_for_granted() -> None:
+    transport = cluster((), [], **{f"GET {RULES}": refusal(404, ""), f"GET {APISERVICE}": refusal(404, "")})
+    outcome = run(transport, autoscalers("chat"), dry_run=True)
+    assert outcome.changed
+    assert [entry["action"] for entry in outcome.result["rules"]] == ["created"]
+    for missing in ("there is no Deployment chat", "no kind PrometheusRule", "nobody serves custom.metrics.k8s.io"):
+        assert [missing in warning for warning in outcome.warnings].count(True) == 1
+    assert len(outcome.warnings) == 3
+
+
+def test_a_dry_run_still_refuses_what_nothing_will_mend() -> None:
+    other = {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"namespace": "ml", "name": "other"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}},
+    }
+    with pytest.raises(HopError, match="would have 2 HPAs: ml/chat, ml/other"):
+        run(cluster(("chat",), [other]), autoscalers("chat"), dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        (autoscalers("chat", "chat"), "2 autoscalers are called ml/chat"),
+        (
+            [
+                Autoscaler.from_params(
+                    {
+                        "namespace": "ml",
+                        "target": {"name": name},
+                        "metric": {"name": "queue", "query": f"queue_of_{name}"},
+                        "target_value": 1,
+                        "max_replicas": 1,
+                    }
+                )
+                for name in ("chat", "embed")
+            ],
+            "metric queue has 2 queries",
+        ),
+    ],
+    ids=["one name", "one metric"],
+)
+def test_a_list_that_contradicts_itself(wanted: list[Autoscaler], seen: str) -> None:
+    transport = cluster(("chat", "embed"), [])
+    with pytest.raises(HopError, match=seen):
+        run(transport, wanted)
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_removal_needs_neither_prometheus_nor_targets() -> None:
+    rule, hpa = manifests(autoscalers("chat"), RULE_OPTIONS)
+    paths = [
+        "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat",
+        f"{RULES}/kubegpu-gpu",
+    ]
+    transport = FakeTransport(
+        {f"GET {HPAS}": {"items": [hpa]}, f"GET {RULES}": {"items": [rule]}, **{f"DELETE {path}": {} for path in paths}}
+    )
+    outcome = remove(KubeClient(transport), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert outcome.changed
+    assert transport.asked == [f"GET {HPAS}", f"GET {RULES}", *(f"DELETE {path}" for path in paths)]
