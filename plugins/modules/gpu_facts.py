@@ -9,7 +9,7 @@ short_description: Describe the NVIDIA GPUs and the driver of a node
 version_added: 0.1.0
 description:
   - Finds NVIDIA GPUs and NVSwitches by their PCI ids, so that it works before any driver is installed.
-  - Says which kernel modules the GPUs need, which driver is installed, which one is loaded, and whether a reboot is due.
+  - Says which kernel modules they need, which driver is installed, which one is loaded, and whether a reboot is due.
   - Reads files below C(/sys), C(/proc) and C(/var/lib/dpkg) only; it runs no program and changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
