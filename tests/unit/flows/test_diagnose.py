@@ -88,7 +88,7 @@ def test_first_broken_hop(changes: dict[str, Any], answers: dict[str, Any], hop:
 
 
 def test_the_leftmost_of_several_broken_hops_is_named() -> None:
-    kube = KubeClient(FakeTransport({**ANSWERS, f"GET {PROXY}/query": data(result=[])}))
+    kube = KubeClient(FakeTransport({f"GET {PROXY}/query": data(result=[])}))
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     everything = replace(GOOD, values={}, recorded={}, conditions={})
     assert first_broken_hop(kube, prometheus, CHAT, everything).hop == "exporter -> Prometheus"
