@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ._clients.errors import ApiError, QueryError
-from ._clients.kube import APISERVICES, HPAS, NODES, PODS, RULES, KubeClient, Resource
+from ._clients.kube import APISERVICES, CRDS, HPAS, NODES, PODS, RULES, KubeClient, Resource
 from ._clients.prometheus import PrometheusClient, Series
 from ._clients.transport import connect
 
 __all__ = [
     "APISERVICES",
+    "CRDS",
     "HPAS",
     "NODES",
     "PODS",

@@ -34,6 +34,7 @@ class Resource:
 
 
 APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
+CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 NODES = Resource("v1", "Node", "nodes")
 PODS = Resource("v1", "Pod", "pods")
@@ -102,7 +103,7 @@ class KubeClient:
         try:
             return self._send(
                 "PATCH",
-                resource.path(metadata["namespace"], metadata["name"]),
+                resource.path(metadata.get("namespace"), metadata["name"]),
                 query={"fieldManager": MANAGER, "fieldValidation": "Strict", **self._write_query},
                 body=manifest,
                 content_type="application/apply-patch+yaml",
@@ -133,6 +134,6 @@ def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     metadata = manifest["metadata"]
     return HopError(
         API_SERVER,
-        seen=f"{manifest['kind']} {metadata['namespace']}/{metadata['name']}: {seen}",
+        seen=f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}: {seen}",
         fix="have that manager give the fields up, or delete the object and run again",
     )
