@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import yaml
+from collection import ROOT
 from control_plane import ControlPlane, eventually, free_port
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
@@ -19,16 +20,7 @@ from kubernetes.client.exceptions import ApiException
 MONITORING = "monitoring"
 STARTUP_S = 60
 
-ADAPTER_CONFIG = {
-    "rules": [
-        {
-            "seriesQuery": '{__name__=~"^namespace_pod:.+:avg$",namespace!="",pod!=""}',
-            "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
-            "name": {"matches": "^namespace_pod:(.+):avg$", "as": "$1"},
-            "metricsQuery": "max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-        }
-    ]
-}
+ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml").read_text())
 
 
 class Exporter:
@@ -124,7 +116,8 @@ class MetricChain:
             "rule_files": ["rules.yml"],
             "scrape_configs": [scrape],
         })  # fmt: skip
-        _write(plane, "adapter.yml", ADAPTER_CONFIG)
+        rules = ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"]
+        _write(plane, "adapter.yml", {"rules": rules})
         plane.run(
             "prometheus", plane.program("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb",
             f"--web.listen-address=0.0.0.0:{self._prometheus}", "--web.enable-lifecycle",
