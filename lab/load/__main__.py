@@ -1,0 +1,85 @@
+"""`python -m lab.load`: the load step on a cluster that site.yml made. `make demo` ends with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from kubernetes.client import ApiException
+from rich.console import Console
+
+from lab.load.cluster import LabCluster
+from lab.load.scenario import NotReached, Recording, play, steps
+from lab.load.summary import overshoot, summarise
+from lab.load.timeline import timeline
+from lab.load.view import View, summary_table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="lab.load", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--namespace", default="gpu-workload", help="of the sample service (default: %(default)s)")
+    parser.add_argument("--hpa", default="sample", help="the sample service's autoscaler (default: %(default)s)")
+    parser.add_argument(
+        "--low", type=float, default=0.15, help="GPU-seconds a second before and after (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--high", type=float, default=2.75, help="GPU-seconds a second of the step (default: %(default)s)"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for timeline.svg and demo.json")
+    arguments = parser.parse_args()
+    try:
+        problems = demo(arguments)
+    except ApiException as error:
+        sys.exit(
+            f"lab.load -> cluster: the API server answered {error.status} {error.reason}: {error.body}\n"
+            f"  fix:  run site.yml; `kubectl --kubeconfig {arguments.kubeconfig} -n {arguments.namespace} get hpa,pods`"
+        )
+    if problems:
+        hpa = f"kubectl --kubeconfig {arguments.kubeconfig} -n {arguments.namespace} describe hpa {arguments.hpa}"
+        sys.exit("\n".join([*problems, f"  fix:  `{hpa}`"]))
+
+
+def demo(arguments: argparse.Namespace) -> list[str]:
+    """Run the scenario and write its files. Returns what went wrong."""
+    console = Console()
+    cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa)
+    plan = steps(cluster.autoscaler, arguments.low, arguments.high)
+    recording, problems = Recording(), []
+    before = cluster.counters()
+    try:
+        with View(console, cluster.autoscaler) as view:
+            play(plan, cluster, recording, view.show, time.monotonic, time.sleep)
+    except NotReached as missed:
+        problems.append(str(missed))
+    finally:
+        cluster.demand(0)
+    after = cluster.counters()
+    summary = summarise(
+        recording, plan, {name: after[name] - before[name] for name in ("served", "rejected", "failed")}
+    )
+    if too_many := overshoot(summary, cluster.autoscaler):
+        problems.append(too_many)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "timeline.svg").write_text(timeline(recording, plan, cluster.autoscaler))
+    numbers = {
+        "autoscaler": asdict(cluster.autoscaler),
+        "steps": [asdict(step) for step in plan],
+        "summary": asdict(summary),
+        "begins_s": recording.begins,
+        "samples": [asdict(sample) for sample in recording.samples],
+    }
+    (arguments.out / "demo.json").write_text(json.dumps(numbers, indent=1) + "\n")
+    console.print(summary_table(summary))
+    console.print(
+        f"timeline: {arguments.out / 'timeline.svg'}   numbers: {arguments.out / 'demo.json'}", highlight=False
+    )
+    return problems
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The cluster as the demo sees it: everything through the API server, so that any kubeconfig will do."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+from kubernetes.utils.quantity import parse_quantity
+
+from lab.load.scenario import Autoscaler, Sample
+
+PROMETHEUS = "/api/v1/namespaces/monitoring/services/kube-prometheus-stack-prometheus:9090/proxy/api/v1/query"
+RATE_WINDOW_S = 2.0
+
+
+class LabCluster:
+    """The sample service's cluster.
+
+    hpa: name of the autoscaler; the load generator is the service `<its Deployment>-load` beside it.
+    """
+
+    def __init__(self, kubeconfig: Path, namespace: str, hpa: str) -> None:
+        self._api = config.new_client_from_config(str(kubeconfig))
+        self._namespace = namespace
+        self.autoscaler = self._read_autoscaler(hpa)
+        self._load = f"/api/v1/namespaces/{namespace}/services/{self.autoscaler.deployment}-load:80/proxy"
+        self._counted: deque[tuple[float, dict[str, float]]] = deque()
+
+    def demand(self, gpus: float) -> None:
+        """Have the load generator ask for so much from now on."""
+        self._request("PUT", f"{self._load}/load", gpus=f"{gpus:g}")
+
+    def counters(self) -> dict[str, float]:
+        """Requests since the load generator's start: served, rejected, failed."""
+        return self._request("GET", f"{self._load}/stats")
+
+    def observe(self, at_s: float, step: str) -> Sample:
+        deployment = client.AppsV1Api(self._api).read_namespaced_deployment(self.autoscaler.deployment, self._namespace)
+        counters = self.counters()
+        self._counted.append((at_s, counters))
+        while len(self._counted) > 2 and self._counted[1][0] <= at_s - RATE_WINDOW_S:
+            self._counted.popleft()
+        before_s, before = self._counted[0]
+        rates = {
+            name: max(counters[name] - before[name], 0) / (at_s - before_s) if at_s > before_s else 0.0
+            for name in ("served", "rejected", "failed")
+        }
+        return Sample(
+            at_s=round(at_s, 2),
+            step=step,
+            asked_per_s=counters["requests_per_s"],
+            served_per_s=round(rates["served"], 1),
+            rejected_per_s=round(rates["rejected"], 1),
+            failed_per_s=round(rates["failed"], 1),
+            utilisation=self._utilisation(),
+            ready=deployment.status.ready_replicas or 0,
+            desired=deployment.spec.replicas,
+        )
+
+    def _utilisation(self) -> dict[str, float]:
+        query = f'namespace_pod:{self.autoscaler.metric}:avg{{namespace="{self._namespace}"}}'
+        series = self._request("GET", PROMETHEUS, query=query)["data"]["result"]
+        return {
+            each["metric"]["pod"]: float(each["value"][1]) for each in sorted(series, key=lambda s: s["metric"]["pod"])
+        }
+
+    def _read_autoscaler(self, name: str) -> Autoscaler:
+        spec = client.AutoscalingV2Api(self._api).read_namespaced_horizontal_pod_autoscaler(name, self._namespace).spec
+        pods = next(metric.pods for metric in spec.metrics if metric.type == "Pods")
+        return Autoscaler(
+            name=name,
+            deployment=spec.scale_target_ref.name,
+            metric=pods.metric.name,
+            target_percent=float(parse_quantity(pods.target.average_value)),
+            min_replicas=spec.min_replicas or 1,
+            max_replicas=spec.max_replicas,
+        )
+
+    def _request(self, method: str, path: str, **query: str) -> Any:
+        """The JSON that a path answers with. The typed client's proxy calls drop the query."""
+        parts = self._api.param_serialize(method, path, query_params=list(query.items()), auth_settings=["BearerToken"])
+        response = self._api.call_api(*parts, _request_timeout=10)
+        body = response.read()
+        if response.status >= 300:
+            raise client.ApiException(http_resp=response, body=body.decode(errors="replace"), data=None)
+        return json.loads(body)

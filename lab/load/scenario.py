@@ -1,0 +1,136 @@
+"""What the demo does and when it is content: pure, apart from the clock and the cluster that it is handed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+INTERVAL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Autoscaler:
+    """What the HPA was told.
+
+    metric:         name of its Pods metric.
+    target_percent: that metric's averageValue, percent of one GPU.
+    """
+
+    name: str
+    deployment: str
+    metric: str
+    target_percent: float
+    min_replicas: int
+    max_replicas: int
+
+    def ideal(self, gpus: float) -> int:
+        """The fewest replicas that keep each at or below the target under a load of `gpus` GPU-seconds a second."""
+        # Rounded first: 2.4 / 0.6 is 4 and not 4.000000000000001.
+        wanted = math.ceil(round(gpus * 100 / self.target_percent, 6))
+        return min(max(wanted, self.min_replicas), self.max_replicas)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One load, and what is waited for under it.
+
+    gpus:       GPU-seconds asked for a second.
+    replicas:   both wanted by the HPA and ready, for `hold_s` seconds on end.
+    deadline_s: seconds after which the wait is given up.
+    """
+
+    name: str
+    gpus: float
+    replicas: int
+    hold_s: float
+    deadline_s: float
+
+
+def steps(autoscaler: Autoscaler, low_gpus: float, high_gpus: float) -> list[Step]:
+    """From a steady minimum up to the high load, and back."""
+    low, high = autoscaler.ideal(low_gpus), autoscaler.ideal(high_gpus)
+    return [
+        Step("settle", low_gpus, low, hold_s=10, deadline_s=240),
+        Step("step up", high_gpus, high, hold_s=30, deadline_s=240),
+        Step("step down", low_gpus, low, hold_s=5, deadline_s=300),
+    ]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The demo at one moment.
+
+    at_s:        seconds since its start.
+    utilisation: percent of one GPU by pod, as the HPA's metric has it.
+    desired:     replicas that the Deployment was told to have.
+    """
+
+    at_s: float
+    step: str
+    asked_per_s: float
+    served_per_s: float
+    rejected_per_s: float
+    failed_per_s: float
+    utilisation: dict[str, float]
+    ready: int
+    desired: int
+
+
+@dataclass
+class Recording:
+    """All that was seen. `begins` has the second at which each step's load was asked for."""
+
+    samples: list[Sample] = field(default_factory=list)
+    begins: dict[str, float] = field(default_factory=dict)
+
+    def of(self, step: str) -> Iterator[Sample]:
+        return (sample for sample in self.samples if sample.step == step)
+
+
+class Cluster(Protocol):
+    def demand(self, gpus: float) -> None: ...
+
+    def observe(self, at_s: float, step: str) -> Sample: ...
+
+
+class NotReached(Exception):
+    """A step's replicas did not come, or did not stay."""
+
+    def __init__(self, step: Step, seen: Sample) -> None:
+        loads = ", ".join(f"{pod} {percent:.0f} %" for pod, percent in seen.utilisation.items()) or "no pod has a value"
+        super().__init__(
+            f"HPA -> Deployment: {step.name} wanted {step.replicas} replicas within {step.deadline_s:.0f} s.\n"
+            f"  seen: {seen.desired} wanted by the HPA, {seen.ready} ready; utilisation: {loads}"
+        )
+
+
+def play(
+    plan: list[Step],
+    cluster: Cluster,
+    recording: Recording,
+    show: Callable[[Step, Sample], None],
+    clock: Callable[[], float],
+    pause: Callable[[float], None],
+) -> None:
+    """Go through the steps and record what is seen.
+
+    Raises NotReached at the first step that misses its deadline.
+    """
+    start = clock()
+    for step in plan:
+        cluster.demand(step.gpus)
+        begin = recording.begins[step.name] = clock() - start
+        steady_since: float | None = None
+        while steady_since is None or clock() - start - steady_since < step.hold_s:
+            sample = cluster.observe(clock() - start, step.name)
+            recording.samples.append(sample)
+            show(step, sample)
+            if sample.ready == sample.desired == step.replicas:
+                steady_since = sample.at_s if steady_since is None else steady_since
+            else:
+                steady_since = None
+            if sample.at_s - begin > step.deadline_s:
+                raise NotReached(step, sample)
+            pause(INTERVAL_S)

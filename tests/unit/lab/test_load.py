@@ -1,0 +1,109 @@
+"""The demo's scenario, numbers and picture, on a made-up cluster whose autoscaler the test writes."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pytest
+
+from lab.load.scenario import Autoscaler, NotReached, Recording, Sample, Step, play, steps
+from lab.load.summary import overshoot, summarise
+from lab.load.timeline import timeline
+from lab.load.view import line
+
+AUTOSCALER = Autoscaler("sample", "sample", "gpu", target_percent=60, min_replicas=1, max_replicas=8)
+PLAN = steps(AUTOSCALER, 0.15, 2.75)
+
+
+class FakeCluster:
+    """Follows the load by one replica every `delay_s`, to `overshoot` more than are right; ready one second later."""
+
+    def __init__(self, delay_s: float = 3.0, overshoot: int = 0) -> None:
+        self.now = 0.0
+        self.gpus, self.since = 0.0, 0.0
+        self.replicas = 1
+        self.delay_s, self.overshoot = delay_s, overshoot
+
+    def demand(self, gpus: float) -> None:
+        self.gpus, self.since = gpus, self.now
+        self.before = self.replicas
+
+    def observe(self, at_s: float, step: str) -> Sample:
+        goal = AUTOSCALER.ideal(self.gpus) + (self.overshoot if self.gpus > 1 and self.now - self.since < 20 else 0)
+        moved = int((self.now - self.since) / self.delay_s)
+        desired = min(self.before + moved, goal) if goal > self.before else max(self.before - moved, goal)
+        ready, self.replicas = self.replicas, desired
+        load = {f"sample-abc-{i:05}": min(self.gpus / ready * 100, 100) for i in range(ready)}
+        asked = self.gpus * 50
+        return Sample(at_s, step, asked, min(asked, ready * 50), max(asked - ready * 50, 0), 0, load, ready, desired)
+
+    def clock(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def played(cluster: FakeCluster, plan: list[Step] = PLAN) -> Recording:
+    recording = Recording()
+    play(plan, cluster, recording, lambda step, sample: None, cluster.clock, cluster.pause)
+    return recording
+
+
+@pytest.mark.parametrize(
+    ("gpus", "replicas"), [(0, 1), (0.15, 1), (0.6, 1), (0.61, 2), (2.4, 4), (2.75, 5), (100, 8)], ids=str
+)
+def test_ideal_is_the_fewest_within_the_target(gpus: float, replicas: int) -> None:
+    assert AUTOSCALER.ideal(gpus) == replicas
+
+
+def test_play_goes_up_and_down_again() -> None:
+    recording = played(FakeCluster())
+    assert list(recording.begins) == ["settle", "step up", "step down"]
+    assert [next(reversed(list(recording.of(step.name)))).ready for step in PLAN] == [1, 5, 1]
+
+
+def test_a_step_holds_before_the_next_begins() -> None:
+    recording = played(FakeCluster())
+    reached = next(sample.at_s for sample in recording.of("step up") if sample.ready == sample.desired == 5)
+    assert recording.begins["step down"] - reached >= 30
+
+
+def test_a_missed_deadline_names_what_was_seen() -> None:
+    plan = [replace(step, deadline_s=5) if step.name == "step up" else step for step in PLAN]
+    with pytest.raises(
+        NotReached, match=r"step up wanted 5 replicas within 5 s.\n  seen: 2 wanted by the HPA, 2 ready"
+    ):
+        played(FakeCluster(), plan)
+
+
+def test_summary_counts_from_the_step() -> None:
+    summary = summarise(played(FakeCluster()), PLAN, {"served": 10, "rejected": 2, "failed": 0})
+    assert (summary.reaction_s, summary.ideal_ready_s) == (3.0, 12.5)
+    assert (summary.scale_down_reaction_s, summary.minimum_ready_s) == (3.0, 12.5)
+    assert (summary.peak_replicas, summary.ideal_replicas, summary.served) == (5, 5, 10)
+    assert overshoot(summary, AUTOSCALER) == ""
+
+
+def test_overshoot_is_named() -> None:
+    summary = summarise(played(FakeCluster(overshoot=2)), PLAN, {"served": 0, "rejected": 0, "failed": 0})
+    assert overshoot(summary, AUTOSCALER).startswith("HPA -> Deployment: 7 replicas at the peak, 5 are right")
+
+
+def test_what_never_happened_is_none() -> None:
+    recording = Recording(begins={"settle": 0.0})
+    assert summarise(recording, PLAN, {"served": 0, "rejected": 0, "failed": 0}).reaction_s is None
+
+
+def test_timeline_is_xml_with_a_line_for_each_pod() -> None:
+    picture = ElementTree.fromstring(timeline(played(FakeCluster()), PLAN, AUTOSCALER))
+    texts = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"requests/s", "replicas", "00000", "00004", "step up: 2.75 GPUs"} <= set(texts)
+
+
+def test_plain_line_has_everything() -> None:
+    sample = Sample(12.34, "step up", 137.5, 100, 37.5, 0, {"a": 91.2, "b": 60}, 2, 4)
+    assert line(PLAN[1], sample) == (
+        "  12.3 s  step up    100 served/s, 38 rejected/s, 0 failed/s;  replicas 2/4 (ideal 5);  utilisation % 91 60"
+    )
