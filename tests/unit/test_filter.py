@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_manifests import FilterModule
+from ansible_collections.kubegpu.autoscale.plugins.modules import gpu_autoscaler
+
+manifests = FilterModule().filters()["gpu_autoscaler_manifests"]
+
+CHAT = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
+
+
+def test_a_rule_for_each_metric_then_the_hpas() -> None:
+    made = manifests([CHAT, {**CHAT, "name": "twin"}, {**CHAT, "name": "third", "metric": "gpu_util"}])
+    assert [(each["kind"], each["metadata"]["name"]) for each in made] == [
+        ("PrometheusRule", "kubegpu-gpu"),
+        ("PrometheusRule", "kubegpu-gpu-util"),
+        ("HorizontalPodAutoscaler", "chat"),
+        ("HorizontalPodAutoscaler", "twin"),
+        ("HorizontalPodAutoscaler", "third"),
+    ]
+
+
+def test_options_go_to_the_rules() -> None:
+    rule = manifests([CHAT], rule_namespace="observability", rule_labels={"team": "ml"}, evaluation_interval=5)[0]
+    assert rule["metadata"]["namespace"] == "observability"
+    assert rule["metadata"]["labels"]["team"] == "ml"
+    assert rule["spec"]["groups"][0]["interval"] == "5s"
+
+
+def test_numbers_may_be_text_as_templates_make_them() -> None:
+    assert manifests([{**CHAT, "max_replicas": "4", "target_value": "60"}]) == manifests([CHAT])
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ({"max_replica": 4}, "max_replica"),
+        ({"scale_up": {"policies": [{"type": "Nodes", "value": 1, "period_seconds": 60}]}}, "Nodes"),
+        ({"metric": "gpu_speed"}, "is no profile"),
+    ],
+    ids=["unknown option", "unknown choice", "refused by the domain"],
+)
+def test_what_the_module_refuses_the_filter_refuses(changes: dict[str, Any], seen: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=seen):
+        manifests([{**CHAT, **changes}])
+
+
+EXAMPLES = [task["kubegpu.autoscale.gpu_autoscaler"] for task in yaml.safe_load(gpu_autoscaler.EXAMPLES)]
+
+
+@pytest.mark.parametrize("options", [each for each in EXAMPLES if each.get("state") != "absent"])
+def test_the_modules_examples_are_accepted(options: dict[str, Any]) -> None:
+    hpas = [each for each in manifests(options["autoscalers"]) if each["kind"] == "HorizontalPodAutoscaler"]
+    assert len(hpas) == len(options["autoscalers"])
