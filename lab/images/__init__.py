@@ -35,7 +35,7 @@ def image_mirror(userland: Artifact, contents: Mapping[str, Artifact]) -> Artifa
         layers = {name: _layer(out, name, row, contents) for name, row in recipes["layers"].items()}
         layers["userland"] = _blob(out, userland.path / "root.tar")
         for name, row in recipes["images"].items():
-            _image(out, name, [layers[layer] for layer in row["layers"]], row.get("entrypoint"))
+            _image(out, name, [layers[layer] for layer in row["layers"]], row)
 
     return Artifact("images", build, sources=(HERE,), needs=(userland, *contents.values()), expected=10)
 
@@ -71,11 +71,11 @@ def _blob(out: Path, file: Path) -> dict[str, Any]:
     return {"mediaType": LAYER, "digest": digest, "size": file.stat().st_size}
 
 
-def _image(out: Path, name: str, layers: list[dict[str, Any]], entrypoint: list[str] | None) -> None:
+def _image(out: Path, name: str, layers: list[dict[str, Any]], row: Mapping[str, Any]) -> None:
     repository, _, tag = name.rpartition(":")
-    runs = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
-    if entrypoint:
-        runs["Entrypoint"] = entrypoint
+    runs = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *row.get("env", [])]}
+    if "entrypoint" in row:
+        runs["Entrypoint"] = row["entrypoint"]
     config = {"architecture": "amd64", "os": "linux", "config": runs, "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}}
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": {"mediaType": CONFIG} | _json(out / "blobs", config), "layers": layers}
     manifests = out / repository / "manifests"
