@@ -16,6 +16,7 @@ from lab.versions import recipe
 HERE = Path(__file__).parent
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LAYER = "application/vnd.oci.image.layer.v1.tar"  # uncompressed: it never leaves the machine
 
 
