@@ -62,7 +62,9 @@ result:
       elements: dict
       contains:
         name: {description: Name of the CRD., type: str}
-        action: {description: 'V(created), V(changed), V(unchanged), or V(kept) for one that somebody else brought.', type: str}
+        action:
+          description: V(created), V(changed), V(unchanged), or V(kept) for one that somebody else brought.
+          type: str
   sample:
     crds:
       - {name: prometheusrules.monitoring.coreos.com, action: created}
@@ -73,16 +75,15 @@ duration_s:
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, apply_crds
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
-try:
+with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it
     import yaml
-except ImportError:  # kubernetes, which GpuModule insists on, cannot be there without it
-    pass
 
 
 def read_crds(chart: Path) -> Iterator[dict[str, Any]]:

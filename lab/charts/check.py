@@ -1,0 +1,200 @@
+"""Compare the lab's charts with the originals: `python -m lab.charts.check FOLDER`, one folder a chart in it.
+
+Both are rendered with the values that the roles give them in the lab. Every object of ours has to be in the original
+with the same labels, ports, selectors and references; what only the original has must be listed in `not-in-lab.yml`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from lab.versions import CHECKOUT, versions
+
+HERE = Path(__file__).parent
+NOT_IN_LAB = HERE / "not-in-lab.yml"
+LAB_VALUES = CHECKOUT / "inventories" / "lab" / "group_vars" / "all.yml"
+KUBERNETES = versions()["packages"]["kubernetes"].partition("-")[0]
+
+# Parts of a chart that the lab leaves off and that are compared all the same.
+SWITCHED_ON = {
+    "kube-prometheus-stack": {
+        part: {"enabled": True} for part in ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
+    },
+    "nvidia-device-plugin": {"gfd": {"enabled": True}},
+}
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What makes an object the one it is; the version of its API does not."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def releases() -> dict[str, Object]:
+    """Name of a chart to release, namespace and values, as the roles make them out of the lab's inventory."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "charts.json"
+        playbook = ["ansible-playbook", "--inventory", "localhost,", HERE / "values.yml"]
+        variables = ["--extra-vars", f"@{LAB_VALUES}", "--extra-vars", f"out={out}"]
+        nothing_else = ["--skip-tags", "always", "--tags", "values"]
+        argv = [*playbook, *variables, *nothing_else]
+        subprocess.run(argv, check=True, cwd=CHECKOUT, stdout=subprocess.DEVNULL)
+        return {release["name"]: release for release in json.loads(out.read_text())}
+
+
+def render(helm: str, chart: Path, release: Object) -> dict[Key, Object]:
+    """The objects of a chart, by key."""
+    with TemporaryDirectory() as folder:
+        values, more = Path(folder) / "values.json", Path(folder) / "more.json"
+        values.write_text(json.dumps(release["values"]))
+        more.write_text(json.dumps(SWITCHED_ON.get(release["name"], {})))
+        template = [helm, "template", release["release"], chart, "--namespace", release["namespace"]]
+        cluster = ["--kube-version", KUBERNETES, "--api-versions", "apiregistration.k8s.io/v1"]
+        argv = [*template, "--values", values, "--values", more, *cluster]
+        text = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {key(each): each for each in yaml.safe_load_all(text) if each}
+
+
+def key(each: Object) -> Key:
+    return Key(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"])
+
+
+def facets(each: Object) -> Iterator[tuple[str, Any]]:
+    """What users, other charts and selectors rely on, part by part. Images, limits and rights are not among it."""
+    # The lab's kube-state-metrics and node-exporter are of other versions than the originals'.
+    yield (
+        "labels",
+        {
+            name: value
+            for name, value in each["metadata"].get("labels", {}).items()
+            if name != "app.kubernetes.io/version"
+        },
+    )
+    spec = each.get("spec", {})
+    match each["kind"]:
+        case "Service":
+            yield "type", spec.get("type", "ClusterIP")
+            yield "headless", spec.get("clusterIP") == "None"
+            yield "selector", spec["selector"]
+            yield "ports", [(port.get("name"), port["port"], port.get("targetPort")) for port in spec["ports"]]
+        case "Deployment" | "DaemonSet":
+            yield from _workload(spec)
+        case "ServiceMonitor":
+            yield "selector", (spec["selector"], spec.get("namespaceSelector"), spec.get("jobLabel"))
+            yield "endpoints", sorted(map(_endpoint, spec["endpoints"]), key=str)
+        case "Prometheus":
+            yield (
+                "selectors",
+                {name: value for name, value in spec.items() if name.endswith("Selector") and name != "nodeSelector"},
+            )
+            for name in ("serviceAccountName", "portName", "replicas", "retention", "externalUrl"):
+                yield name, spec[name]
+        case "PrometheusRule":
+            yield (
+                "records",
+                {
+                    group["name"]: [(rule.get("record"), rule.get("labels", {})) for rule in group["rules"]]
+                    for group in spec["groups"]
+                },
+            )
+        case "ClusterRoleBinding" | "RoleBinding":
+            yield "binding", (each["roleRef"], each["subjects"])
+        case "ConfigMap":
+            yield "keys", sorted(each["data"])
+        case "APIService" | "PodDisruptionBudget":
+            yield "spec", spec
+
+
+def _workload(spec: Object) -> Iterator[tuple[str, Any]]:
+    pod = spec["template"]["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    yield "selector", spec["selector"]
+    yield "replicas", spec.get("replicas")
+    yield "pod labels", {name: value for name, value in labels.items() if name != "app.kubernetes.io/version"}
+    for name in ("serviceAccountName", "runtimeClassName", "priorityClassName"):
+        yield name, pod.get(name)
+    for name in ("hostNetwork", "hostPID"):
+        yield name, pod.get(name, False)
+    for name in ("nodeSelector", "tolerations"):
+        yield name, pod.get(name) or None
+    for container in pod["containers"]:
+        title = f"container {container['name']}"
+        yield f"{title} ports", [(port.get("name"), port["containerPort"]) for port in container.get("ports", [])]
+        yield (
+            f"{title} probes",
+            {
+                probe: (container[probe]["httpGet"]["path"], container[probe].get("initialDelaySeconds", 0))
+                for probe in ("livenessProbe", "readinessProbe")
+                if probe in container
+            },
+        )
+
+
+def _endpoint(endpoint: Object) -> tuple[Any, ...]:
+    defaults = {"port": None, "path": "/metrics", "scheme": "http", "interval": None, "honorLabels": False}
+    return tuple(endpoint.get(name, default) for name, default in defaults.items())
+
+
+def differences(ours: Mapping[Key, Object], theirs: Mapping[Key, Object], allowed: list[str]) -> Iterator[str]:
+    """One line for each difference; `allowed` are patterns of what the lab leaves out."""
+    for each in sorted(ours):
+        if each not in theirs:
+            yield f"{each}: only in the lab's chart"
+            continue
+        original = dict(facets(theirs[each]))
+        for facet, value in facets(ours[each]):
+            if value != original.get(facet):
+                yield f"{each}: {facet}\n    lab:      {value}\n    original: {original.get(facet)}"
+    missing = sorted(map(str, set(theirs) - set(ours)))
+    yield from (f"{each}: only in the original" for each in missing if not _matches(each, allowed))
+    for pattern in allowed:
+        if not any(_matches(each, [pattern]) for each in missing):
+            yield f"{NOT_IN_LAB.name}: nothing is like {pattern}"
+
+
+def _matches(text: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print(
+            "charts-check was NOT RUN: it needs the original charts. Next: make charts-check CHARTS=<folder with them>"
+        )
+        return 0
+    helm = shutil.which("helm", path=f"{CHECKOUT / 'build' / 'bin'}") or shutil.which("helm")
+    if helm is None:
+        print("charts-check: no helm in build/bin or the path. Next: make programs", file=sys.stderr)
+        return 2
+    originals = Path(sys.argv[1])
+    allowed = yaml.safe_load(NOT_IN_LAB.read_text())
+    failed = False
+    for name, release in releases().items():
+        ours = render(helm, HERE / name, release)
+        found = list(differences(ours, render(helm, originals / name, release), allowed[name]))
+        print(f"{name} {release['version']}: {len(ours)} objects, {len(found)} differences", *found, sep="\n  ")
+        failed |= bool(found)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""A comparison that finds nothing has to have looked."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from lab.charts.check import Key, differences, facets, key
+
+SERVICE: dict[str, Any] = {
+    "kind": "Service",
+    "metadata": {"name": "exporter", "namespace": "monitoring", "labels": {"release": "stack"}},
+    "spec": {"selector": {"app": "exporter"}, "ports": [{"name": "metrics", "port": 9400, "targetPort": 9400}]},
+}
+
+
+def found(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], allowed: list[str]) -> list[str]:
+    return list(differences({key(each): each for each in ours}, {key(each): each for each in theirs}, allowed))
+
+
+def test_equal_charts_do_not_differ() -> None:
+    assert found([SERVICE], [deepcopy(SERVICE)], []) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "facet"),
+    [
+        (("metadata", "labels", "release"), "other", "labels"),
+        (("spec", "selector", "app"), "other", "selector"),
+        (("spec", "ports", 0, "port"), 9401, "ports"),
+        (("spec", "clusterIP"), "None", "headless"),
+    ],
+)
+def test_a_changed_part_is_named(path: tuple[Any, ...], value: Any, facet: str) -> None:
+    changed = deepcopy(SERVICE)
+    inner: Any = changed
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    [line] = found([changed], [SERVICE], [])
+    assert line.startswith(f"Service monitoring/exporter: {facet}\n")
+
+
+def test_what_one_side_lacks_is_named() -> None:
+    assert found([SERVICE], [], []) == ["Service monitoring/exporter: only in the lab's chart"]
+    assert found([], [SERVICE], []) == ["Service monitoring/exporter: only in the original"]
+
+
+def test_the_list_of_what_the_lab_leaves_out_cannot_go_stale() -> None:
+    assert found([], [SERVICE], ["Service monitoring/*"]) == []
+    assert found([SERVICE], [SERVICE], ["Service monitoring/*"]) == [
+        "not-in-lab.yml: nothing is like Service monitoring/*"
+    ]
+
+
+def test_the_version_of_a_program_is_no_difference() -> None:
+    labelled = deepcopy(SERVICE)
+    labelled["metadata"]["labels"]["app.kubernetes.io/version"] = "2.19.1"
+    assert dict(facets(labelled)) == dict(facets(SERVICE))
+    assert key(labelled) == Key("Service", "monitoring", "exporter")
