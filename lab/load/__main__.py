@@ -10,7 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kubernetes.client import ApiException
+from kubernetes.config import ConfigException
 from rich.console import Console
+from urllib3.exceptions import HTTPError
 
 from lab.load.cluster import LabCluster
 from lab.load.scenario import NotReached, Recording, play, steps
@@ -32,16 +34,18 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for timeline.svg and demo.json")
     arguments = parser.parse_args()
+    kubectl = f"kubectl --kubeconfig {arguments.kubeconfig} -n {arguments.namespace}"
     try:
         problems = demo(arguments)
     except ApiException as error:
         sys.exit(
             f"lab.load -> cluster: the API server answered {error.status} {error.reason}: {error.body}\n"
-            f"  fix:  run site.yml; `kubectl --kubeconfig {arguments.kubeconfig} -n {arguments.namespace} get hpa,pods`"
+            f"  fix:  `{kubectl} get hpa,pods`; what is missing there, site.yml makes"
         )
+    except (ConfigException, HTTPError) as error:
+        sys.exit(f"lab.load -> cluster: no answer by {arguments.kubeconfig}: {error}\n  fix:  run site.yml first")
     if problems:
-        hpa = f"kubectl --kubeconfig {arguments.kubeconfig} -n {arguments.namespace} describe hpa {arguments.hpa}"
-        sys.exit("\n".join([*problems, f"  fix:  `{hpa}`"]))
+        sys.exit("\n".join([*problems, f"  fix:  `{kubectl} describe hpa {arguments.hpa}`"]))
 
 
 def demo(arguments: argparse.Namespace) -> list[str]:

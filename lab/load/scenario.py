@@ -121,7 +121,7 @@ def play(
     start = clock()
     for step in plan:
         cluster.demand(step.gpus)
-        begin = recording.begins[step.name] = clock() - start
+        begin = recording.begins[step.name] = round(clock() - start, 2)
         steady_since: float | None = None
         while steady_since is None or clock() - start - steady_since < step.hold_s:
             sample = cluster.observe(clock() - start, step.name)

@@ -41,7 +41,7 @@ class View:
             self._live.update(self._panel(step, sample), refresh=True)
         elif self._is_news(sample):
             self._shown = sample
-            self._console.print(line(step, sample), highlight=False)
+            self._console.print(line(step, sample), highlight=False, soft_wrap=True)
 
     def _is_news(self, sample: Sample) -> bool:
         before = self._shown
