@@ -1,0 +1,63 @@
+"""CRDs of a chart: what is applied, what is left to its owner, and when they count as there."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, Outcome, apply_crds
+from fake_cluster import FakeTransport
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+
+
+def crd(generation: int, *, labels: dict[str, str] | None = None, established: str = "True") -> dict[str, Any]:
+    return {
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "probes.example.com", "labels": labels or {}, "generation": generation},
+        "spec": {"group": "example.com"},
+        "status": {"conditions": [{"type": "Established", "status": established}]},
+    }
+
+
+def run(answers: dict[str, Any], *, dry_run: bool = False) -> tuple[Outcome, FakeTransport]:
+    transport = FakeTransport(answers)
+    clock = count()
+    deadline = Deadline(3, clock=lambda: next(clock), sleep=lambda _: None)
+    wanted = {**crd(0), "metadata": {"name": "probes.example.com", "labels": {"theirs": "too"}}}
+    return apply_crds(KubeClient(transport, dry_run=dry_run), [wanted], deadline), transport
+
+
+@pytest.mark.parametrize(("after", "action"), [(1, "unchanged"), (2, "changed")])
+def test_one_of_ours_follows_the_chart(after: int, action: str) -> None:
+    path = f"{CRDS}/probes.example.com"
+    outcome, transport = run({f"GET {path}": crd(1, labels=OURS), f"PATCH {path}": crd(after, labels=OURS)})
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": action}]}
+    assert outcome.changed is (action == "changed")
+    [patch] = [request for request in transport.requests if request.method == "PATCH"]
+    assert patch.body["metadata"]["labels"] == {"theirs": "too", **OURS}
+
+
+def test_one_of_somebody_else_stays() -> None:
+    outcome, transport = run({f"GET {CRDS}/probes.example.com": crd(1, labels={"app": "operator"})})
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "kept"}]}
+    assert outcome.changed is False
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_a_dry_run_does_not_wait_for_what_it_did_not_make() -> None:
+    outcome, transport = run({f"PATCH {CRDS}/probes.example.com": crd(1)}, dry_run=True)
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "created"}]}
+    assert transport.asked == [f"GET {CRDS}/probes.example.com", f"PATCH {CRDS}/probes.example.com"]
+
+
+def test_one_that_is_never_served_is_an_error() -> None:
+    path = f"{CRDS}/probes.example.com"
+    refused = crd(1, labels=OURS, established="False")
+    with pytest.raises(HopError) as caught:
+        run({f"GET {path}": refused, f"PATCH {path}": refused})
+    assert caught.value.seen == "not Established in time: probes.example.com"

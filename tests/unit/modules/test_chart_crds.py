@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.kubegpu.autoscale.plugins.modules.chart_crds import read_crds
+
+CRD = """
+kind: CustomResourceDefinition
+metadata: {{name: {name}}}
+spec:
+  operators:
+  - =
+  - "!="
+"""
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_crds_of_sub_charts_are_read_and_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path / "crds" / "own.yaml", CRD.format(name="own") + "---\n" + CRD.format(name="second"))
+    write(tmp_path / "charts" / "sub" / "crds" / "sub.yml", CRD.format(name="sub"))
+    write(tmp_path / "charts" / "crds" / "values.yaml", "upgradeJob: {enabled: false}")
+    write(tmp_path / "templates" / "crd.yaml", "{{ not yaml }}")
+    assert [crd["metadata"]["name"] for crd in read_crds(tmp_path)] == ["sub", "own", "second"]
+
+
+def test_a_bare_equals_sign_is_text(tmp_path: Path) -> None:
+    write(tmp_path / "crds" / "own.yaml", CRD.format(name="own"))
+    [crd] = read_crds(tmp_path)
+    assert crd["spec"]["operators"] == ["=", "!="]
