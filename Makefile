@@ -5,6 +5,8 @@ SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 SIZE ?= two
 OUT ?= build/demo
+# One lab a checkout, so that a second checkout on the machine has its own beside.
+LAB ?= kubegpu-$(shell printf '%s' '$(CURDIR)' | sha256sum | cut -c1-6)
 BIN := .venv/bin
 LAB_CLI := $(BIN)/python -m lab
 export PATH := $(CURDIR)/$(BIN):$(PATH)

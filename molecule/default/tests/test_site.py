@@ -1,0 +1,65 @@
+"""The site as its users find it: GPUs are schedulable, measured and offered as a metric, and the sample scales on it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://kube_control_plane"]
+
+GPUS = 8
+PROMETHEUS = "/api/v1/namespaces/monitoring/services/kube-prometheus-stack-prometheus:9090/proxy/api/v1"
+
+
+def kubectl(host: Host, words: str) -> Any:
+    return json.loads(host.check_output(f"kubectl --kubeconfig /etc/kubernetes/admin.conf {words}"))
+
+
+def series(host: Host, query: str) -> list[dict[str, Any]]:
+    return kubectl(host, f"get --raw '{PROMETHEUS}/query?query={query}'")["data"]["result"]
+
+
+def test_every_gpu_is_allocatable(host: Host) -> None:
+    node = kubectl(host, "get node node1 --output=json")
+
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == str(GPUS)
+    assert node["metadata"]["labels"]["nvidia.com/gpu.present"] == "true"
+
+
+def test_every_gpu_is_measured_once(host: Host) -> None:
+    measured = [each["metric"]["UUID"] for each in series(host, "DCGM_FI_DEV_GPU_UTIL")]
+
+    assert len(measured) == len(set(measured)) == GPUS
+
+
+def test_idle_gpus_are_nobodys(host: Host) -> None:
+    owners = {each["metric"].get("pod", "") for each in series(host, "DCGM_FI_DEV_GPU_UTIL")}
+
+    assert len(owners) == 2
+    assert any(owner.startswith("sample-") for owner in owners)
+
+
+def test_intervals_are_those_that_the_reaction_time_is_computed_from(host: Host) -> None:
+    monitor = kubectl(host, "--namespace monitoring get servicemonitor dcgm-exporter --output=json")
+    rule = kubectl(host, "--namespace monitoring get prometheusrules --output=json")["items"]
+    manager = kubectl(host, "--namespace kube-system get pods --selector component=kube-controller-manager --output=json")
+
+    assert [endpoint["interval"] for endpoint in monitor["spec"]["endpoints"]] == ["2s"]
+    assert "2s" in [group.get("interval") for each in rule for group in each["spec"]["groups"]]
+    assert "--horizontal-pod-autoscaler-sync-period=5s" in manager["items"][0]["spec"]["containers"][0]["command"]
+
+
+def test_the_metric_has_one_value_for_each_pod_of_the_sample(host: Host) -> None:
+    pods = kubectl(host, "--namespace gpu-workload get pods --selector app.kubernetes.io/component=service --output=json")["items"]
+    values = kubectl(host, "get --raw /apis/custom.metrics.k8s.io/v1beta1/namespaces/gpu-workload/pods/*/gpu")["items"]
+
+    assert pods
+    assert {value["describedObject"]["name"] for value in values} == {pod["metadata"]["name"] for pod in pods}
+
+
+def test_the_autoscaler_is_active(host: Host) -> None:
+    conditions = kubectl(host, "--namespace gpu-workload get hpa sample --output=json")["status"]["conditions"]
+
+    assert {each["type"]: each["status"] for each in conditions}["ScalingActive"] == "True"
