@@ -1,1 +1,1 @@
-"""Bare metal in a box: servers that are podman containers, and a mirror that serves them what an air-gapped site would."""
+"""Bare metal in a box: servers that are podman containers, and a mirror such as an air-gapped site has."""

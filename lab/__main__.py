@@ -27,7 +27,10 @@ INVENTORY = CHECKOUT / "inventories" / "lab" / "hosts.yml"
 
 SIZES: dict[str, list[dict[str, Any]]] = {
     "one": [{"name": "node1", "groups": ["kube_control_plane", "kube_node"], "gpus": 8}],
-    "two": [{"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0}, {"name": "gpu1", "groups": ["kube_node"], "gpus": 8}],
+    "two": [
+        {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
+        {"name": "gpu1", "groups": ["kube_node"], "gpus": 8},
+    ],
 }
 
 console = Console(highlight=False)
@@ -53,13 +56,22 @@ def clear_dead() -> None:
     for container in containers():
         if not Path("/proc", str(container["Pid"])).exists() or container["State"] != "running":
             console.print(f"clearing {container['Names'][0]}, whose processes are gone")
-            subprocess.run(["podman", "rm", "--force", "--volumes", "--time", "0", container["Id"]], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                ["podman", "rm", "--force", "--volumes", "--time", "0", container["Id"]],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
 
 
 def playbook(name: str, lab: str, args: argparse.Namespace) -> None:
     told = {"LAB": lab, "LAB_SIZE": args.size, "LAB_INVENTORY": str(args.inventory)}
     quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
-    subprocess.run([Path(sys.prefix) / "bin" / "ansible-playbook", NODES / name], check=True, cwd=CHECKOUT, env=os.environ | quiet | told)
+    subprocess.run(
+        [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / name],
+        check=True,
+        cwd=CHECKOUT,
+        env=os.environ | quiet | told,
+    )
 
 
 def describe(args: argparse.Namespace) -> None:
@@ -105,7 +117,10 @@ def status(args: argparse.Namespace) -> None:
     table = Table(title=f"lab {args.lab}")
     for column in ("container", "state", "since", "memory"):
         table.add_column(column)
-    usage = {row["name"]: row["mem_usage"] for row in json.loads(podman("stats", "--no-stream", "--format", "json", *(row["Id"] for row in found)))}
+    usage = {
+        row["name"]: row["mem_usage"]
+        for row in json.loads(podman("stats", "--no-stream", "--format", "json", *(row["Id"] for row in found)))
+    }
     for container in found:
         name = container["Names"][0]
         table.add_row(name, container["State"], container["Status"], usage.get(name, "-"))
@@ -128,10 +143,19 @@ def clean(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
-    parser.add_argument("--lab", default=os.environ.get("LAB") or default_name(), help="name of the lab (default: one a checkout)")
-    parser.add_argument("--inventory", type=Path, default=os.environ.get("LAB_INVENTORY") or INVENTORY, help="inventory to write")
+    parser.add_argument(
+        "--lab", default=os.environ.get("LAB") or default_name(), help="name of the lab (default: one a checkout)"
+    )
+    parser.add_argument(
+        "--inventory", type=Path, default=os.environ.get("LAB_INVENTORY") or INVENTORY, help="inventory to write"
+    )
     commands = parser.add_subparsers(required=True)
-    parser.add_argument("--size", choices=SIZES, default=os.environ.get("LAB_SIZE") or "two", help="servers: one for all, or a control plane and a GPU server")
+    parser.add_argument(
+        "--size",
+        choices=SIZES,
+        default=os.environ.get("LAB_SIZE") or "two",
+        help="servers: one for all, or a control plane and a GPU server",
+    )
     for command in (build, up, down, status, shell, clean, describe):
         sub = commands.add_parser(command.__name__, help=command.__doc__)
         sub.set_defaults(command=command)

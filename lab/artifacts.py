@@ -35,7 +35,14 @@ class Shell:
         """Raises BuildError when the command does not end with 0."""
         words = [str(word) for word in argv]
         print("+", *words, file=self.log, flush=True)
-        ended = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+        ended = subprocess.run(
+            words,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
         if ended.returncode:
             raise BuildError(f"{words[0]} ended with {ended.returncode}")
 
@@ -97,7 +104,9 @@ class Artifact:
 def _files(sources: Iterable[Path]) -> Iterator[Path]:
     for source in sources:
         if source.is_dir():
-            yield from (file for file in sorted(source.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
+            yield from (
+                file for file in sorted(source.rglob("*")) if file.is_file() and "__pycache__" not in file.parts
+            )
         else:
             yield source
 
@@ -116,5 +125,7 @@ def sweep() -> None:
 def _lock(name: str, *, wait: bool = True) -> Iterator[None]:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f".{name}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with its holder, however that ends
+        fcntl.flock(
+            handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        )  # gone with its holder, however that ends
         yield

@@ -14,16 +14,29 @@ SUITE = "bookworm"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 # A server as its installer leaves it: nothing that a role is meant to bring.
-NODE = "systemd systemd-sysv dbus python3 python3-apt sudo iproute2 procps ca-certificates kmod mount util-linux".split()
+NODE = [
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "iproute2",
+    "procps",
+    "ca-certificates",
+    "kmod",
+    "mount",
+    "util-linux",
+]
 
 # Under those of the images that need more than one static binary, and under the mirror.
-USERLAND = "iptables conntrack kmod python3-minimal libpython3-stdlib ca-certificates nginx-light".split()
+USERLAND = ["iptables", "conntrack", "kmod", "python3-minimal", "libpython3-stdlib", "ca-certificates", "nginx-light"]
 
 # What the roles install from the distribution; the mirror serves them with what they need.
-FROM_DISTRIBUTION = "conntrack ethtool iptables socat kmod ca-certificates ebtables".split()
+FROM_DISTRIBUTION = ["conntrack", "ethtool", "iptables", "socat", "kmod", "ca-certificates", "ebtables"]
 
 # Newer suites than the node's: these programs are static enough to run on it. Their versions are what the suite has.
-FROM_FORKY = "containerd containernetworking-plugins prometheus promtool prometheus-node-exporter".split()
+FROM_FORKY = ["containerd", "containernetworking-plugins", "prometheus", "promtool", "prometheus-node-exporter"]
 
 
 def root_filesystem(name: str, packages: list[str], expected: int) -> Artifact:
@@ -33,7 +46,11 @@ def root_filesystem(name: str, packages: list[str], expected: int) -> Artifact:
         source = f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main"
         run(
             *("mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(packages)}"),
-            *("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*"),
+            *(
+                "--dpkgopt=path-exclude=/usr/share/doc/*",
+                "--dpkgopt=path-exclude=/usr/share/man/*",
+                "--dpkgopt=path-exclude=/usr/share/locale/*",
+            ),
             '--customize-hook=rm "$1/etc/apt/sources.list"',  # a server's mirror is its site's affair
             *(SUITE, out / "root.tar", source),
         )
@@ -68,7 +85,17 @@ def distribution_packages(node: Artifact) -> Artifact:
         with _Apt(out / ".apt", SUITE) as apt:
             status = apt.home / "status"
             run("tar", "-xf", node.path / "root.tar", "-C", apt.home, "--transform=s,.*/,,", "./var/lib/dpkg/status")
-            run("apt-get", *apt.options, "-o", f"Dir::State::status={status}", "install", "--yes", "--download-only", "--no-install-recommends", *FROM_DISTRIBUTION)
+            run(
+                "apt-get",
+                *apt.options,
+                "-o",
+                f"Dir::State::status={status}",
+                "install",
+                "--yes",
+                "--download-only",
+                "--no-install-recommends",
+                *FROM_DISTRIBUTION,
+            )
             for package in apt.archives.glob("*.deb"):
                 package.rename(out / package.name)
 
@@ -113,5 +140,7 @@ class _Apt:
 @cache
 def _mirror() -> str:
     """The Debian mirror of the machine's own sources; Debian's own where there is none."""
-    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=True
+    ).stdout.split()
     return next((uri for uri in listed if uri.rstrip("/").endswith("/debian")), "https://deb.debian.org/debian")

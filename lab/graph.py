@@ -11,8 +11,8 @@ from doit.doit_cmd import DoitMain
 
 from lab import charts, debian, images, packages
 from lab.artifacts import CACHE, Artifact, Shell, sweep
-from lab.progress import BuildReporter
 from lab.programs import go, go_env, program_groups
+from lab.progress import BuildReporter
 from lab.versions import CHECKOUT, names
 
 GPU = CHECKOUT / "lab" / "gpu"
@@ -23,7 +23,15 @@ def gpu() -> Artifact:
 
     def build(out: Path, run: Shell) -> None:
         go()  # the Makefile finds it in the path
-        run("make", "-C", GPU, f"OUT={out}", f"VERSION={names()['nvidia-driver']}", f"GO_NVML={names()['go-nvml']}", env=go_env())
+        run(
+            "make",
+            "-C",
+            GPU,
+            f"OUT={out}",
+            f"VERSION={names()['nvidia-driver']}",
+            f"GO_NVML={names()['go-nvml']}",
+            env=go_env(),
+        )
 
     return Artifact("gpu", build, sources=(GPU,), facts=(names()["nvidia-driver"], names()["go-nvml"]), expected=5)
 
@@ -55,14 +63,21 @@ class Graph:
 
     def mounted(self) -> dict[str, str]:
         """Folders that the lab's containers are made from or mount."""
-        used = {"node": self.node, "userland": self.userland, "apt": self.apt, "apt_key": self.apt_key, "charts": self.charts, "images": self.images}
+        used = {
+            "node": self.node,
+            "userland": self.userland,
+            "apt": self.apt,
+            "apt_key": self.apt_key,
+            "charts": self.charts,
+            "images": self.images,
+        }
         return {name: str(artifact.path) for name, artifact in used.items()}
 
     def link_programs(self, folder: Path) -> None:
         """The programs that tests run by themselves, under the names that they go by."""
         folder.mkdir(parents=True, exist_ok=True)
         compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm", "controller-gen")}
-        kube = {name: self.programs.path / "kube" for name in ("kubectl", "kube-apiserver", "kube-controller-manager")}
+        kube = dict.fromkeys(("kubectl", "kube-apiserver", "kube-controller-manager"), self.programs.path / "kube")
         debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
         crds = {"crds": self.crds.path}
@@ -94,7 +109,14 @@ class Graph:
         class Reporter(BuildReporter):
             artifacts = missing
 
-        settings = {"dep_file": str(CACHE / "doit.json"), "backend": "json", "reporter": Reporter, "num_process": 2, "par_type": "thread", "verbosity": 0}
+        settings = {
+            "dep_file": str(CACHE / "doit.json"),
+            "backend": "json",
+            "reporter": Reporter,
+            "num_process": 2,
+            "par_type": "thread",
+            "verbosity": 0,
+        }
         return DoitMain(ModuleTaskLoader({"DOIT_CONFIG": settings, "task_artifact": lambda: _tasks(missing)})).run([])
 
 

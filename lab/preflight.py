@@ -44,13 +44,22 @@ def refusals() -> list[str]:
         return [f"the lab needs Linux, this is {platform.system()}: run it on a Linux machine or a virtual one"]
     found = []
     if sys.version_info < PYTHON:
-        found.append(f"Python {'.'.join(map(str, PYTHON))} or newer is needed, {sys.executable} is {platform.python_version()}: call make with PYTHON=<a newer one>")
+        found.append(
+            f"Python {'.'.join(map(str, PYTHON))} or newer is needed, {sys.executable} is {platform.python_version()}: "
+            "call make with PYTHON=<a newer one>"
+        )
     if os.geteuid() != 0:
         found.append("the lab boots servers in containers and needs root: run it with sudo or as root")
     if missing() and not shutil.which("apt-get"):
-        found.append(f"{', '.join(missing())} not found, and no apt-get to install with: install them, or use Debian 12 or Ubuntu")
+        found.append(
+            f"{', '.join(missing())} not found, and no apt-get to install with: "
+            "install them, or use Debian 12 or Ubuntu"
+        )
     if (disk := shutil.disk_usage(_existing(CACHE)).free / 2**30) < DISK_GIB and not CACHE.exists():
-        found.append(f"{DISK_GIB} GiB of disk are needed below {CACHE.parent}, {disk:.0f} are free: free some, or set XDG_CACHE_HOME to another disk")
+        found.append(
+            f"{DISK_GIB} GiB of disk are needed below {CACHE.parent}, {disk:.0f} are free: "
+            "free some, or set XDG_CACHE_HOME to another disk"
+        )
     if (memory := _memory_gib()) < MEMORY_GIB:
         found.append(f"{MEMORY_GIB} GiB of memory are needed, {memory:.1f} are available: stop what uses it")
     return found
@@ -75,7 +84,10 @@ def environment(requirements: Path) -> None:
         print(f"filling .venv from {requirements.name}, about a minute", flush=True)
         if not (VENV / "bin" / "pip").exists():
             venv.create(VENV, with_pip=True)
-        subprocess.run([VENV / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements], check=True)
+        subprocess.run(
+            [VENV / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements],
+            check=True,
+        )
         stamp.write_text(requirements.read_text())
     collection = VENV / "collections" / "ansible_collections" / "kubegpu" / "autoscale"
     collection.parent.mkdir(parents=True, exist_ok=True)

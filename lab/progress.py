@@ -29,7 +29,12 @@ class BuildReporter(ConsoleReporter):
     def __init__(self, outstream: Any, options: dict[str, Any]) -> None:
         super().__init__(outstream, options)
         self.console = Console(file=outstream)
-        bar = (TextColumn("  {task.description:28}"), BarColumn(30), TimeElapsedColumn(), TextColumn("of about {task.fields[expected]}"))
+        bar = (
+            TextColumn("  {task.description:28}"),
+            BarColumn(30),
+            TimeElapsedColumn(),
+            TextColumn("of about {task.fields[expected]}"),
+        )
         self.live = Progress(*bar, console=self.console, transient=True)
         self.measured: dict[str, float] = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
         self.running: dict[str, tuple[float, TaskID]] = {}
@@ -55,7 +60,11 @@ class BuildReporter(ConsoleReporter):
         self.done += 1
         self.measured[self.name(task)] = round(seconds, 1)
         SECONDS.write_text(json.dumps(self.measured, indent=1))
-        self.console.print(f"  [{self.done}/{len(self.artifacts)}] {self.name(task)} built in {clock(seconds)}", highlight=False, markup=False)
+        self.console.print(
+            f"  [{self.done}/{len(self.artifacts)}] {self.name(task)} built in {clock(seconds)}",
+            highlight=False,
+            markup=False,
+        )
 
     def add_failure(self, task: Any, fail: Any) -> None:
         if task.name not in self.running:
@@ -64,7 +73,11 @@ class BuildReporter(ConsoleReporter):
         log = self.artifacts[self.name(task)].log
         lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:] if log.exists() else []
         reason = str(fail.get_msg()).strip().splitlines()[-1:]
-        report = [f"{self.name(task)} failed after {clock(seconds)}: {''.join(reason)}", *(f"    {line}" for line in lines), f"  the whole log: {log}"]
+        report = [
+            f"{self.name(task)} failed after {clock(seconds)}: {''.join(reason)}",
+            *(f"    {line}" for line in lines),
+            f"  the whole log: {log}",
+        ]
         self.console.print("\n".join(report), highlight=False, markup=False)
 
     def complete_run(self) -> None:

@@ -19,8 +19,11 @@ def versions() -> dict[str, Any]:
 
 @cache
 def names() -> dict[str, str]:
-    """What recipes may write in braces. `{kubernetes}` is the upstream part of a package's pin, `{coredns}` a program of the lab,
-    `{chart/dcgm-exporter}` a chart and `{image/python}` an image that a role names."""
+    """What recipes may write in braces.
+
+    `{kubernetes}` is the upstream part of a package's pin, `{coredns}` a program of the lab, `{chart/dcgm-exporter}` a
+    chart and `{image/python}` an image that a role names.
+    """
     pinned = versions()
     return (
         {name: pin.partition("-")[0] for name, pin in pinned["packages"].items()}

@@ -8,8 +8,8 @@ import tarfile
 from pathlib import Path
 
 from lab.artifacts import Artifact, Shell
-from lab.programs import go_env
 from lab.programs import HERE as PROGRAMS
+from lab.programs import go_env
 from lab.versions import names, versions
 
 HERE = Path(__file__).parent
@@ -22,7 +22,14 @@ def operator_crds(programs: Artifact) -> Artifact:
     def build(out: Path, run: Shell) -> None:
         # Without AlertmanagerConfig and ScrapeConfig (v1alpha1) the operator logs an error for ever.
         types = [f"paths={CRD_TYPES}/{version}" for version in ("v1", "v1alpha1")]
-        run(programs.path / "controller-gen", "crd:maxDescLen=0", *types, f"output:crd:dir={out}", cwd=PROGRAMS / "kubernetes", env=go_env())
+        run(
+            programs.path / "controller-gen",
+            "crd:maxDescLen=0",
+            *types,
+            f"output:crd:dir={out}",
+            cwd=PROGRAMS / "kubernetes",
+            env=go_env(),
+        )
 
     return Artifact("operator-crds", build, needs=(programs,), expected=10)
 
@@ -46,7 +53,9 @@ def chart_mirror(programs: Artifact, crds: Artifact) -> Artifact:
         shutil.rmtree(out / ".source")
         _helm_archive(helm, out / "get.helm.sh")
 
-    return Artifact("charts", build, sources=(HERE,), facts=(repr(versions()["charts"]),), needs=(programs, crds), expected=3)
+    return Artifact(
+        "charts", build, sources=(HERE,), facts=(repr(versions()["charts"]),), needs=(programs, crds), expected=3
+    )
 
 
 def _helm_archive(helm: Path, folder: Path) -> None:

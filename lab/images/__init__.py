@@ -77,8 +77,18 @@ def _image(out: Path, name: str, layers: list[dict[str, Any]], row: Mapping[str,
     runs = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *row.get("env", [])]}
     if "entrypoint" in row:
         runs["Entrypoint"] = row["entrypoint"]
-    config = {"architecture": "amd64", "os": "linux", "config": runs, "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}}
-    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": {"mediaType": CONFIG} | _json(out / "blobs", config), "layers": layers}
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": runs,
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]},
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": CONFIG} | _json(out / "blobs", config),
+        "layers": layers,
+    }
     manifests = out / repository / "manifests"
     manifests.mkdir(parents=True)
     digest = _json(manifests, manifest)["digest"]

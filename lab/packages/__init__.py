@@ -1,4 +1,4 @@
-"""The apt mirror: stand-in packages with the real programs inside, and the distribution's own, signed by the lab's key."""
+"""The apt mirror: stand-in packages with the real programs inside, and the distribution's, signed by the lab's key."""
 
 from __future__ import annotations
 
@@ -58,10 +58,19 @@ def _pool(out: Path, repository: Mapping[str, str]) -> Path:
 
 def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[str, Artifact], run: Shell) -> None:
     tree = pool / f".{name}"
-    control = {"Package": name, "Version": row["version"], "Architecture": "amd64", "Maintainer": KEY_OWNER, "Description": f"stand-in for {name}"}
+    control = {
+        "Package": name,
+        "Version": row["version"],
+        "Architecture": "amd64",
+        "Maintainer": KEY_OWNER,
+        "Description": f"stand-in for {name}",
+    }
     if "depends" in row:
         control["Depends"] = row["depends"]
-    _write(tree / "DEBIAN" / "control", "".join(f"{field}: {value}\n" for field, value in (control | row.get("fields", {})).items()))
+    _write(
+        tree / "DEBIAN" / "control",
+        "".join(f"{field}: {value}\n" for field, value in (control | row.get("fields", {})).items()),
+    )
     for path, source in row.get("files", {}).items():
         artifact, _, inner = source.partition("/")
         origin = HERE / "files" / inner if artifact == "here" else contents[artifact].path / inner
@@ -75,7 +84,14 @@ def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[st
     for script, text in _scripts(row.get("start", [])).items():
         _write(tree / "DEBIAN" / script, text, mode=0o755)
     # Uncompressed: it is built and unpacked on the same machine.
-    run("dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, pool / f"{name}_{row['version'].replace(':', '%3a')}_amd64.deb")
+    run(
+        "dpkg-deb",
+        "--root-owner-group",
+        "-Znone",
+        "--build",
+        tree,
+        pool / f"{name}_{row['version'].replace(':', '%3a')}_amd64.deb",
+    )
     shutil.rmtree(tree)
 
 
@@ -85,10 +101,11 @@ def _scripts(units: list[str]) -> dict[str, str]:
     if not units:
         return {"postinst": ldconfig, "postrm": ldconfig}
     listed = " ".join(units)
+    booted = "if [ -d /run/systemd/system ]; then"
     return {
-        "postinst": f"{ldconfig}if [ -d /run/systemd/system ]; then systemctl daemon-reload; systemctl enable --now --quiet {listed}; fi\n",
-        "prerm": f"#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl disable --now --quiet {listed}; fi\n",
-        "postrm": f"{ldconfig}if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n",
+        "postinst": f"{ldconfig}{booted} systemctl daemon-reload; systemctl enable --now --quiet {listed}; fi\n",
+        "prerm": f"#!/bin/sh\nset -e\n{booted} systemctl disable --now --quiet {listed}; fi\n",
+        "postrm": f"{ldconfig}{booted} systemctl daemon-reload; fi\n",
     }
 
 
@@ -98,14 +115,33 @@ def _index(out: Path, repository: Mapping[str, str], key: Artifact, run: Shell) 
         release = root / "dists" / repository["suite"]
         lists = release / repository["component"] / "binary-amd64"
         lists.mkdir(parents=True)
-        settings = {"Suite": repository["suite"], "Codename": repository["suite"], "Components": repository["component"], "Architectures": "amd64"}
+        settings = {
+            "Suite": repository["suite"],
+            "Codename": repository["suite"],
+            "Components": repository["component"],
+            "Architectures": "amd64",
+        }
     else:
         release = lists = root
         settings = {"Architectures": "amd64"}
-    _write(lists / "Packages", _output("apt-ftparchive", "packages", "pool" if "suite" in repository else ".", cwd=root))
-    options = [word for field, value in settings.items() for word in ("-o", f"APT::FTPArchive::Release::{field}={value}")]
+    _write(
+        lists / "Packages", _output("apt-ftparchive", "packages", "pool" if "suite" in repository else ".", cwd=root)
+    )
+    options = [
+        word for field, value in settings.items() for word in ("-o", f"APT::FTPArchive::Release::{field}={value}")
+    ]
     _write(release / "Release", _output("apt-ftparchive", *options, "release", ".", cwd=release))
-    run("gpg", "--homedir", key.path / "home", "--batch", "--yes", "--clearsign", "--output", release / "InRelease", release / "Release")
+    run(
+        "gpg",
+        "--homedir",
+        key.path / "home",
+        "--batch",
+        "--yes",
+        "--clearsign",
+        "--output",
+        release / "InRelease",
+        release / "Release",
+    )
     run("gpgconf", "--homedir", key.path / "home", "--kill", "all")
 
 

@@ -1,4 +1,4 @@
-"""The site as its users find it: GPUs are schedulable, measured and offered as a metric, and the sample scales on it."""
+"""The site as its users find it: GPUs are schedulable, measured and offered as a metric that the sample scales on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_idle_gpus_are_nobodys(host: Host) -> None:
 def test_intervals_are_those_that_the_reaction_time_is_computed_from(host: Host) -> None:
     monitor = kubectl(host, "--namespace monitoring get servicemonitor dcgm-exporter --output=json")
     rule = kubectl(host, "--namespace monitoring get prometheusrules --output=json")["items"]
-    manager = kubectl(host, "--namespace kube-system get pods --selector component=kube-controller-manager --output=json")
+    manager = kubectl(
+        host, "--namespace kube-system get pods --selector component=kube-controller-manager --output=json"
+    )
 
     assert [endpoint["interval"] for endpoint in monitor["spec"]["endpoints"]] == ["2s"]
     assert "2s" in [group.get("interval") for each in rule for group in each["spec"]["groups"]]
@@ -52,7 +54,9 @@ def test_intervals_are_those_that_the_reaction_time_is_computed_from(host: Host)
 
 
 def test_the_metric_has_one_value_for_each_pod_of_the_sample(host: Host) -> None:
-    pods = kubectl(host, "--namespace gpu-workload get pods --selector app.kubernetes.io/component=service --output=json")["items"]
+    pods = kubectl(
+        host, "--namespace gpu-workload get pods --selector app.kubernetes.io/component=service --output=json"
+    )["items"]
     values = kubectl(host, "get --raw /apis/custom.metrics.k8s.io/v1beta1/namespaces/gpu-workload/pods/*/gpu")["items"]
 
     assert pods
