@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ._flows.crds import apply_crds
+from ._flows.crds import apply_crds, remove_crds
 from ._flows.outcome import Outcome
 from ._flows.reconcile import reconcile, remove
 from ._flows.verify import verify
 from ._flows.wait import Deadline, wait_until
 
-__all__ = ["Deadline", "Outcome", "apply_crds", "reconcile", "remove", "verify", "wait_until"]
+__all__ = ["Deadline", "Outcome", "apply_crds", "reconcile", "remove", "remove_crds", "verify", "wait_until"]

@@ -18,10 +18,11 @@ from .flows import Outcome
 class GpuModule:
     """The border to Ansible: options in, one shape of result out, and the only place that fails a module."""
 
-    def __init__(self, argument_spec: dict[str, Any]) -> None:
+    def __init__(self, argument_spec: dict[str, Any], **rules: Any) -> None:
+        """`rules` say which options need or exclude each other, in AnsibleModule's words."""
         self._started = time.monotonic()
         self._module = AnsibleK8SModule(
-            argument_spec={**KUBE_AUTH, **argument_spec}, supports_check_mode=True, check_pyyaml=False
+            argument_spec={**KUBE_AUTH, **argument_spec}, supports_check_mode=True, check_pyyaml=False, **rules
         )
         self.params: dict[str, Any] = self._module.params
         self.check_mode: bool = self._module.check_mode

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: chart_crds
-short_description: Apply the CRDs of a Helm chart
+short_description: Apply or remove the CRDs of a Helm chart
 version_added: 0.1.0
 description:
   - Applies every CustomResourceDefinition in the folder of an unpacked chart, sub-charts included, by server-side
-    apply, and waits until each is served. Helm itself applies them once and never again.
+    apply, and waits until each is served. Helm itself applies them once, and never changes or removes them.
   - CRDs are marked with the label C(app.kubernetes.io/managed-by=kubegpu.autoscale). One that is there without it was
     brought by somebody else and stays as it is.
 author:
@@ -16,12 +16,21 @@ author:
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
+  state:
+    description:
+      - V(present) brings the CRDs of O(chart) to what it has.
+      - V(absent) removes those of O(group) that this module brought, and with them every object of their kinds.
+    type: str
+    choices: [present, absent]
+    default: present
   chart:
-    description: Folder of the chart, on the machine that runs the module.
+    description: Folder of the chart, on the machine that runs the module. Needed with O(state=present).
     type: path
-    required: true
+  group:
+    description: API group of the CRDs. Needed with O(state=absent).
+    type: str
   wait_timeout:
-    description: Seconds to wait until the CRDs are served.
+    description: Seconds to wait until the CRDs are served, or gone.
     type: int
     default: 60
 requirements:
@@ -48,6 +57,11 @@ EXAMPLES = r"""
 - name: Bring its CRDs to that version
   kubegpu.autoscale.chart_crds:
     chart: /tmp/kube-prometheus-stack
+
+- name: Remove them
+  kubegpu.autoscale.chart_crds:
+    state: absent
+    group: monitoring.coreos.com
 """
 
 RETURN = r"""
@@ -63,7 +77,7 @@ result:
       contains:
         name: {description: Name of the CRD., type: str}
         action:
-          description: V(created), V(changed), V(unchanged), or V(kept) for one that somebody else brought.
+          description: V(created), V(changed), V(unchanged), V(deleted), or V(kept) for one that somebody else brought.
           type: str
   sample:
     crds:
@@ -74,38 +88,59 @@ duration_s:
   type: float
 """
 
+import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, apply_crds
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, apply_crds, remove_crds
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it
     import yaml
 
 
+ARGUMENTS: dict[str, Any] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "chart": {"type": "path"},
+    "group": {"type": "str"},
+    "wait_timeout": {"type": "int", "default": 60},
+}
+NEEDED = [("state", "present", ["chart"]), ("state", "absent", ["group"])]
+
+
 def read_crds(chart: Path) -> Iterator[dict[str, Any]]:
-    """The CRDs in the chart's folders `crds`."""
+    """The CRDs in the folders `crds` of the chart and its sub-charts."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         """Reads a bare `=`, to which YAML 1.1 gives a meaning of its own, as text: AlertmanagerConfig has one."""
 
     Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
-    for path in sorted(chart.rglob("crds/*.y*ml")):
-        for document in yaml.load_all(path.read_text(), Loader=Loader):
+    for text in _crd_files(chart):
+        for document in yaml.load_all(text, Loader=Loader):
             if document and document.get("kind") == "CustomResourceDefinition":
                 yield document
 
 
+def _crd_files(chart: Path) -> Iterator[str | bytes]:
+    for path in sorted(chart.rglob("crds/*.y*ml")):
+        yield path.read_text()
+    for path in sorted(chart.rglob("charts/*.tgz")):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if PurePath(member.name).match("crds/*.y*ml") and (file := archive.extractfile(member)):
+                    yield file.read()
+
+
 def main() -> None:
-    module = GpuModule(
-        {"chart": {"type": "path", "required": True}, "wait_timeout": {"type": "int", "default": 60}},
-    )
+    module = GpuModule(ARGUMENTS, required_if=NEEDED)
     with module.boundary():
-        crds = read_crds(Path(module.params["chart"]))
-        module.outcome = apply_crds(module.kube_client(), crds, Deadline(module.params["wait_timeout"]))
+        kube, deadline = module.kube_client(), Deadline(module.params["wait_timeout"])
+        if module.params["state"] == "present":
+            module.outcome = apply_crds(kube, read_crds(Path(module.params["chart"])), deadline)
+        else:
+            module.outcome = remove_crds(kube, module.params["group"], deadline)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ class KubeClient:
                 raise _conflict(manifest, err) from err
             raise
 
-    def delete(self, resource: Resource, name: str, namespace: str) -> bool:
+    def delete(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
         """Delete an object; False if there was none."""
         try:
             self._send("DELETE", resource.path(namespace, name), query=self._write_query)

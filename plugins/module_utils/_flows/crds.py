@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..clients import CRDS, KubeClient
 from ..domain import API_SERVER, MANAGED_BY, MANAGER, HopError, Manifest
@@ -15,13 +15,37 @@ def apply_crds(kube: KubeClient, crds: Iterable[Manifest], deadline: Deadline) -
 
     Raises: HopError if one is not served in time.
     """
-    outcome = Outcome()
     actions = {crd["metadata"]["name"]: _apply(kube, crd) for crd in crds}
-    outcome.changed = bool({"created", "changed"} & set(actions.values()))
-    outcome.result = {"crds": [{"name": name, "action": action} for name, action in sorted(actions.items())]}
     if not kube.dry_run:
         _wait_until_served(kube, actions, deadline)
-    return outcome
+    return _outcome(actions)
+
+
+def remove_crds(kube: KubeClient, group: str, deadline: Deadline) -> Outcome:
+    """Remove the CRDs of an API group that we brought, with every object of their kinds, and wait until they are gone.
+
+    Raises: HopError if one is not gone in time.
+    """
+
+    def ours() -> list[str]:
+        found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER}") or []
+        return [crd["metadata"]["name"] for crd in found if crd["spec"]["group"] == group]
+
+    actions = {name: "deleted" for name in ours() if kube.delete(CRDS, name)}
+    if actions and not kube.dry_run and (left := wait_until(ours, lambda left: not left, deadline, poll_s=0.5)):
+        raise HopError(
+            API_SERVER,
+            seen=f"not gone in time: {', '.join(left)}",
+            fix=f"kubectl describe crd {left[0]}, which names the finalizer that it waits for",
+        )
+    return _outcome(actions)
+
+
+def _outcome(actions: Mapping[str, str]) -> Outcome:
+    return Outcome(
+        changed=bool({"created", "changed", "deleted"} & set(actions.values())),
+        result={"crds": [{"name": name, "action": action} for name, action in sorted(actions.items())]},
+    )
 
 
 def _apply(kube: KubeClient, crd: Manifest) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, Outcome, apply_crds
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, Outcome, apply_crds, remove_crds
 from fake_cluster import FakeTransport
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -24,12 +24,15 @@ def crd(generation: int, *, labels: dict[str, str] | None = None, established: s
     }
 
 
+def deadline() -> Deadline:
+    clock = count()
+    return Deadline(3, clock=lambda: next(clock), sleep=lambda _: None)
+
+
 def run(answers: dict[str, Any], *, dry_run: bool = False) -> tuple[Outcome, FakeTransport]:
     transport = FakeTransport(answers)
-    clock = count()
-    deadline = Deadline(3, clock=lambda: next(clock), sleep=lambda _: None)
     wanted = {**crd(0), "metadata": {"name": "probes.example.com", "labels": {"theirs": "too"}}}
-    return apply_crds(KubeClient(transport, dry_run=dry_run), [wanted], deadline), transport
+    return apply_crds(KubeClient(transport, dry_run=dry_run), [wanted], deadline()), transport
 
 
 @pytest.mark.parametrize(("after", "action"), [(1, "unchanged"), (2, "changed")])
@@ -61,3 +64,27 @@ def test_one_that_is_never_served_is_an_error() -> None:
     with pytest.raises(HopError) as caught:
         run({f"GET {path}": refused, f"PATCH {path}": refused})
     assert caught.value.seen == "not Established in time: probes.example.com"
+
+
+def test_only_the_group_that_is_meant_is_removed() -> None:
+    other = {**crd(1, labels=OURS), "metadata": {"name": "other"}, "spec": {"group": "example.org"}}
+    path = f"{CRDS}/probes.example.com"
+    transport = FakeTransport({f"GET {CRDS}": {"items": [crd(1, labels=OURS), other]}, f"DELETE {path}": {}})
+    outcome = remove_crds(KubeClient(transport, dry_run=True), "example.com", deadline())
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "deleted"}]}
+    assert outcome.changed is True
+    assert transport.asked == [f"GET {CRDS}", f"DELETE {path}"]
+    assert transport.requests[0].query == {"labelSelector": "app.kubernetes.io/managed-by=kubegpu.autoscale"}
+
+
+def test_nothing_to_remove_is_no_change() -> None:
+    outcome = remove_crds(KubeClient(FakeTransport({f"GET {CRDS}": {"items": []}})), "example.com", deadline())
+    assert (outcome.changed, outcome.result) == (False, {"crds": []})
+
+
+def test_one_that_is_never_gone_is_an_error() -> None:
+    path = f"{CRDS}/probes.example.com"
+    transport = FakeTransport({f"GET {CRDS}": {"items": [crd(1, labels=OURS)]}, f"DELETE {path}": {}})
+    with pytest.raises(HopError) as caught:
+        remove_crds(KubeClient(transport), "example.com", deadline())
+    assert caught.value.seen == "not gone in time: probes.example.com"
