@@ -15,12 +15,12 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
 
 
-def crd(generation: int, *, labels: dict[str, str] | None = None, established: str = "True") -> dict[str, Any]:
+def crd(generation: int, *, labels: dict[str, str] | None = None) -> dict[str, Any]:
     return {
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "probes.example.com", "labels": labels or {}, "generation": generation},
         "spec": {"group": "example.com"},
-        "status": {"conditions": [{"type": "Established", "status": established}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
     }
 
 
@@ -58,9 +58,10 @@ def test_a_dry_run_does_not_wait_for_what_it_did_not_make() -> None:
     assert transport.asked == [f"GET {CRDS}/probes.example.com", f"PATCH {CRDS}/probes.example.com"]
 
 
-def test_one_that_is_never_served_is_an_error() -> None:
+@pytest.mark.parametrize("conditions", [None, [], [{"type": "Established", "status": "False"}]])
+def test_one_that_is_never_served_is_an_error(conditions: Any) -> None:
     path = f"{CRDS}/probes.example.com"
-    refused = crd(1, labels=OURS, established="False")
+    refused = {**crd(1, labels=OURS), "status": {"conditions": conditions}}
     with pytest.raises(HopError) as caught:
         run({f"GET {path}": refused, f"PATCH {path}": refused})
     assert caught.value.seen == "not Established in time: probes.example.com"
