@@ -1,0 +1,44 @@
+"""go.mod files must name versions, and so must say what the version file says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lab.programs import HERE
+from lab.versions import fill, names
+
+PINNED = [
+    ("kubernetes", "k8s.io/kubernetes", "v{kubernetes}"),
+    ("kubernetes", "github.com/coredns/coredns", "{coredns}"),
+    ("kubernetes", "go.etcd.io/etcd/server/v3", "{etcd}"),
+    ("kubernetes", "helm.sh/helm/v3", "{helm}"),
+    ("kubernetes", "k8s.io/kube-state-metrics/v2", "{kube-state-metrics}"),
+    ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
+    ("kubernetes", "sigs.k8s.io/metrics-server", "{metrics-server}"),
+    ("kubernetes", "sigs.k8s.io/controller-tools", "{controller-tools}"),
+    ("prometheus-adapter", "sigs.k8s.io/prometheus-adapter", "{prometheus-adapter}"),
+    ("nvidia", "github.com/NVIDIA/k8s-device-plugin", "{k8s-device-plugin}"),
+    ("nvidia", "github.com/NVIDIA/nvidia-container-toolkit", "v{nvidia-container-toolkit}"),
+]
+
+
+@pytest.mark.parametrize(("group", "module", "version"), PINNED)
+def test_go_mod_requires_what_the_version_file_pins(group: str, module: str, version: str) -> None:
+    go_mod = (HERE / group / "go.mod").read_text()
+
+    found = re.search(rf"^(?:require )?\s*{re.escape(module)} (\S+)", go_mod, re.MULTILINE)
+
+    assert found is not None
+    assert found[1] == fill(version)
+
+
+def test_a_name_that_is_not_pinned_is_an_error() -> None:
+    with pytest.raises(KeyError, match="no-such-program"):
+        fill({"a": ["{no-such-program}"]})
+
+
+def test_recipes_get_the_upstream_part_of_a_pin() -> None:
+    assert names()["kubernetes"] == "1.36.3"
+    assert names()["chart/dcgm-exporter"] == "4.8.2"
