@@ -13,6 +13,7 @@ WIDTH, LEFT, RIGHT, TOP, PANEL, GAP, BOTTOM = 960, 48, 20, 92, 140, 44, 32
 HEIGHT = TOP + 3 * PANEL + 2 * GAP + BOTTOM
 PODS = ("#2a78d6", "#1baf7a", "#eda100", "#008300", "#7a5af5", "#e34948", "#e87ba4", "#eb6834")
 
+CHARACTER = 7  # width of one, in units of the picture
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #52514e; }
 .title { font-size: 16px; font-weight: 600; fill: #0b0b0b; }
@@ -133,7 +134,10 @@ def _bands(recording: Recording, plan: Sequence[Step], end: float) -> list[str]:
         if index % 2:
             height = HEIGHT - TOP - BOTTOM
             parts.append(f'<rect class="band" x="{left}" y="{TOP}" width="{right - left:.1f}" height="{height}"/>')
-        parts.append(f'<text x="{left}" y="{TOP - 38}">{escape(step.name)}: {step.gpus:g} GPUs</text>')
+        label = f"{step.name}: {step.gpus:g} GPUs"
+        if right - left < CHARACTER * len(label):
+            label = f"{step.gpus:g} GPUs"  # a step too short for its name
+        parts.append(f'<text x="{left}" y="{TOP - 38}">{escape(label)}</text>')
     return parts
 
 
