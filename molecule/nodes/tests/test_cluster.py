@@ -1,0 +1,52 @@
+"""The cluster as its users find it: nodes are Ready, pods reach pods and services on the other node by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://kube_control_plane"]
+
+NODES = ("cp1", "gpu1")
+IMAGE = "docker.io/library/python:3.11-slim"
+SERVE = "python -m http.server 8080"
+ASK = "from urllib.request import urlopen; print(urlopen('http://{name}.default.svc.cluster.local:8080').status)"
+
+
+def kubectl(host: Host, words: str) -> str:
+    """Runs it without its cache, which would stay in the home of root."""
+    return host.check_output(f"kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null {words}")
+
+
+@pytest.fixture(scope="module")
+def servers(host: Host) -> Iterator[None]:
+    """A web server with a service on each node; nodeName passes the scheduler and so the control plane's taint."""
+    for node in NODES:
+        overrides = json.dumps({"spec": {"nodeName": node}})
+        kubectl(host, f"run web-{node} --image {IMAGE} --port 8080 --expose --overrides '{overrides}' -- {SERVE}")
+    kubectl(host, "wait --for=condition=Ready --timeout=120s " + " ".join(f"pod/web-{node}" for node in NODES))
+    yield
+    for node in NODES:
+        kubectl(host, f"delete --now pod/web-{node} service/web-{node}")
+
+
+def test_every_server_is_a_ready_node_of_the_pinned_version(host: Host) -> None:
+    nodes = json.loads(kubectl(host, "get nodes --output=json"))["items"]
+
+    assert [node["metadata"]["name"] for node in nodes] == list(NODES)
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {"v1.36.3"}
+    ready = [next(each for each in node["status"]["conditions"] if each["type"] == "Ready") for node in nodes]
+    assert [condition["status"] for condition in ready] == ["True", "True"]
+
+
+@pytest.mark.parametrize(("source", "target"), [NODES, NODES[::-1], (NODES[0], NODES[0])])
+@pytest.mark.usefixtures("servers")
+def test_pod_reaches_a_service_by_name_wherever_it_runs(host: Host, source: str, target: str) -> None:
+    assert kubectl(host, f'exec web-{source} -- python -c "{ASK.format(name=f"web-{target}")}"') == "200"
+
+
+def test_hpa_decides_every_five_seconds(host: Host) -> None:
+    assert "--horizontal-pod-autoscaler-sync-period=5s" in host.check_output("ps -C kube-controller-manager -o args=")
