@@ -54,9 +54,9 @@ def test_intervals_are_those_that_the_reaction_time_is_computed_from(host: Host)
 
 
 def test_the_metric_has_one_value_for_each_pod_of_the_sample(host: Host) -> None:
-    pods = kubectl(
-        host, "--namespace gpu-workload get pods --selector app.kubernetes.io/component=service --output=json"
-    )["items"]
+    pods = kubectl(host, "--namespace gpu-workload get pods --selector app.kubernetes.io/name=sample --output=json")[
+        "items"
+    ]
     values = kubectl(host, "get --raw /apis/custom.metrics.k8s.io/v1beta1/namespaces/gpu-workload/pods/*/gpu")["items"]
 
     assert pods
