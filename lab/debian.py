@@ -143,4 +143,4 @@ def _mirror() -> str:
     listed = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=True
     ).stdout.split()
-    return next((uri for uri in listed if uri.rstrip("/").endswith("/debian")), "https://deb.debian.org/debian")
+    return next((uri for uri in listed if uri.rstrip("/").endswith("/debian")), "http://ftp.debian.org/debian")

@@ -14,7 +14,7 @@ from lab.debian import SUITE
 from lab.versions import recipe
 
 HERE = Path(__file__).parent
-DISTRIBUTION = {"path": "deb.debian.org/debian", "suite": SUITE, "component": "main"}
+DISTRIBUTION = {"path": "ftp.debian.org/debian", "suite": SUITE, "component": "main"}
 KEY_OWNER = "kubegpu lab mirror"
 
 
