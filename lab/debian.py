@@ -141,6 +141,7 @@ class _Apt:
 def _mirror() -> str:
     """The Debian mirror of the machine's own sources; Debian's own where there is none."""
     listed = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=True
-    ).stdout.split()
-    return next((uri for uri in listed if uri.rstrip("/").endswith("/debian")), "http://ftp.debian.org/debian")
+        ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    debian = (uri for label, _, uri in (line.partition(" ") for line in listed) if label == "Debian")
+    return next(debian, "http://ftp.debian.org/debian")
