@@ -58,6 +58,8 @@ lint: test-env ## ruff, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ansible-lint --offline -q
 	@$(BIN)/antsibull-changelog lint
+	@$(MAKE) --no-print-directory docs
+	@git diff --exit-code -- 'roles/*/README.md' || { echo "the pages above are not what the specs say: commit what make docs wrote"; exit 1; }
 
 unit: test-env programs ## tests/unit, tests/rules and, against a real API server, tests/integration
 	@KUBEGPU_BIN=$(CURDIR)/build/bin PATH=$(CURDIR)/build/bin:$(PATH) $(BIN)/python -m pytest tests
@@ -69,7 +71,7 @@ charts-check: test-env programs ## compare the lab's charts with the originals (
 	@$(BIN)/python -m lab.charts.check $(CHARTS)
 
 docs: test-env ## print each role's README from its argument specs
-	@for role in roles/[a-z]*; do $(BIN)/aar-doc --output-file README.md $$role markdown; done
+	@for role in roles/[a-z]*; do $(BIN)/aar-doc --output-file README.md $$role markdown >/dev/null || exit 1; done
 
 .PHONY: programs
 programs: lab-env
