@@ -54,13 +54,18 @@ def containers(lab: str | None = None) -> list[dict[str, Any]]:
 def clear_dead() -> None:
     """Remove containers that podman believes in but whose processes are gone: what a killed session leaves."""
     for container in containers():
-        if not Path("/proc", str(container["Pid"])).exists() or container["State"] != "running":
+        if not lives(container):
             console.print(f"clearing {container['Names'][0]}, whose processes are gone")
-            subprocess.run(
-                ["podman", "rm", "--force", "--volumes", "--time", "0", container["Id"]],
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
+            podman("rm", "--force", "--volumes", "--time", "0", container["Id"])
+
+
+def lives(container: dict[str, Any]) -> bool:
+    """Whether the process that podman names is there, is no zombie (it has no root), and is still the container's."""
+    process = Path("/proc", str(container["Pid"]))
+    try:
+        return (process / "root" / "etc").exists() and container["Id"] in (process / "cgroup").read_text()
+    except OSError:
+        return False
 
 
 def playbook(name: str, lab: str, args: argparse.Namespace) -> None:
