@@ -56,7 +56,7 @@ test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, mol
 lint: test-env ## ruff, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/ansible-lint --offline -q
+	@$(BIN)/ansible-lint --offline -qq
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs
 	@git diff --exit-code -- 'roles/*/README.md' || { echo "the pages above are not what the specs say: commit what make docs wrote"; exit 1; }
