@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import shutil
@@ -36,11 +35,6 @@ SIZES: dict[str, list[dict[str, Any]]] = {
 console = Console(highlight=False)
 
 
-def default_name() -> str:
-    """One lab a checkout: a second checkout on the machine has its own beside."""
-    return f"kubegpu-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:6]}"
-
-
 def podman(*argv: str) -> str:
     return subprocess.run(["podman", *argv], check=True, capture_output=True, text=True).stdout
 
@@ -52,11 +46,27 @@ def containers(lab: str | None = None) -> list[dict[str, Any]]:
 
 
 def clear_dead() -> None:
-    """Remove containers that podman believes in but whose processes are gone: what a killed session leaves."""
+    """Remove containers that podman believes in but whose processes are gone: what a killed session leaves.
+
+    Of any lab: nobody else comes for those of a checkout that is gone. One that another checkout is just creating does
+    not run yet and stays.
+    """
     for container in containers():
-        if not lives(container):
+        if container["State"] not in ("created", "initialized") and not lives(container):
             console.print(f"clearing {container['Names'][0]}, whose processes are gone")
-            podman("rm", "--force", "--volumes", "--time", "0", container["Id"])
+            remove(container["Id"])
+
+
+def remove(container: str) -> None:
+    """Remove a container, running or not.
+
+    podman's first attempt notices that a process is gone and fails over it; the second finds the container stopped.
+    """
+    argv = ("rm", "--force", "--volumes", "--time", "0", container)
+    try:
+        podman(*argv)
+    except subprocess.CalledProcessError:
+        podman(*argv)
 
 
 def lives(container: dict[str, Any]) -> bool:
@@ -149,18 +159,18 @@ def clean(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     parser.add_argument(
-        "--lab", default=os.environ.get("LAB") or default_name(), help="name of the lab (default: one a checkout)"
+        "--lab", default=os.environ.get("LAB"), required="LAB" not in os.environ, help="name of the lab (default: LAB)"
     )
     parser.add_argument(
         "--inventory", type=Path, default=os.environ.get("LAB_INVENTORY") or INVENTORY, help="inventory to write"
     )
-    commands = parser.add_subparsers(required=True)
     parser.add_argument(
         "--size",
         choices=SIZES,
         default=os.environ.get("LAB_SIZE") or "two",
         help="servers: one for all, or a control plane and a GPU server",
     )
+    commands = parser.add_subparsers(required=True)
     for command in (build, up, down, status, shell, clean, describe):
         sub = commands.add_parser(command.__name__, help=command.__doc__)
         sub.set_defaults(command=command)

@@ -37,7 +37,7 @@ def gpu() -> Artifact:
 
 
 class Graph:
-    """What a lab is made from. `mirror` and `node` are what its containers are started with."""
+    """What a lab is made from."""
 
     def __init__(self) -> None:
         programs = program_groups()
@@ -56,9 +56,9 @@ class Graph:
             "pause": images.pause(),
             **{f"programs-{name}": group for name, group in programs.items()},
         }
-        self.crds = charts.operator_crds(self.programs)
+        crds = charts.operator_crds(self.programs)
         self.apt = packages.apt_mirror(self.apt_key, debian.distribution_packages(self.node), contents)
-        self.charts = charts.chart_mirror(self.programs, self.crds)
+        self.charts = charts.chart_mirror(self.programs, crds)
         self.images = images.image_mirror(self.userland, contents)
 
     def mounted(self) -> dict[str, str]:
@@ -74,14 +74,13 @@ class Graph:
         return {name: str(artifact.path) for name, artifact in used.items()}
 
     def link_programs(self, folder: Path) -> None:
-        """The programs that tests run by themselves, under the names that they go by."""
+        """The programs that tests and people run by themselves, under the names that they go by."""
         folder.mkdir(parents=True, exist_ok=True)
-        compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm", "controller-gen")}
-        kube = dict.fromkeys(("kubectl", "kube-apiserver", "kube-controller-manager"), self.programs.path / "kube")
+        compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm")}
+        kubectl = {"kubectl": self.programs.path / "kube"}
         debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
-        crds = {"crds": self.crds.path}
-        for name, target in (compiled | kube | debian | adapter | crds).items():
+        for name, target in (compiled | kubectl | debian | adapter).items():
             link = folder / name
             link.unlink(missing_ok=True)
             link.symlink_to(target)
