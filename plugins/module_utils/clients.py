@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from ._clients.errors import ApiError, QueryError
 from ._clients.kube import APISERVICES, CRDS, HPAS, NODES, PODS, RULES, KubeClient, Resource
+from ._clients.parallel import CONNECTIONS, in_parallel
 from ._clients.prometheus import PrometheusClient, Series
 from ._clients.transport import connect
 
 __all__ = [
     "APISERVICES",
+    "CONNECTIONS",
     "CRDS",
     "HPAS",
     "NODES",
@@ -22,4 +24,5 @@ __all__ = [
     "Resource",
     "Series",
     "connect",
+    "in_parallel",
 ]

@@ -27,6 +27,11 @@ class ApiError(Exception):
     def is_not_found(self) -> bool:
         return self.status == 404
 
+    @property
+    def is_gone(self) -> bool:
+        """The version that was asked for is no longer kept."""
+        return self.status == 410
+
 
 class QueryError(Exception):
     """Prometheus has read the query and does not accept it."""

@@ -41,6 +41,10 @@ PODS = Resource("v1", "Pod", "pods")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 
 
+# Objects in one answer: the API server's own clients ask for as many.
+PAGE_SIZE = 500
+
+
 def group_path(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
@@ -74,14 +78,27 @@ class KubeClient:
     def list(
         self, resource: Resource, *, namespace: str | None = None, label_selector: str | None = None
     ) -> Sequence[Manifest] | None:
-        """The objects of a kind; None if the kind is not served."""
+        """The objects of a kind, read page by page; None if the kind is not served."""
+        path = resource.path(namespace)
         query = {"labelSelector": label_selector} if label_selector else {}
         try:
-            return self._send("GET", resource.path(namespace), query=query)["items"]
+            return self._pages(path, {**query, "limit": str(PAGE_SIZE)})
         except ApiError as err:
             if err.is_not_found:
                 return None
+            if err.is_gone:  # the next page has expired; the whole list in one answer cannot
+                return self._pages(path, query)
             raise
+
+    def _pages(self, path: str, query: Mapping[str, str]) -> list[Manifest]:
+        found: list[Manifest] = []
+        token = ""
+        while True:
+            page = self._send("GET", path, query={**query, "continue": token} if token else query)
+            found += page["items"]
+            token = page.get("metadata", {}).get("continue", "")
+            if not token:
+                return found
 
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
@@ -94,8 +111,8 @@ class KubeClient:
                 return None
             raise
 
-    def apply(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Server-side apply; returns the object as it then is.
+    def apply(self, resource: Resource, manifest: Manifest, *, force: bool = False) -> Manifest:
+        """Server-side apply; returns the object as it then is. `force` takes over what others manage.
 
         Raises: HopError if somebody else manages a field that would change, ApiError for the rest.
         """
@@ -104,7 +121,12 @@ class KubeClient:
             return self._send(
                 "PATCH",
                 resource.path(metadata.get("namespace"), metadata["name"]),
-                query={"fieldManager": MANAGER, "fieldValidation": "Strict", **self._write_query},
+                query={
+                    "fieldManager": MANAGER,
+                    "fieldValidation": "Strict",
+                    **({"force": "true"} if force else {}),
+                    **self._write_query,
+                },
                 body=manifest,
                 content_type="application/apply-patch+yaml",
             )

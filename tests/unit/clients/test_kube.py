@@ -62,7 +62,7 @@ def test_list_asks_for_a_label_in_a_namespace() -> None:
     path = "/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheusrules"
     transport = FakeTransport({f"GET {path}": {"items": [MANIFEST]}})
     assert KubeClient(transport).list(RULES, namespace="monitoring", label_selector="a=b") == [MANIFEST]
-    assert transport.requests == [Request("GET", path, {"labelSelector": "a=b"})]
+    assert transport.requests == [Request("GET", path, {"labelSelector": "a=b", "limit": "500"})]
 
 
 def test_discovery_knows_what_can_be_scaled() -> None:

@@ -75,7 +75,7 @@ def test_only_the_group_that_is_meant_is_removed() -> None:
     assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "deleted"}]}
     assert outcome.changed is True
     assert transport.asked == [f"GET {CRDS}", f"DELETE {path}"]
-    assert transport.requests[0].query == {"labelSelector": "app.kubernetes.io/managed-by=kubegpu.autoscale"}
+    assert transport.requests[0].query["labelSelector"] == "app.kubernetes.io/managed-by=kubegpu.autoscale"
 
 
 def test_nothing_to_remove_is_no_change() -> None:
