@@ -1,26 +1,30 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _SUFFIX = {
-    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
-    "k": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"), "T": Decimal("1e12"),
-    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
-}  # fmt: skip
+    **{suffix: Decimal(10) ** power for suffix, power in _DECIMAL.items()},
+    **{suffix: Decimal(2) ** power for suffix, power in _BINARY.items()},
+}
+# Grammar: k8s.io/apimachinery pkg/api/resource/quantity.go. `1E` is an exa, `1E3` a thousand.
+_QUANTITY = re.compile(r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<suffix>\D*))")
 
 
 def parse_quantity(text: str) -> float:
-    """The number that a Kubernetes quantity such as ``19600m`` stands for.
+    """The number that a Kubernetes quantity such as ``19600m``, ``2Ki`` or ``1e3`` stands for.
 
     Raises: ValueError if `text` is no quantity.
     """
-    number = text.rstrip("numkKMGTi")
-    suffix = text[len(number) :]
-    if suffix not in _SUFFIX:
+    found = _QUANTITY.fullmatch(text)
+    if not found or (found["suffix"] or "") not in _SUFFIX:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")
     try:
-        return float(Decimal(number) * _SUFFIX[suffix])
+        number = Decimal(found["number"]) * _SUFFIX[found["suffix"] or ""]
+        return float(number.scaleb(int(found["exponent"] or 0)))
     except ArithmeticError as err:
         raise ValueError(f"{text!r} is not a Kubernetes quantity") from err
 
