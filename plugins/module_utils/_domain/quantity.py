@@ -11,7 +11,10 @@ _SUFFIX = {
     **{suffix: Decimal(2) ** power for suffix, power in _BINARY.items()},
 }
 # Grammar: k8s.io/apimachinery pkg/api/resource/quantity.go. `1E` is an exa, `1E3` a thousand.
-_QUANTITY = re.compile(r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<suffix>\D*))")
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<suffix>\D*))",
+)
 
 
 def parse_quantity(text: str) -> float:
