@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError
@@ -17,10 +17,14 @@ class Request:
     query: Mapping[str, str]
     body: Any = None
     content_type: str = "application/json"
+    retry: bool = field(default=True, compare=False)
 
 
 class FakeTransport:
-    """Answers by method and path, 404 to the rest, and remembers what it was asked. An answer may be an ApiError."""
+    """Answers by method and path, 404 to the rest, and remembers what it was asked.
+
+    An answer may be an ApiError, or an iterator that has one for each time it is asked.
+    """
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
         self.answers = dict(answers)
@@ -34,9 +38,12 @@ class FakeTransport:
         query: Mapping[str, str],
         body: Any = None,
         content_type: str = "application/json",
+        retry: bool = True,
     ) -> Any:
-        self.requests.append(Request(method, path, query, body, content_type))
+        self.requests.append(Request(method, path, query, body, content_type, retry))
         answer = self.answers.get(f"{method} {path}", refusal(404, "not found"))
+        if isinstance(answer, Iterator):
+            answer = next(answer)
         if isinstance(answer, ApiError):
             raise answer
         return json.loads(json.dumps(answer))

@@ -14,7 +14,7 @@ LAYERS = ("_domain", "_clients", "_flows")
 FACES = {"_domain": "domain", "_clients": "clients", "_flows": "flows"}
 OUTSIDE = {
     "_domain": {"ansible", "ansible_collections", "kubernetes", "os", "socket", "subprocess", "time", "urllib"},
-    "_clients": {"ansible", "time"},
+    "_clients": {"ansible"},
     "_flows": {"ansible", "ansible_collections", "kubernetes", "urllib"},
 }
 

@@ -3,18 +3,33 @@ from __future__ import annotations
 
 from typing import Any
 
+# Too many requests, and what a server or a load balancer before it answers while it restarts or is overloaded.
+BUSY = frozenset({429, 500, 502, 503, 504})
+
 
 class ApiError(Exception):
     """A request that the API server, or what stands behind it, did not grant.
 
-    status: HTTP status; 0 if there was no answer at all.
-    body:   the answer, decoded if it was JSON.
+    status:        HTTP status; 0 if there was no answer at all.
+    body:          the answer, decoded if it was JSON.
+    retry_after_s: when the server wants to be asked again; None if it did not say.
+    is_cut_off:    the connection broke, or was refused by a server that had answered before.
     """
 
-    def __init__(self, status: int, body: Any, request: str) -> None:
+    def __init__(
+        self,
+        status: int,
+        body: Any,
+        request: str,
+        *,
+        retry_after_s: float | None = None,
+        is_cut_off: bool = False,
+    ) -> None:
         self.status = status
         self.body = body
         self.request = request
+        self.retry_after_s = retry_after_s
+        self.is_cut_off = is_cut_off
         super().__init__(f"{request}: {status or 'no answer'}: {self.message}")
 
     @property
@@ -31,6 +46,22 @@ class ApiError(Exception):
     def is_gone(self) -> bool:
         """The version that was asked for is no longer kept."""
         return self.status == 410
+
+    @property
+    def field_conflicts(self) -> list[dict[str, Any]]:
+        """The causes of a server-side apply's conflict: message and field of each that has another manager."""
+        if self.status != 409 or not isinstance(self.body, dict):
+            return []
+        causes = (self.body.get("details") or {}).get("causes") or []
+        return [cause for cause in causes if cause.get("reason") == "FieldManagerConflict"]
+
+    @property
+    def is_passing(self) -> bool:
+        """The same request may well be granted in a moment."""
+        if self.status == 409:
+            # The object was written between the server's own read and write.
+            return isinstance(self.body, dict) and self.body.get("reason") == "Conflict" and not self.field_conflicts
+        return self.is_cut_off or self.status in BUSY
 
 
 class QueryError(Exception):

@@ -35,10 +35,12 @@ class Resource:
 
 APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
 CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 NODES = Resource("v1", "Node", "nodes")
 PODS = Resource("v1", "Pod", "pods")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
+SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
 
 
 # Objects in one answer: the API server's own clients ask for as many.
@@ -131,7 +133,7 @@ class KubeClient:
                 content_type="application/apply-patch+yaml",
             )
         except ApiError as err:
-            if err.status == 409:
+            if err.field_conflicts:
                 raise _conflict(manifest, err) from err
             raise
 
@@ -146,13 +148,15 @@ class KubeClient:
         return True
 
     def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """What an aggregated API or a service behind the API server answers at `path`."""
-        return self._send("GET", path, query=query or {})
+        """What an aggregated API or a service behind the API server answers at `path`.
+
+        Asked once: it answers 503 for as long as nothing stands behind it, which is for the caller to judge.
+        """
+        return self._send("GET", path, query=query or {}, retry=False)
 
 
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:
-    causes = err.body.get("details", {}).get("causes", []) if isinstance(err.body, dict) else []
-    seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in causes) or err.message
+    seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in err.field_conflicts)
     metadata = manifest["metadata"]
     return HopError(
         API_SERVER,

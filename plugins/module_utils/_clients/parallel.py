@@ -20,8 +20,9 @@ CONNECTIONS = 8
 def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[Done | HopError | ApiError]:
     """Each item's result, or the HopError or ApiError that it raised, in the order of items.
 
-    At most CONNECTIONS items are under way at once. Whatever else an item raises ends it all, and so does an
-    interrupt: what is under way then is not waited for, since its threads are daemons.
+    At most CONNECTIONS items are under way at once. Once the server gives no answer any more, what has not begun is
+    not tried either and gets that error. Anything else that an item raises ends it all, as an interrupt does: what is
+    under way then is not waited for, its threads being daemons.
     """
     results: dict[int, Done | HopError | ApiError] = {}
     left = deque(enumerate(items))
@@ -31,15 +32,17 @@ def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[D
         try:
             for index, item in _taken(left):
                 results[index] = _attempt(action, item)
+                if _is_silence(results[index]):
+                    results.update((other, results[index]) for other, _item in _taken(left))
         except BaseException as err:
             ended.put(err)
         else:
             ended.put(None)
 
     threads = [Thread(target=work, daemon=True) for _ in range(min(CONNECTIONS, len(items)))]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for _ in threads:
             if (err := ended.get()) is not None:
                 raise err
@@ -50,7 +53,7 @@ def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[D
 
 def _taken(left: deque[tuple[int, Item]]) -> Iterator[tuple[int, Item]]:
     """Items until there are none left; several threads may take."""
-    while left:
+    while True:
         try:
             taken = left.popleft()
         except IndexError:
@@ -63,3 +66,7 @@ def _attempt(action: Callable[[Item], Done], item: Item) -> Done | HopError | Ap
         return action(item)
     except (HopError, ApiError) as err:
         return err
+
+
+def _is_silence(result: object) -> bool:
+    return isinstance(result, ApiError) and result.status == 0

@@ -2,17 +2,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ..domain import API_SERVER, HopError
 from .errors import ApiError
+from .parallel import CONNECTIONS
+from .retry import RetryingTransport
 
 try:
     from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
     from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
     from kubernetes.client.exceptions import ApiException
-    from urllib3.exceptions import HTTPError
+    from urllib3 import PoolManager
+    from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
+    from urllib3.util import Retry
 except ImportError:  # connect() is only called once the module has made sure that the library is there
     pass
 
@@ -20,7 +25,10 @@ REQUEST_TIMEOUT_S = 30
 
 
 class Transport(Protocol):
-    """Sends one request and returns the decoded answer. Raises ApiError."""
+    """Sends one request and returns the decoded answer. Raises ApiError.
+
+    retry: send it again if the API server is only busy just then; the request may so arrive twice.
+    """
 
     def __call__(
         self,
@@ -30,10 +38,11 @@ class Transport(Protocol):
         query: Mapping[str, str],
         body: Any = None,
         content_type: str = "application/json",
+        retry: bool = True,
     ) -> Any: ...
 
 
-def connect(auth: Mapping[str, Any]) -> Transport:
+def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> Transport:
     """A transport with kubernetes.core's client, `auth` being its authentication options.
 
     Raises: HopError if they do not say where the API server is, ApiError if it does not answer.
@@ -43,18 +52,12 @@ def connect(auth: Mapping[str, Any]) -> Transport:
     except CoreException as err:
         raise HopError(API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
     except ApiException as err:
-        raise _api_error(err, "connect") from err
+        raise _refusal(err, "connect") from err
     except HTTPError as err:
-        raise ApiError(0, err, "connect") from err
+        raise _no_answer(err, "connect") from err
+    _widen(client.client.rest_client.pool_manager)
 
-    def send(
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str],
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Any:
+    def send(method: str, path: str, *, query: Mapping[str, str], body: Any, content_type: str) -> Any:
         request = f"{method} {path}"
         try:
             answer = client.request(
@@ -68,17 +71,36 @@ def connect(auth: Mapping[str, Any]) -> Transport:
                 serialize=False,
                 _request_timeout=REQUEST_TIMEOUT_S,
             )
+            return _decoded(answer.data)
         except ApiException as err:
-            raise _api_error(err, request) from err
+            raise _refusal(err, request) from err
         except HTTPError as err:
-            raise ApiError(0, err, request) from err
-        return _decoded(answer.data)
+            raise _no_answer(err, request) from err
 
-    return send
+    return RetryingTransport(send, sleep=sleep)
 
 
-def _api_error(err: ApiException, request: str) -> ApiError:
-    return ApiError(err.status, _decoded(err.body or err.reason), request)
+def _widen(pools: PoolManager) -> None:
+    """A connection for each request that may be under way, and retries by nobody but us."""
+    options = pools.connection_pool_kw
+    options["maxsize"] = max(CONNECTIONS, options.get("maxsize") or 0)
+    options["retries"] = Retry(connect=0, read=0, status=0, other=0, redirect=3, respect_retry_after_header=False)
+    pools.clear()
+
+
+def _refusal(err: ApiException, request: str) -> ApiError:
+    return ApiError(err.status, _decoded(err.body or err.reason), request, retry_after_s=_seconds(err))
+
+
+def _no_answer(err: HTTPError, request: str) -> ApiError:
+    reason = getattr(err, "reason", None) or err
+    return ApiError(0, err, request, is_cut_off=isinstance(reason, ProtocolError | NewConnectionError))
+
+
+def _seconds(err: ApiException) -> float | None:
+    """Retry-After, where it is not a date."""
+    given = (err.headers or {}).get("Retry-After", "")
+    return float(given) if given.isdecimal() else None
 
 
 def _decoded(text: str | bytes) -> Any:

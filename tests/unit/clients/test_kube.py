@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import (
     HPAS,
@@ -9,7 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import (
     KubeClient,
     Resource,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError, Manifest
 from fake_cluster import FakeTransport, Request, refusal
 
 CHAT = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
@@ -32,11 +35,25 @@ def test_a_dry_run_writes_nothing() -> None:
 
 
 def test_a_conflict_names_the_manager() -> None:
-    causes = [{"message": 'conflict with "kubectl-edit"', "field": ".spec.maxReplicas"}]
+    causes = [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "kubectl-edit"', "field": ".spec.maxReplicas"}
+    ]
     transport = FakeTransport({f"PATCH {CHAT}": refusal(409, "conflict", details={"causes": causes})})
     with pytest.raises(HopError) as caught:
         KubeClient(transport).apply(HPAS, MANIFEST)
     assert caught.value.seen == ('HorizontalPodAutoscaler ml/chat: conflict with "kubectl-edit" at .spec.maxReplicas')
+
+
+def test_force_takes_fields_over() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": MANIFEST})
+    KubeClient(transport).apply(HPAS, MANIFEST, force=True)
+    assert transport.requests[0].query["force"] == "true"
+
+
+def test_an_object_that_is_written_all_the_time_is_no_conflict_of_fields() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": refusal(409, "the object has been modified", reason="Conflict")})
+    with pytest.raises(ApiError, match="the object has been modified"):
+        KubeClient(transport).apply(HPAS, MANIFEST)
 
 
 def test_other_refusals_come_through() -> None:
@@ -63,6 +80,39 @@ def test_list_asks_for_a_label_in_a_namespace() -> None:
     transport = FakeTransport({f"GET {path}": {"items": [MANIFEST]}})
     assert KubeClient(transport).list(RULES, namespace="monitoring", label_selector="a=b") == [MANIFEST]
     assert transport.requests == [Request("GET", path, {"labelSelector": "a=b", "limit": "500"})]
+
+
+def pages(*names: str, token: str = "") -> dict[str, Any]:
+    items = [{**MANIFEST, "metadata": {"namespace": "ml", "name": name}} for name in names]
+    return {"metadata": {"continue": token}, "items": items}
+
+
+def names_of(found: Sequence[Manifest] | None) -> list[str]:
+    return [each["metadata"]["name"] for each in found or ()]
+
+
+def test_a_list_is_read_page_by_page() -> None:
+    answers = iter([pages("a", "b", token="second"), pages("c", token="third"), pages("d")])
+    transport = FakeTransport({f"GET {HPAS.path()}": answers})
+    assert names_of(KubeClient(transport).list(HPAS)) == ["a", "b", "c", "d"]
+    tokens = [request.query.get("continue") for request in transport.requests]
+    assert tokens == [None, "second", "third"]
+    assert {request.query["limit"] for request in transport.requests} == {"500"}
+
+
+def test_a_page_that_has_expired_starts_the_list_over() -> None:
+    answers = iter([pages("a", token="second"), refusal(410, "the token has expired"), pages("a", "b")])
+    transport = FakeTransport({f"GET {HPAS.path()}": answers})
+    assert names_of(KubeClient(transport).list(HPAS, label_selector="a=b")) == ["a", "b"]
+    assert transport.requests[-1].query == {"labelSelector": "a=b"}
+
+
+def test_what_stands_behind_the_api_server_is_asked_once() -> None:
+    transport = FakeTransport({f"GET {CHAT}": MANIFEST, "GET /apis/custom.metrics.k8s.io/v1beta1": {}})
+    kube = KubeClient(transport)
+    kube.get(HPAS, "chat", "ml")
+    kube.get_raw("/apis/custom.metrics.k8s.io/v1beta1")
+    assert [request.retry for request in transport.requests] == [True, False]
 
 
 def test_discovery_knows_what_can_be_scaled() -> None:

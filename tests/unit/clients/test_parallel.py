@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import CONNECTIONS, ApiError, in_parallel
@@ -52,22 +54,50 @@ def test_a_refusal_stands_in_place_of_the_result() -> None:
     assert in_parallel(action, "abcde") == ["A", refused, "C", broken, "E"]
 
 
+def test_a_server_that_falls_silent_is_not_asked_a_thousand_times() -> None:
+    silence = ApiError(0, "connection refused", "a request")
+    asked: list[int] = []
+
+    def action(item: int) -> int:
+        asked.append(item)
+        if item >= 10:
+            raise silence
+        return item
+
+    assert in_parallel(action, range(1000)) == [*range(10), *[silence] * 990]
+    assert len(asked) < 10 + 2 * CONNECTIONS
+
+
 def test_nothing_to_do() -> None:
     assert in_parallel(str, []) == []
 
 
-@pytest.mark.parametrize("raised", [KeyError, KeyboardInterrupt])
-def test_anything_else_ends_it_without_waiting_for_the_others(raised: type[BaseException]) -> None:
+def fail() -> None:
+    raise ZeroDivisionError("a bug")
+
+
+def interrupt() -> None:
+    """As Ctrl-C does."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+@pytest.mark.parametrize(("act", "raised"), [(fail, ZeroDivisionError), (interrupt, KeyboardInterrupt)])
+def test_anything_else_ends_it_without_waiting_for_the_others(
+    act: Callable[[], None], raised: type[BaseException]
+) -> None:
     stuck = threading.Event()
-    begun: list[int] = []
+    threads: list[threading.Thread] = []
 
     def action(item: int) -> None:
-        begun.append(item)
+        threads.append(threading.current_thread())
         if item == 3:
-            raise raised
-        stuck.wait()  # for good: in_parallel() returns while it does
+            act()
+        assert stuck.wait(PATIENCE_S), "in_parallel() waits for the others"
 
     with pytest.raises(raised):
         in_parallel(action, range(1000))
     stuck.set()
-    assert len(begun) <= CONNECTIONS
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert thread.daemon  # the program may end while it is stuck
+    assert len(threads) <= CONNECTIONS

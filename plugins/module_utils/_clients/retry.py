@@ -1,0 +1,81 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import ApiError
+
+RETRIES = 5
+# Doubled from one retry to the next, each time shortened by up to a half so that clients do not come back together.
+FIRST_PAUSE_S = 0.5
+# How long the server may grant nothing at all before nothing is sent again.
+PATIENCE_S = 30.0
+
+
+class RetryingTransport:
+    """Sends again what the API server refused for a passing reason: it is busy, it restarts, others write as well.
+
+    For requests that may reach the server twice, as reading, server-side apply and deletion may. All requests share
+    the patience, so that a thousand of them do not outwait the same outage one after the other.
+
+    Clock, sleep and jitter (0 to 1) are given in tests.
+    """
+
+    def __init__(
+        self,
+        send: Callable[..., Any],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._send = send
+        self._clock = clock
+        self._sleep = sleep
+        self._jitter = jitter
+        self._failing_since: float | None = None
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str = "application/json",
+        retry: bool = True,
+    ) -> Any:
+        if not retry:
+            return self._send(method, path, query=query, body=body, content_type=content_type)
+        sent = 0
+        while True:
+            try:
+                answer = self._send(method, path, query=query, body=body, content_type=content_type)
+            except ApiError as err:
+                if sent and method == "DELETE" and err.is_not_found:
+                    return {}  # the attempt before has deleted it, only its answer was lost
+                self._pause_or_raise(err, sent)
+                sent += 1
+            else:
+                self._failing_since = None
+                return answer
+
+    def _pause_or_raise(self, err: ApiError, sent: int) -> None:
+        if not err.is_passing:
+            self._failing_since = None  # a refusal for good is an answer
+            raise err
+        now = self._clock()
+        if self._failing_since is None:
+            self._failing_since = now
+        pause = self._pause_s(err, sent)
+        if sent == RETRIES or now + pause > self._failing_since + PATIENCE_S:
+            raise err
+        self._sleep(pause)
+
+    def _pause_s(self, err: ApiError, sent: int) -> float:
+        if err.retry_after_s is not None:
+            return err.retry_after_s
+        return FIRST_PAUSE_S * 2**sent * (1 - self._jitter() / 2)
