@@ -5,24 +5,31 @@ from __future__ import annotations
 
 from ._clients.errors import ApiError, QueryError
 from ._clients.kube import APISERVICES, CRDS, HPAS, NODES, PODS, RULES, KubeClient, Resource
+from ._clients.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
 from ._clients.parallel import CONNECTIONS, in_parallel
 from ._clients.prometheus import PrometheusClient, Series
+from ._clients.rights import right_to
 from ._clients.transport import connect
 
 __all__ = [
     "APISERVICES",
     "CONNECTIONS",
     "CRDS",
+    "CUSTOM_METRICS",
+    "EXTERNAL_METRICS",
     "HPAS",
     "NODES",
     "PODS",
     "RULES",
     "ApiError",
     "KubeClient",
+    "MetricValue",
+    "MetricsApi",
     "PrometheusClient",
     "QueryError",
     "Resource",
     "Series",
     "connect",
     "in_parallel",
+    "right_to",
 ]
