@@ -1,24 +1,40 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A GPU node as its hardware and its driver present it, and what follows from that."""
+"""A GPU node as its hardware, its kernels and its driver present it, and what follows from that."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from .pci import PciDevice, driver_flavour, needs_nvlsm
+from .driver import Driver, Kernel
+from .pci import PciDevice, driver_flavour, last_branch, needs_nvlsm
+
+_OURS = frozenset({None, "nvidia", "nouveau"})
 
 
 @dataclass(frozen=True)
 class GpuNode:
-    """What was read on the node. Driver versions are dotted numbers, None if no driver is loaded or installed."""
+    """What was read on the node.
 
-    devices: tuple[PciDevice, ...]
-    driver_loaded: str | None
-    driver_installed: str | None
-    nouveau_loaded: bool
-    secure_boot: bool | None
+    kernel:           release of the running kernel; None if it cannot be read.
+    headers:          whether its headers are there; None if that cannot be told.
+    kernels:          those below /lib/modules, in any order.
+    driver_loaded:    None if no NVIDIA module is loaded.
+    driver_installed: what the packages bring; None if there are none.
+    nouveau_loaded:   None if that cannot be told, secure_boot likewise and on a machine without UEFI.
+    warnings:         one sentence for each file that could not be used.
+    """
+
+    devices: tuple[PciDevice, ...] = ()
+    driver_loaded: Driver | None = None
+    driver_installed: Driver | None = None
+    nouveau_loaded: bool | None = False
+    secure_boot: bool | None = None
+    kernel: str | None = None
+    headers: bool | None = None
+    kernels: tuple[Kernel, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:
@@ -29,33 +45,177 @@ class GpuNode:
         return tuple(device for device in self.devices if device.is_nvswitch)
 
     @property
+    def running(self) -> Kernel | None:
+        """The running kernel; None if /lib/modules does not know it, as in a container."""
+        return next((kernel for kernel in self.kernels if kernel.release == self.kernel), None)
+
+    @property
+    def next_kernel(self) -> Kernel | None:
+        """The newest kernel after the running one that can be booted and has NVIDIA's module."""
+        if self.running is None:
+            return None
+        later = [each for each in self.kernels if each.bootable and each.module and each.order > self.running.order]
+        return max(later, key=lambda kernel: kernel.order, default=None)
+
+    @property
+    def driver_origin(self) -> str | None:
+        """`package`, `other` for a driver that no package brought, None without a driver."""
+        if self.driver_installed is not None:
+            return "package"
+        foreign = self.driver_loaded is not None or any(kernel.module for kernel in self.kernels)
+        return "other" if foreign else None
+
+    @property
+    def nouveau_holds_gpus(self) -> bool:
+        """Whether one is bound to it, or may be about to be: it is loaded, and NVIDIA's driver is not."""
+        drivers = {gpu.driver for gpu in self.gpus}
+        return "nouveau" in drivers or (None in drivers and bool(self.nouveau_loaded) and self.driver_loaded is None)
+
+    @property
+    def driver_in_use(self) -> bool:
+        """Whether what is loaded is what is installed; what cannot be read does not count as different."""
+        return self.driver_loaded is not None and not self._difference
+
+    @property
     def reboot_reason(self) -> str:
         """Why the node has to reboot before its GPUs can be used; empty if it need not."""
-        if not self.gpus or self.driver_installed is None:
+        if not self.gpus or self.driver_origin is None:
             return ""
-        if self.nouveau_loaded:
-            return f"nouveau is loaded and holds the GPUs that driver {self.driver_installed} is installed for"
-        if self.driver_loaded not in (None, self.driver_installed):
-            return f"driver {self.driver_loaded} is loaded, but {self.driver_installed} is installed"
+        if self.nouveau_holds_gpus:
+            return f"nouveau is loaded and holds the GPUs that {self._name} is installed for"
+        if self._difference:
+            return self._difference
+        if self.driver_loaded is None and not self._module_built and self.next_kernel:
+            return (
+                f"{self._name} has no module for the running kernel {self.kernel}, "
+                f"but one for the installed kernel {self.next_kernel.release}"
+            )
         return ""
+
+    @property
+    def driver_problem(self) -> str:
+        """What keeps the driver from its GPUs that no reboot cures, and what to do; empty if nothing does."""
+        if not self.gpus or self.driver_origin is None:
+            return ""
+        if not self._own_gpus:
+            holders = " and ".join(sorted({str(gpu.driver) for gpu in self.gpus}))
+            return f"every GPU is bound to {holders}: unbind those that this node is to use itself"
+        if self._misfit or self.driver_in_use:
+            return self._misfit
+        if not self._module_built:
+            return self._missing_module
+        if self.reboot_reason:
+            return ""
+        if self.secure_boot and self.running and self.running.signed is False:
+            return (
+                f"Secure Boot is on and {self.running.module} is not signed: sign it with an enrolled key, or install "
+                "modules that the distribution has signed"
+            )
+        if self.secure_boot:
+            return (
+                "Secure Boot is on and the module is not loaded: the kernel takes it only if the key that signed it is "
+                "enrolled, see `mokutil --list-enrolled`"
+            )
+        return "its module is not loaded: run `modprobe nvidia`, then look into `journalctl -k --grep 'NVRM|nvidia'`"
 
     def facts(self) -> dict[str, Any]:
         """The facts as the module gpu_facts documents them."""
-        nvlsm_needed = needs_nvlsm(self.gpus)
+        nvlsm_needed = needs_nvlsm(self.devices)
+        loaded, installed = self.driver_loaded or Driver(), self.driver_installed or Driver()
         return {
-            "gpus": [_describe(device) for device in self.gpus],
-            "nvswitches": [_describe(device) for device in self.nvswitches],
+            "gpus": [_describe_gpu(gpu) for gpu in self.gpus],
+            "nvswitches": [_describe(switch) for switch in self.nvswitches],
             "driver_flavour": driver_flavour(self.gpus),
-            "fabric_manager_needed": bool(self.nvswitches) or nvlsm_needed,
+            "driver_branch_max": last_branch(self.gpus),
+            "fabric_manager_needed": True if self.nvswitches else nvlsm_needed,
             "nvlsm_needed": nvlsm_needed,
             "secure_boot": self.secure_boot,
             "nouveau_loaded": self.nouveau_loaded,
-            "driver_version_loaded": self.driver_loaded,
-            "driver_version_installed": self.driver_installed,
+            "driver_version_loaded": loaded.version,
+            "driver_flavour_loaded": loaded.flavour,
+            "driver_version_installed": installed.version,
+            "driver_flavour_installed": installed.flavour,
+            "driver_origin": self.driver_origin,
+            "driver_problem": self.driver_problem,
+            "kernel": self.kernel,
+            "kernel_headers_installed": self.headers,
             "reboot_required": bool(self.reboot_reason),
             "reboot_reason": self.reboot_reason,
         }
 
+    @property
+    def _name(self) -> str:
+        return f"driver {self.driver_installed.version}" if self.driver_installed else "a driver without a package"
 
-def _describe(device: PciDevice) -> dict[str, str]:
-    return {"pci_address": device.address, "device_id": f"{device.device:04x}", "generation": device.generation}
+    @property
+    def _difference(self) -> str:
+        """What the loaded driver has other than the installed one, as a sentence; empty if nothing."""
+        loaded, installed = self.driver_loaded, self.driver_installed
+        if loaded is None or installed is None:
+            return ""
+        if loaded.version and installed.version and loaded.version != installed.version:
+            return f"driver {loaded.version} is loaded, but {installed.version} is installed"
+        if loaded.flavour and installed.flavour and loaded.flavour != installed.flavour:
+            return f"the {loaded.flavour} kernel modules are loaded, but the {installed.flavour} ones are installed"
+        return ""
+
+    @property
+    def _module_built(self) -> bool:
+        """Whether the running kernel has NVIDIA's module; without a /lib/modules to look into, it counts as there."""
+        return self.running is None or self.running.module is not None
+
+    @property
+    def _missing_module(self) -> str:
+        if self.next_kernel is not None:
+            return ""
+        if self.headers is False:
+            return (
+                f"{self._name} has no module for the running kernel {self.kernel}, "
+                f"whose headers are missing: install linux-headers-{self.kernel}"
+            )
+        remedy = "run its installer again" if self.driver_installed is None else "see `dkms status`"
+        return f"{self._name} has no module for the running kernel {self.kernel}: {remedy}"
+
+    @property
+    def _own_gpus(self) -> tuple[PciDevice, ...]:
+        """GPUs that no other driver than NVIDIA's or nouveau holds."""
+        return tuple(gpu for gpu in self.gpus if gpu.driver in _OURS)
+
+    @property
+    def _misfit(self) -> str:
+        """Why the driver that is there, or is to come with a reboot, cannot drive these GPUs; empty if it can."""
+        if {"open", "proprietary"} <= {gpu.flavour for gpu in self._own_gpus}:
+            generations = " and ".join(dict.fromkeys(gpu.generation for gpu in self._own_gpus))
+            return f"no single driver drives {generations} GPUs: take one kind of card out"
+        driver = self.driver_installed or self.driver_loaded or Driver()
+        for gpu in self._own_gpus:
+            if driver.flavour and gpu.flavour not in ("either", None, driver.flavour):
+                return (
+                    f"the {driver.flavour} kernel modules do not drive {gpu.generation} GPUs: "
+                    f"install the {gpu.flavour} ones"
+                )
+            if driver.branch and gpu.last_branch and driver.branch > gpu.last_branch:
+                return (
+                    f"driver {driver.version} no longer drives {gpu.generation} GPUs: "
+                    f"install branch {gpu.last_branch} at most"
+                )
+        return ""
+
+
+def _describe(device: PciDevice) -> dict[str, Any]:
+    return {
+        "pci_address": device.address,
+        "device_id": None if device.device is None else f"{device.device:04x}",
+        "generation": device.generation,
+    }
+
+
+def _describe_gpu(gpu: PciDevice) -> dict[str, Any]:
+    return {
+        **_describe(gpu),
+        "name": gpu.product and gpu.product.name,
+        "product": gpu.product and gpu.product.kind,
+        "memory_bar_bytes": gpu.memory_bar,
+        "mig_capable": gpu.mig_capable,
+        "bound_driver": gpu.driver,
+    }

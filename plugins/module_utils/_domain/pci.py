@@ -1,86 +1,169 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NVIDIA's PCI devices: what a device id says about a GPU before any driver is there.
+"""NVIDIA's PCI devices: what ids and classes say about a GPU before any driver is there.
 
-Source: the PCI ID database (https://pci-ids.ucw.cz/read/PC/10de), where NVIDIA numbers its chips in blocks, and for the
-module flavours NVIDIA's Driver Installation Guide, chapter "Kernel Modules".
+Sources:
+  blocks of device ids: the PCI ID database, version 2026.08.22 (https://pci-ids.ucw.cz/read/PC/10de);
+  what counts as a GPU and as an NVSwitch: NVIDIA/open-gpu-kernel-modules 595.45.04, `nv-pci-table.c` and `nvswitch.c`;
+  module flavours: NVIDIA's Driver Installation Guide, chapter "Kernel Modules", and `supported-gpus.json` of the driver
+  (features `kernelopen` and `gsp_proprietary_supported`, `legacybranch`);
+  switches behind ConnectX bridges: NVIDIA/gpu-driver-container, `_assert_nvlink5_system`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from .pci_products import PRODUCTS, Product
+
 NVIDIA = 0x10DE
+MELLANOX = 0x15B3
 
-# Base class and sub-class: VGA and 3D controllers are GPUs; NVIDIA's only "other bridge" is an NVSwitch.
+# Base class and sub-class. NVIDIA's old chipsets call their Ethernet functions "other bridge" as well, hence the ids.
 _GPU_CLASSES = frozenset({0x0300, 0x0302})
-_NVSWITCH_CLASS = 0x0680
-
-# Blocks of device ids, first and last included. Anything older is "pre-maxwell".
-_GENERATIONS: tuple[tuple[int, int, str], ...] = (
-    (0x1340, 0x14FF, "maxwell"),
-    (0x15F0, 0x15FF, "pascal"),
-    (0x1600, 0x17FF, "maxwell"),
-    (0x1B00, 0x1D7F, "pascal"),
-    (0x1D80, 0x1DFF, "volta"),
-    (0x1E00, 0x1FFF, "turing"),
-    (0x2080, 0x20FF, "ampere"),
-    (0x2180, 0x21FF, "turing"),
-    (0x2200, 0x22FF, "ampere"),
-    (0x2300, 0x23FF, "hopper"),
-    (0x2400, 0x25FF, "ampere"),
-    (0x2600, 0x28FF, "ada"),
-    (0x2900, 0x31FF, "blackwell"),
+_OTHER_BRIDGE = 0x0680
+_INFINIBAND = 0x0207
+_NVSWITCHES: tuple[tuple[range, str], ...] = (
+    (range(0x1AC2, 0x1AC3), "volta"),
+    (range(0x1AE8, 0x1AE9), "ampere"),
+    (range(0x1AF0, 0x1B00), "ampere"),
+    (range(0x22A0, 0x22A8), "hopper"),
 )
-_NVSWITCH_GENERATIONS = {0x1AC2: "volta", 0x1AF1: "ampere", 0x22A3: "hopper"}
 
-_BEFORE_TURING = frozenset({"pre-maxwell", "maxwell", "pascal", "volta"})
-# HGX boards with fifth-generation NVLink (B200, B300): their switches have no PCI function of their own.
-_NVLINK5_BOARDS = frozenset({0x2901, 0x3182})
+# First device id of each block. An id above every known block counts as the newest generation.
+_BLOCKS: tuple[tuple[int, str], ...] = (
+    (0x0000, "pre-maxwell"),
+    (0x1340, "maxwell"),
+    (0x15C0, "pascal"),
+    (0x1600, "maxwell"),
+    (0x1725, "pascal"),
+    (0x1730, "maxwell"),
+    (0x1B00, "pascal"),
+    (0x1D80, "volta"),
+    (0x1E00, "turing"),
+    (0x2080, "ampere"),
+    (0x2180, "turing"),
+    (0x2200, "ampere"),
+    (0x2300, "hopper"),
+    (0x2400, "ampere"),
+    (0x2600, "ada"),
+    (0x2900, "blackwell"),
+    (0x3000, "rubin"),
+    (0x3100, "blackwell"),
+    (0x3400, "rubin"),
+)
+_FIRST_IDS = tuple(first for first, _ in _BLOCKS)
+UNKNOWN = "unknown"
+GENERATIONS = tuple(dict.fromkeys(name for _, name in _BLOCKS))
+
+# Newest driver branch with modules for these generations; every later one starts with Turing.
+_LAST_BRANCH = {"pre-maxwell": 470, "maxwell": 580, "pascal": 580, "volta": 580}
+_OPEN_ONLY_GENERATIONS = frozenset({"blackwell", "rubin"})
 # Grace Hopper: Hopper by generation, yet NVIDIA supports the open modules only.
-_OPEN_ONLY = frozenset({0x2342, 0x2348})
+_OPEN_ONLY_DEVICES = frozenset({0x2342, 0x2348})
+_MIG_SINCE = GENERATIONS.index("ampere")
 
 
 @dataclass(frozen=True)
 class PciDevice:
-    """One PCI function. `class_code` is base class and sub-class, 0x0302 for a 3D controller."""
+    """One PCI function as the kernel describes it.
+
+    device:             PCI device id; None if it cannot be read.
+    class_code:         base class and sub-class, 0x0302 for a 3D controller.
+    memory_bar:         bytes of its largest memory window that has an address; None without one.
+    driver:             kernel driver bound to it, `nvidia`, `nouveau`, `vfio-pci` ...; None if none is.
+    is_virtual:         whether it is an SR-IOV virtual function, a vGPU's share of a GPU that is listed by itself.
+    manages_nvswitches: whether its vital product data say so; None if they cannot be read.
+    """
 
     address: str
     vendor: int
-    device: int
+    device: int | None
     class_code: int
+    memory_bar: int | None = None
+    driver: str | None = None
+    is_virtual: bool = False
+    manages_nvswitches: bool | None = False
 
     @property
     def is_gpu(self) -> bool:
-        return self.vendor == NVIDIA and self.class_code in _GPU_CLASSES
+        return self.vendor == NVIDIA and self.class_code in _GPU_CLASSES and not self.is_virtual
 
     @property
     def is_nvswitch(self) -> bool:
-        return self.vendor == NVIDIA and self.class_code == _NVSWITCH_CLASS
+        return self.vendor == NVIDIA and self.class_code == _OTHER_BRIDGE and self._nvswitch is not None
+
+    @property
+    def is_infiniband(self) -> bool:
+        """Whether it is a ConnectX function: HGX B200 and later put their NVSwitches behind such bridges."""
+        return self.vendor == MELLANOX and self.class_code == _INFINIBAND and not self.is_virtual
 
     @property
     def generation(self) -> str:
-        """Name of the architecture in lower case; a device id above every known block counts as the newest."""
-        if self.is_nvswitch:
-            return _NVSWITCH_GENERATIONS.get(self.device, "unknown")
-        if self.device > _GENERATIONS[-1][1]:
-            return _GENERATIONS[-1][2]
-        return next((name for first, last, name in _GENERATIONS if first <= self.device <= last), "pre-maxwell")
+        """Name of the architecture in lower case, one of GENERATIONS; `unknown` if the device id cannot be read."""
+        if self.device is None:
+            return UNKNOWN
+        if self.class_code == _OTHER_BRIDGE:
+            return self._nvswitch or UNKNOWN
+        return _BLOCKS[bisect_right(_FIRST_IDS, self.device) - 1][1]
+
+    @property
+    def flavour(self) -> str | None:
+        """The kernel modules that drive it: `open`, `proprietary` or `either`; None if its generation is unknown.
+
+        Open modules need the GSP, which came with Turing; from Blackwell on nothing else is supported.
+        """
+        if self.generation == UNKNOWN:
+            return None
+        if self.generation in _LAST_BRANCH:
+            return "proprietary"
+        return "open" if self.generation in _OPEN_ONLY_GENERATIONS or self.device in _OPEN_ONLY_DEVICES else "either"
+
+    @property
+    def last_branch(self) -> int | None:
+        """Newest driver branch with modules for it; None if the newest that exists has them."""
+        return _LAST_BRANCH.get(self.generation)
+
+    @property
+    def product(self) -> Product | None:
+        return None if self.device is None else PRODUCTS.get(self.device)
+
+    @property
+    def mig_capable(self) -> bool | None:
+        """Whether NVIDIA lists it for MIG; None for a GPU that the table does not know and that may be."""
+        if self.product is not None:
+            return self.product.mig
+        if self.generation == UNKNOWN or GENERATIONS.index(self.generation) >= _MIG_SINCE:
+            return None
+        return False
+
+    @property
+    def _nvswitch(self) -> str | None:
+        return next((generation for ids, generation in _NVSWITCHES if self.device in ids), None)
 
 
 def driver_flavour(gpus: Collection[PciDevice]) -> str | None:
-    """The kernel modules that drive all these GPUs: `open`, `proprietary` or `either`; None if nothing does, or no GPU.
-
-    Open modules need the GSP, which came with Turing; from Blackwell on nothing else is supported.
-    """
-    needs_open = any(gpu.generation == "blackwell" or gpu.device in _OPEN_ONLY for gpu in gpus)
-    needs_proprietary = any(gpu.generation in _BEFORE_TURING for gpu in gpus)
-    if not gpus or (needs_open and needs_proprietary):
+    """The kernel modules for all these GPUs: `open`, `proprietary`, `either`; None if nothing drives all, or no GPU."""
+    flavours = {gpu.flavour for gpu in gpus}
+    picky = flavours - {"either"}
+    if not flavours or len(picky) > 1:
         return None
-    return "open" if needs_open else "proprietary" if needs_proprietary else "either"
+    return picky.pop() if picky else "either"
 
 
-def needs_nvlsm(gpus: Collection[PciDevice]) -> bool:
-    """Whether the NVLink subnet manager has to run beside the fabric manager."""
-    return any(gpu.device in _NVLINK5_BOARDS for gpu in gpus)
+def last_branch(gpus: Collection[PciDevice]) -> int | None:
+    """Newest driver branch that still has modules for all these GPUs; None if the newest that exists has."""
+    return min((gpu.last_branch for gpu in gpus if gpu.last_branch is not None), default=None)
+
+
+def may_have_hidden_nvswitches(gpus: Collection[PciDevice]) -> bool:
+    """Whether NVSwitches can be there without a PCI function of their own (NVLink 5 and later)."""
+    return any(gpu.generation in _OPEN_ONLY_GENERATIONS for gpu in gpus)
+
+
+def needs_nvlsm(devices: Collection[PciDevice]) -> bool | None:
+    """Whether the NVLink subnet manager has to run beside the fabric manager; None if a bridge would not tell."""
+    answers = {device.manages_nvswitches for device in devices}
+    return True if True in answers else None if None in answers else False
