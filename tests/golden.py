@@ -28,6 +28,21 @@ CASES: dict[str, dict[str, Any]] = {
             }
         ],
     },
+    **{
+        profile: {
+            "namespace": "ml",
+            "target": {"kind": "Deployment", "name": "chat"},
+            "metric": profile,
+            "max_replicas": 8,
+        }
+        for profile in ("gpu_compute", "gpu_memory", "mig", "shared", "llm")
+    },
+    "object": {
+        "namespace": "ml",
+        "target": {"kind": "Deployment", "name": "chat"},
+        "metric_type": "Object",
+        "max_replicas": 8,
+    },
     "custom": {
         "namespace": "ml",
         "target": {"kind": "Rollout", "name": "chat"},
@@ -49,11 +64,11 @@ _Dumper.add_representer(
 
 
 def texts(case: str) -> dict[str, str]:
-    """What the files of one case hold: the rule as Prometheus reads it, and the HPA."""
+    """What the files of one case hold: the rules as Prometheus reads them, and the HPA."""
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Autoscaler, RuleOptions, manifests
 
-    rule, hpa = manifests([Autoscaler.from_params(CASES[case])], RuleOptions())
-    dumped = {"rules": rule["spec"], "hpa": hpa}
+    *rules, hpa = manifests([Autoscaler.from_params(CASES[case])], RuleOptions())
+    dumped = {"rules": {"groups": [group for rule in rules for group in rule["spec"]["groups"]]}, "hpa": hpa}
     return {
         f"{case}.{part}.yaml": yaml.dump(content, Dumper=_Dumper, sort_keys=False) for part, content in dumped.items()
     }

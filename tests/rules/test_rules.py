@@ -1,16 +1,41 @@
-"""What Prometheus makes of the rules: promtool, from PROMTOOL or the PATH, on the golden files."""
+"""What Prometheus makes of the rules: promtool, from PROMTOOL or the PATH.
+
+`<profile>_test.yml` is what is particular to a profile; `cases.yml` is what holds for each profile of GPUs. Both are on
+the golden files.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from fleet import Device, Exporter, Pod, expects, promtool_file, series, timeline
 from golden import CASES, GOLDEN
 
 HERE = Path(__file__).parent
 PROMTOOL = os.environ.get("PROMTOOL", "promtool")
+LAYOUTS = ("exported", "honored", "bare", "half")
+MEMORY_MIB = 80_000
+
+# Fields that make a profile read a GPU as `busy` percent, and no other field of its own.
+READINGS: dict[str, Callable[[float], dict[str, float]]] = {
+    "gpu": lambda busy: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": busy / 100},
+    "gpu_util": lambda busy: {"DCGM_FI_DEV_GPU_UTIL": busy},
+    "gpu_compute": lambda busy: {"DCGM_FI_PROF_SM_ACTIVE": busy / 100, "DCGM_FI_PROF_DRAM_ACTIVE": busy / 200},
+    "gpu_memory": lambda busy: {
+        "DCGM_FI_DEV_FB_USED": MEMORY_MIB * busy / 100,
+        "DCGM_FI_DEV_FB_FREE": MEMORY_MIB * (100 - busy) / 125,
+        "DCGM_FI_DEV_FB_RESERVED": MEMORY_MIB * (100 - busy) / 500,
+    },
+    "mig": lambda busy: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": busy / 100},
+    "shared": lambda busy: {"DCGM_FI_DEV_GPU_UTIL": busy},
+}
 
 
 def promtool(*arguments: object) -> None:
@@ -26,3 +51,41 @@ def test_prometheus_accepts_the_rule(case: str) -> None:
 @pytest.mark.parametrize("path", sorted(HERE.glob("*_test.yml")), ids=lambda path: path.stem)
 def test_the_rule_records(path: Path) -> None:
     promtool("test", "rules", path.name)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("profile", READINGS)
+def test_each_case_holds(profile: str, layout: str, tmp_path: Path) -> None:
+    cases = [case for case in yaml.safe_load((HERE / "cases.yml").read_text()) if profile in case.get("only", READINGS)]
+    tests = [promtool_test(case, profile, layout) for case in cases]
+    path = tmp_path / f"{profile}_test.yml"
+    path.write_text(yaml.safe_dump(promtool_file([str(GOLDEN / f"{profile}.rules.yaml")], tests)))
+    promtool("test", "rules", path)
+
+
+def promtool_test(case: dict[str, Any], profile: str, layout: str) -> dict[str, Any]:
+    metric, index = f"namespace_pod:{profile}:avg", count()
+    rows = [entry for row in case["rows"] for entry in row_series(row, profile, layout, next(index))]
+    after = {Pod.parse(name): value for name, value in case["expect"].items()}
+    before = {Pod.parse(name): value for name, value in case.get("before", {}).items()}
+    expected = [expects(metric, after)] + ([expects(metric, before, tick=3)] if before else [])
+    return {"name": case["case"], "input_series": rows, "promql_expr_test": expected}
+
+
+def row_series(row: dict[str, Any], profile: str, layout: str, index: int) -> Iterator[dict[str, str]]:
+    """The fields of a row of cases.yml, one series each."""
+    exporter = {
+        "first": Exporter(layout),
+        "restarted": Exporter(layout, name="dcgm-exporter-9f8d7"),
+        "second": Exporter(LAYOUTS[(LAYOUTS.index(layout) + 1) % len(LAYOUTS)], name="nvidia-dcgm-exporter-qqqqq"),
+    }[row.get("exporter", "first")]
+    instance = "" if row.get("whole") else str(row.get("instance", "0" if profile == "mig" else ""))
+    labels = {
+        **Device(row["gpu"], instance).labels(),
+        **exporter.labels(Pod.parse(row["pod"]) if "pod" in row else None, row.get("container", "main")),
+        **({"vgpu": str(row["vgpu"])} if "vgpu" in row else {}),
+        # Spelt differently by version, and no two rows agree in it.
+        ("Hostname", "hostname")[index % 2]: f"node-{index}",
+    }
+    for field, value in READINGS[profile](row.get("busy", 0)).items():
+        yield series(field, labels, timeline(row.get("raw", value), row.get("from", 0), row.get("until", 8)))

@@ -1,27 +1,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from string import Template
 from textwrap import indent
-
-# One value for each of these: a whole GPU has no GPU_I_ID, a MIG instance carries its parent's UUID.
-_DEVICE = "UUID, GPU_I_ID"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A metric of dcgm-exporter that says how busy one GPU is.
-
-    scale: what turns a value into percent.
-    """
-
-    series: str
-    scale: int = 1
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one way of scraping dcgm-exporter leaves the names of the pod that holds the GPU.
+    """Where one way of scraping leaves the names of the pod that a row is about.
 
     matchers: what selects the rows of this layout only, without those of GPUs that no pod holds.
     """
@@ -31,45 +20,108 @@ class Layout:
     matchers: str
 
 
-LAYOUTS = (
-    # A ServiceMonitor or PodMonitor with honorLabels: false.
-    Layout("exported_namespace", "exported_pod", 'exported_namespace!="",exported_pod!=""'),
-    # honorLabels: true, where the row of an idle GPU names the exporter's own pod; or a job that adds neither label.
-    Layout(
-        "namespace",
-        "pod",
-        'exported_namespace="",exported_pod="",namespace!="",pod!="",pod!~"(.+-)?dcgm-exporter(-.+)?"',
+@dataclass(frozen=True)
+class Reporter:
+    """Who serves a series.
+
+    part: labels that tell apart what one pod has several of; rows that agree in them are about the same thing.
+    """
+
+    name: str
+    layouts: tuple[Layout, ...]
+    part: str
+
+
+# A whole GPU has no GPU_I_ID, a MIG instance carries its parent's UUID. The node's label is spelt Hostname or hostname
+# by version, and vgpu numbers the slices of a shared GPU: neither says which GPU it is.
+DCGM_EXPORTER = Reporter(
+    "dcgm-exporter",
+    (
+        # A ServiceMonitor or PodMonitor with honorLabels: false.
+        Layout("exported_namespace", "exported_pod", 'exported_namespace!="",exported_pod!=""'),
+        # honorLabels: true, where an idle GPU's row names the exporter's own pod; or a job that adds neither label.
+        Layout(
+            "namespace",
+            "pod",
+            'exported_namespace="",exported_pod="",namespace!="",pod!="",pod!~"(.+-)?dcgm-exporter(-.+)?"',
+        ),
+        # A job that adds the namespace of its target, but not the pod.
+        Layout("exported_namespace", "pod", 'exported_namespace!="",exported_pod="",pod!=""'),
     ),
-    # A job that adds the namespace of its target, but not the pod.
-    Layout("exported_namespace", "pod", 'exported_namespace!="",exported_pod="",pod!=""'),
+    part="UUID, GPU_I_ID",
+)
+
+# A model server names no pod: the labels are those of the target. One pod may run several processes (instance), each
+# with several models and engines; what scrapes a process twice (job), and the ranks that share an engine, are not told.
+MODEL_SERVER = Reporter(
+    "model server",
+    (Layout("namespace", "pod", 'namespace!="",pod!=""'),),
+    part="instance, model_name, engine, dp_rank",
 )
 
 
-def percent_per_pod(source: Source) -> str:
-    """PromQL: how busy the GPUs of each pod are, one series per namespace and pod, percent.
+@dataclass(frozen=True)
+class Source:
+    """One way to know the value of a pod.
 
-    Values outside 0..100, so DCGM's blank sentinels, and NaN are left out: clamped, they would scale to the maximum.
-    A GPU that two exporters report counts once. A pod's value is the average over its GPUs.
+    reporter: who serves the series.
+    series:   their names; of several the largest counts, for each part of a pod.
+    limit:    the largest value that can be true, in the unit of the series.
+    scale:    turns that unit into the metric's.
+    total:    what a pod's GPUs or engines make together.
+    matchers: what selects the series' rows further.
+    formula:  PromQL that is read in place of the series; `$rows` stands for the matchers of a layout.
     """
-    rows = "\nor\n".join(_rows(source, layout) for layout in LAYOUTS)
-    return _aggregate("avg by (namespace, pod)", _aggregate(f"max by (namespace, pod, {_DEVICE})", rows))
+
+    reporter: Reporter
+    series: tuple[str, ...]
+    limit: int
+    scale: int = 1
+    total: Literal["avg", "sum"] = "avg"
+    matchers: str = ""
+    formula: str = ""
+
+    def rows(self, layout: Layout) -> str:
+        """PromQL: what the rows of a layout say, without what is outside 0..limit, so DCGM's blank sentinels, and NaN.
+
+        Clamped, they would scale to the maximum.
+        """
+        matchers = ",".join(filter(None, (self.matchers, layout.matchers)))
+        if self.formula:
+            values = Template(self.formula).substitute(rows=matchers)
+        elif len(self.series) == 1:
+            values = f"{self.series[0]}{{{matchers}}}"
+        else:
+            values = f'{{__name__=~"{"|".join(self.series)}",{matchers}}}'
+        return f"{values} >= 0 <= {self.limit}"
 
 
-def first_of(expressions: list[str]) -> str:
-    """PromQL: for each label set the value of the first expression that has one."""
-    return "\nor\n".join(expressions)
+def per_pod(sources: Iterable[Source]) -> str:
+    """PromQL: one series per namespace and pod, the value of the first source that has one for that pod.
+
+    So a pod's value is of one kind, even if only some of its GPUs have it.
+    """
+    return "\nor\n".join(_per_pod(source) for source in sources)
 
 
-def _rows(source: Source, layout: Layout) -> str:
+def _per_pod(source: Source) -> str:
+    """What several exporters or jobs report counts once, as the largest; then the parts of a pod are put together."""
+    rows = "\nor\n".join(_named(source, layout) for layout in source.reporter.layouts)
+    parts = _aggregate(f"max by (namespace, pod, {source.reporter.part})", rows)
     factor = "" if source.scale == 1 else f"{source.scale} * "
-    # Aggregated before renaming: two exporters' rows of one GPU would otherwise become the same label set, an error.
-    rows = _aggregate(
-        f"max by ({layout.namespace}, {layout.pod}, {_DEVICE})",
-        f"{factor}{source.series}{{{layout.matchers}}} >= 0 <= 100",
-    )
-    for label, origin in (("namespace", layout.namespace), ("pod", layout.pod)):
-        if origin != label:
-            rows = f'label_replace(\n{indent(rows, "  ")},\n  "{label}", "$1", "{origin}", "(.+)"\n)'
+    return factor + _aggregate(f"{source.total} by (namespace, pod)", parts)
+
+
+def _named(source: Source, layout: Layout) -> str:
+    """The rows of a layout with the pod's names in the labels namespace and pod."""
+    rows = source.rows(layout)
+    origins = {"namespace": layout.namespace, "pod": layout.pod}
+    renamed = {label: origin for label, origin in origins.items() if label != origin}
+    if renamed:
+        # Aggregated first: two exporters' rows of one GPU would otherwise become the same label set, an error.
+        rows = _aggregate(f"max by ({layout.namespace}, {layout.pod}, {source.reporter.part})", rows)
+    for label, origin in renamed.items():
+        rows = f'label_replace(\n{indent(rows, "  ")},\n  "{label}", "$1", "{origin}", "(.+)"\n)'
     return rows
 
 

@@ -1,0 +1,272 @@
+"""Any fleet: Prometheus records what each pod's value must be, which is said here in Python and not in PromQL."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import PROFILES
+from fleet import LAST_TICK, Device, Exporter, Labels, Pod, expects, promtool_file, series, timeline
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_rules import LAYOUTS, PROMTOOL
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+ENGINE, SM, DRAM = (f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("GR_ENGINE", "SM", "DRAM"))
+USED, FREE, RESERVED = (f"DCGM_FI_DEV_FB_{name}" for name in ("USED", "FREE", "RESERVED"))
+QUEUES = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
+CACHES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage")
+
+# Of a GPU's memory the numbers are such that each ratio is exact: the sum of the parts is a power of two.
+MEMORY_MIB = 65_536
+SENTINELS = (9223372036854775792, 9.2e18, 140737488355328, 2147483632, 4294967295, -1, -0.5, float("nan"), float("inf"))
+
+
+# ---- what a fleet says
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one exporter or server says of one thing at one time.
+
+    thing:  what the value is about; two rows on one thing of a pod are two reports of the same.
+    fields: series to value.
+    labels: what Prometheus stores with it.
+    last:   the last tick at which it is said.
+    """
+
+    thing: object
+    pod: Pod | None
+    fields: dict[str, float]
+    labels: Labels
+    last: int = LAST_TICK
+
+
+@dataclass(frozen=True)
+class Fleet:
+    gpus: tuple[Row, ...]
+    servers: tuple[Row, ...]
+
+    def input_series(self) -> Iterator[dict[str, str]]:
+        for row in (*self.gpus, *self.servers):
+            for field, value in row.fields.items():
+                yield series(field, row.labels, timeline(value, last=row.last))
+
+
+# ---- what each pod's value must be
+
+Reading = Callable[[dict[str, float]], float | None]
+
+
+def true(value: float | None, most: float) -> bool:
+    return value is not None and 0 <= value <= most
+
+
+def one(field: str, most: float) -> Reading:
+    return lambda fields: fields[field] if true(fields.get(field), most) else None
+
+
+def busier(fields: dict[str, float]) -> float | None:
+    return max((fields[field] for field in (SM, DRAM) if true(fields.get(field), 1)), default=None)
+
+
+def memory_in_use(fields: dict[str, float]) -> float | None:
+    used, free, reserved = (fields.get(field) for field in (USED, FREE, RESERVED))
+    if not true(used, 1e8) or not true(free, 1e8):
+        return None
+    whole = used + free + (reserved if true(reserved, 1e8) else 0)
+    return used / whole if whole else None
+
+
+def things_of(pod: Pod, rows: Iterable[Row], reading: Reading) -> list[float]:
+    """A value for each thing that the pod has; where two report it, the larger."""
+    values: dict[object, float] = {}
+    for row in rows:
+        value = reading(row.fields) if row.pod == pod and row.last == LAST_TICK else None
+        if value is not None:
+            values[row.thing] = max(value, values.get(row.thing, 0))
+    return list(values.values())
+
+
+def percent(ratios: list[float]) -> float | None:
+    return 100 * fmean(ratios) if ratios else None
+
+
+def first(values: Iterable[float | None]) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def instances(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.labels.get("GPU_I_ID")]
+
+
+def util(pod: Pod, fleet: Fleet) -> float | None:
+    values = things_of(pod, fleet.gpus, one(UTIL, 100))
+    return fmean(values) if values else None
+
+
+def mig(pod: Pod, fleet: Fleet) -> float | None:
+    return percent(things_of(pod, instances(fleet.gpus), one(ENGINE, 1)))
+
+
+def gpu(pod: Pod, fleet: Fleet) -> float | None:
+    return first((mig(pod, fleet), percent(things_of(pod, fleet.gpus, one(ENGINE, 1))), util(pod, fleet)))
+
+
+def queue(pod: Pod, fleet: Fleet) -> float | None:
+    return first(sum(values) for name in QUEUES if (values := things_of(pod, fleet.servers, one(name, 1e6))))
+
+
+def cache(pod: Pod, fleet: Fleet) -> float | None:
+    return first(percent(things_of(pod, fleet.servers, one(name, 1))) for name in CACHES)
+
+
+MUST_BE: dict[str, Callable[[Pod, Fleet], float | None]] = {
+    "gpu": gpu,
+    "gpu_util": util,
+    "gpu_compute": lambda pod, fleet: percent(things_of(pod, fleet.gpus, busier)),
+    "gpu_memory": lambda pod, fleet: percent(things_of(pod, fleet.gpus, memory_in_use)),
+    "mig": mig,
+    "shared": util,
+    "llm_requests_waiting": queue,
+    "llm_kv_cache": cache,
+}
+
+
+# ---- any fleet
+
+PODS = [Pod("ml", "chat-0"), Pod("ml", "chat-1"), Pod("web", "chat-0"), Pod("web", "rank-0")]
+
+often_true = st.integers(0, 3).map(bool)
+ratios = st.integers(0, 64).map(lambda part: part / 64)
+
+
+def reported(values: st.SearchStrategy[float]) -> st.SearchStrategy[float | None]:
+    """A value, now and then none, or what DCGM says instead of one."""
+    return st.integers(0, 9).flatmap(lambda die: [st.none(), st.sampled_from(SENTINELS), values][min(die, 2)])
+
+
+@st.composite
+def readings(draw: st.DrawFn, has_profiling: bool) -> dict[str, float]:
+    reserved = draw(reported(st.sampled_from((0, MEMORY_MIB // 2))))
+    whole = MEMORY_MIB - (reserved if reserved in (0, MEMORY_MIB // 2) else 0)
+    used = draw(st.integers(0, 32)) * whole // 32
+    if draw(st.integers(0, 9)) == 0:
+        used = whole = 0
+    fields = {
+        UTIL: draw(reported(st.integers(0, 100))),
+        USED: draw(reported(st.just(used))),
+        FREE: draw(reported(st.just(whole - used))),
+        RESERVED: reserved,
+        **({field: draw(reported(ratios)) for field in (ENGINE, SM, DRAM)} if has_profiling else {}),
+    }
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+@st.composite
+def holdings(draw: st.DrawFn, uuid: str) -> list[tuple[Device, Pod | None, Labels]]:
+    """A GPU as one whole, in MIG instances, or in slices; the GPU as a whole may be in it beside its parts."""
+    holder = st.sampled_from([*PODS, None])
+    kind = draw(st.sampled_from(("whole", "whole", "mig", "shared")))
+    if kind == "whole":
+        return [(Device(uuid), draw(holder), {})]
+    whole = [(Device(uuid), draw(holder) if kind == "mig" else None, {})] * draw(st.integers(0, 1))
+    if kind == "mig":
+        return whole + [(Device(uuid, str(7 + part)), draw(holder), {}) for part in range(draw(st.integers(1, 3)))]
+    slices = draw(st.lists(st.sampled_from(PODS), min_size=1, max_size=3))
+    return whole + [(Device(uuid), pod, {"vgpu": str(number)}) for number, pod in enumerate(slices)]
+
+
+@st.composite
+def nodes(draw: st.DrawFn, number: int) -> list[Row]:
+    """GPUs, each reported by one exporter or by two that are scraped in whatever way."""
+    layouts = draw(st.lists(st.sampled_from(LAYOUTS), min_size=1, max_size=2))
+    release = draw(st.sampled_from(("", "nvidia-", "my-gpus-")))
+    exporters = [Exporter(layout, f"{release}dcgm-exporter-{number}-{index}") for index, layout in enumerate(layouts)]
+    spellings = [draw(st.sampled_from(("Hostname", "hostname"))) for _ in exporters]
+    has_profiling = draw(often_true)
+    return [
+        Row(
+            device,
+            pod,
+            draw(readings(has_profiling)),
+            {
+                **device.labels(),
+                **exporter.labels(pod, draw(st.sampled_from(("main", "helper")))),
+                **more,
+                spelling: f"node-{number}",
+            },
+            last=LAST_TICK if draw(often_true) else 4,
+        )
+        for index in range(draw(st.integers(1, 3)))
+        for device, pod, more in draw(holdings(f"{number}-{index}"))
+        for exporter, spelling in zip(exporters, spellings, strict=True)
+    ]
+
+
+@st.composite
+def servers(draw: st.DrawFn) -> list[Row]:
+    """Engines in pods, each scraped by one job or by two."""
+    rows = []
+    for number in range(draw(st.integers(0, 4))):
+        pod, names = draw(st.sampled_from(PODS)), draw(st.sampled_from(((0, 0), (0, 1), (1, 2))))
+        engine = {"instance": f"10.0.0.{draw(st.integers(1, 2))}", "model_name": "m", "engine": str(number)}
+        labels = {"namespace": pod.namespace, "pod": pod.name, **engine}
+        for job in range(draw(st.integers(1, 2))):
+            said = {QUEUES[names[0]]: draw(reported(st.integers(0, 50))), CACHES[names[1]]: draw(reported(ratios))}
+            fields = {field: value for field, value in said.items() if value is not None}
+            rows.append(Row(number, pod, fields, {**labels, "job": str(job), "tp_rank": str(job)}))
+    return rows
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    gpus = [row for number in range(draw(st.integers(1, 3))) for row in draw(nodes(number))]
+    return Fleet(tuple(gpus), tuple(draw(servers())))
+
+
+# ---- the law
+
+
+def rules() -> dict[str, object]:
+    recorded = [metric for profile in PROFILES.values() for metric in profile.recorded]
+    number = count()
+    return {
+        "groups": [
+            {"name": str(next(number)), "rules": [{"record": metric.series, "expr": metric.query}]}
+            for metric in recorded
+        ]
+    }
+
+
+def judged(fleet: Fleet) -> dict[str, object]:
+    """The fleet as a test for promtool."""
+    expected = [
+        expects(
+            f"namespace_pod:{name}:avg",
+            {pod: value for pod in PODS if (value := must_be(pod, fleet)) is not None},
+        )
+        for name, must_be in MUST_BE.items()
+    ]
+    return {"input_series": list(fleet.input_series()), "promql_expr_test": expected}
+
+
+def test_each_metric_has_its_statement() -> None:
+    assert set(MUST_BE) == {metric.name for profile in PROFILES.values() for metric in profile.recorded}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(fleets(), min_size=8, max_size=8))
+def test_prometheus_records_what_each_pods_value_must_be(many: list[Fleet]) -> None:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "rules.yml").write_text(json.dumps(rules()))
+        path = Path(folder) / "fleets_test.yml"
+        path.write_text(json.dumps(promtool_file(["rules.yml"], [judged(fleet) for fleet in many])))
+        done = subprocess.run([PROMTOOL, "test", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
