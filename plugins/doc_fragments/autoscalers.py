@@ -46,17 +46,40 @@ options:
       metric:
         description:
           - A profile by its name, or a dictionary with C(name) and C(query).
-          - Profile V(gpu) is the share of time in which the GPU's engine was active, DCGM_FI_PROF_GR_ENGINE_ACTIVE, and
-            for pods on GPUs that do not report it DCGM_FI_DEV_GPU_UTIL.
-          - Profile V(gpu_util) is DCGM_FI_DEV_GPU_UTIL.
-          - Both are percent of a GPU, averaged over the GPUs of a pod.
+          - V(gpu) is the share of time in which the GPU's engine was active, DCGM_FI_PROF_GR_ENGINE_ACTIVE, and for
+            pods on GPUs that do not report it DCGM_FI_DEV_GPU_UTIL. V(gpu_util) is the latter alone.
+          - V(gpu_compute) is the larger of DCGM_FI_PROF_SM_ACTIVE and DCGM_FI_PROF_DRAM_ACTIVE of each GPU.
+          - V(gpu_memory) is the share of a GPU's memory that is in use.
+          - V(mig) is the engine activity of MIG instances. V(shared) is for GPUs that several pods share.
+          - These are percent of a GPU, averaged over the GPUs of a pod.
+          - V(llm) is two metrics of a model server, C(llm_requests_waiting) and C(llm_kv_cache).
           - C(query) is PromQL that gives one series per C(namespace) and C(pod), recorded under C(name), in lower case.
+            With C(per=workload) it gives the workload's total instead, requests per second at its ingress for instance.
+          - With O(autoscalers[].metric_type=External) C(query) may be left out; C(selector) then holds the labels of a
+            metric that somebody else serves.
         type: raw
         default: gpu
+      metric_type:
+        description:
+          - Where the HorizontalPodAutoscaler reads the metric.
+          - V(Pods) reads a value for each pod. Pods that are pending or do not report yet damp the average, so it does
+            not overshoot. The default, except for a metric with C(per=workload).
+          - V(Object) reads one value of the target, which a rule of its own records. The average over the pods is
+            compared with the target value; a total is divided by the replicas first.
+          - V(External) reads C(external.metrics.k8s.io), a total that is divided by the replicas.
+          - V(Object) and V(External) need a Deployment or a StatefulSet, unless the metric has no query.
+        type: str
+        choices: [Pods, Object, External]
       target_value:
         description:
-          - Average over the pods to aim at. Percent, 60 if not given, for profiles; the query's unit otherwise.
+          - Average over the pods to aim at, in percent or in the query's unit.
+          - If not given that of the profile, which is 60 percent for most.
         type: float
+      target_values:
+        description:
+          - The same for each metric of a profile that has several, by name, for instance
+            C({llm_requests_waiting: 3, llm_kv_cache: 70}).
+        type: dict
       min_replicas:
         description:
           - Fewest replicas.
@@ -70,7 +93,9 @@ options:
       scale_up:
         description:
           - How fast replicas are added. What is given replaces the default, which is no window, and the larger of
-            2 pods and 50 percent in 60 seconds.
+            2 pods and 50 percent in the time that a new pod needs to be ready and seen in the metric.
+          - That time is measured on the target's pods when the autoscaler is made, or as soon as there are any, and kept
+            in an annotation. Until then it is taken to be 60 seconds. The result explains it.
         type: dict
         suboptions: &scaling_rules
           stabilization_window_seconds:
@@ -111,15 +136,24 @@ options:
                 required: true
       scale_down:
         description:
-          - How fast replicas are removed. What is given replaces the default, which is a window of 300 seconds, and the
-            smaller of 1 pod and 25 percent in 60 seconds.
+          - How fast replicas are removed. What is given replaces the default, which is a window of 300 seconds or more,
+            and the smaller of 1 pod and 25 percent in 60 seconds, or in the time above where that is longer.
         type: dict
         suboptions: *scaling_rules
       extra_metrics:
         description:
-          - More entries for C(spec.metrics) of the autoscaling/v2 HorizontalPodAutoscaler.
-          - The metric that asks for most replicas wins.
+          - More metrics for the same HorizontalPodAutoscaler. The one that asks for most replicas wins.
+          - An entry with C(metric) is written like the autoscaler's own, with C(metric), C(metric_type), C(target_value)
+            and C(target_values). Requests per second of Istio or of an ingress are a query.
+          - Any other is taken as an entry of C(spec.metrics) in C(autoscaling/v2), with C(type), for CPU and memory for
+            instance.
         type: list
         elements: dict
         default: []
+      adopt:
+        description:
+          - Take over a HorizontalPodAutoscaler of this name that this module has not made. What it has and this
+            autoscaler does not say is left alone.
+        type: bool
+        default: false
 """

@@ -4,11 +4,23 @@
 from __future__ import annotations
 
 from ._clients.errors import ApiError, QueryError
-from ._clients.kube import APISERVICES, CRDS, HPAS, NODES, PODS, RULES, KubeClient, Resource
+from ._clients.kube import (
+    APISERVICES,
+    CRDS,
+    DAEMON_SETS,
+    HPAS,
+    NODES,
+    PODS,
+    RULES,
+    SCALED_OBJECTS,
+    KubeClient,
+    Resource,
+)
 from ._clients.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
 from ._clients.parallel import CONNECTIONS, in_parallel
 from ._clients.prometheus import PrometheusClient, Series
 from ._clients.rights import right_to
+from ._clients.selectors import format_selector, selects
 from ._clients.transport import connect
 
 __all__ = [
@@ -16,11 +28,13 @@ __all__ = [
     "CONNECTIONS",
     "CRDS",
     "CUSTOM_METRICS",
+    "DAEMON_SETS",
     "EXTERNAL_METRICS",
     "HPAS",
     "NODES",
     "PODS",
     "RULES",
+    "SCALED_OBJECTS",
     "ApiError",
     "KubeClient",
     "MetricValue",
@@ -30,6 +44,8 @@ __all__ = [
     "Resource",
     "Series",
     "connect",
+    "format_selector",
     "in_parallel",
     "right_to",
+    "selects",
 ]

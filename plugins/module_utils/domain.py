@@ -3,8 +3,19 @@
 
 from __future__ import annotations
 
-from ._domain.autoscaler import API_VERSIONS, Autoscaler, ScalingPolicy, ScalingRules, Target, autoscaler_key
-from ._domain.budget import ReactionBudget
+from ._domain.autoscaler import (
+    API_VERSIONS,
+    EXTERNAL,
+    OBJECT,
+    PODS,
+    WORKLOAD_LABELS,
+    Autoscaler,
+    Goal,
+    Target,
+    autoscaler_key,
+)
+from ._domain.budget import Period, ReactionBudget
+from ._domain.capacity import gpus_of, gpus_per_pod, replicas_that_fit
 from ._domain.findings import (
     ADAPTER,
     API_SERVER,
@@ -17,53 +28,90 @@ from ._domain.findings import (
     WORKLOAD,
     Finding,
     HopError,
+    enumeration,
+    first_of_all,
+    merged,
 )
 from ._domain.manifests import (
+    AUTOSCALER_ANNOTATION,
+    DEAD_TIME_ANNOTATION,
     MANAGED_BY,
     MANAGER,
     METRIC_LABEL,
     Manifest,
     RuleOptions,
+    autoscaler_of,
+    external_labels,
     horizontal_pod_autoscaler,
     manifests,
+    metric_names,
     metrics_of,
-    prometheus_rule,
+    profile_rule,
+    profiles_of,
+    prometheus_rules,
+    workload_rule,
 )
-from ._domain.metrics import PROFILES, Metric
+from ._domain.metrics import PROFILES, Metric, Profile
+from ._domain.ownership import is_settled, other_managers
 from ._domain.quantity import format_quantity, parse_quantity
 from ._domain.replicas import desired_replicas
+from ._domain.scaling import ScalingPolicy, ScalingRules, dead_time_s
 
 __all__ = [
     "ADAPTER",
     "API_SERVER",
     "API_VERSIONS",
+    "AUTOSCALER_ANNOTATION",
     "CUSTOM_METRIC",
+    "DEAD_TIME_ANNOTATION",
     "EXPORTER",
+    "EXTERNAL",
     "HPA",
     "MANAGED_BY",
     "MANAGER",
     "METRIC_LABEL",
+    "OBJECT",
+    "PODS",
     "PROFILES",
     "RULE",
     "SERIES",
     "SPEC",
     "WORKLOAD",
+    "WORKLOAD_LABELS",
     "Autoscaler",
     "Finding",
+    "Goal",
     "HopError",
     "Manifest",
     "Metric",
+    "Period",
+    "Profile",
     "ReactionBudget",
     "RuleOptions",
     "ScalingPolicy",
     "ScalingRules",
     "Target",
     "autoscaler_key",
+    "autoscaler_of",
+    "dead_time_s",
     "desired_replicas",
+    "enumeration",
+    "external_labels",
+    "first_of_all",
     "format_quantity",
+    "gpus_of",
+    "gpus_per_pod",
     "horizontal_pod_autoscaler",
+    "is_settled",
     "manifests",
+    "merged",
+    "metric_names",
     "metrics_of",
+    "other_managers",
     "parse_quantity",
-    "prometheus_rule",
+    "profile_rule",
+    "profiles_of",
+    "prometheus_rules",
+    "replicas_that_fit",
+    "workload_rule",
 ]

@@ -3,10 +3,24 @@
 
 from __future__ import annotations
 
+from ._flows.backend import Backend, PrometheusAdapter
 from ._flows.crds import apply_crds, remove_crds
+from ._flows.info import read_autoscalers
 from ._flows.outcome import Outcome
 from ._flows.reconcile import reconcile, remove
 from ._flows.verify import verify
 from ._flows.wait import Deadline, wait_until
 
-__all__ = ["Deadline", "Outcome", "apply_crds", "reconcile", "remove", "remove_crds", "verify", "wait_until"]
+__all__ = [
+    "Backend",
+    "Deadline",
+    "Outcome",
+    "PrometheusAdapter",
+    "apply_crds",
+    "read_autoscalers",
+    "reconcile",
+    "remove",
+    "remove_crds",
+    "verify",
+    "wait_until",
+]

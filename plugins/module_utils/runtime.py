@@ -11,7 +11,7 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import An
 
 from .argspecs import KUBE_AUTH
 from .clients import ApiError, KubeClient, PrometheusClient, connect
-from .domain import API_SERVER, HopError, RuleOptions
+from .domain import API_SERVER, HopError, RuleOptions, first_of_all
 from .flows import Outcome
 
 
@@ -33,8 +33,10 @@ class GpuModule:
         """Ends the module: with the outcome, or with what broke and what had been done until then."""
         try:
             yield
+            if self.outcome.errors:
+                raise first_of_all([_as_hop(err) for err in self.outcome.errors])
         except (HopError, ApiError) as err:
-            hop = err if isinstance(err, HopError) else _refused_request(err)
+            hop = _as_hop(err)
             self._module.fail_json(
                 msg=str(hop), hop=hop.hop, fix=hop.fix, exception=traceback.format_exc(), **hop.result, **self._result()
             )
@@ -65,6 +67,10 @@ class GpuModule:
             self._module.warn(warning)
         duration_s = round(time.monotonic() - self._started, 3)
         return {"changed": outcome.changed, "result": outcome.result, "diff": outcome.diff, "duration_s": duration_s}
+
+
+def _as_hop(err: HopError | ApiError) -> HopError:
+    return err if isinstance(err, HopError) else _refused_request(err)
 
 
 def _refused_request(err: ApiError) -> HopError:

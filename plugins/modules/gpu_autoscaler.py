@@ -142,7 +142,13 @@ fix:
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS, PROMETHEUS, VERIFY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, reconcile, remove, verify
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import (
+    Deadline,
+    PrometheusAdapter,
+    reconcile,
+    remove,
+    verify,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 STATE = {"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}}
@@ -153,15 +159,15 @@ def main() -> None:
     params = module.params
     with module.boundary():
         if params["state"] == "absent":
-            module.outcome = remove(module.kube_client(), params["autoscalers"], module.rule_options())
+            kube = module.kube_client()
+            module.outcome = remove(kube, PrometheusAdapter(kube), params["autoscalers"], module.rule_options())
             return
         autoscalers = [Autoscaler.from_params(each) for each in params["autoscalers"]]
         kube = module.kube_client()
-        prometheus = module.prometheus_client(kube)
-        module.outcome = reconcile(kube, prometheus, autoscalers, module.rule_options())
-        if params["verify"] and not module.check_mode:
-            seen = verify(kube, prometheus, autoscalers, Deadline(params["wait_timeout"]))
-            module.outcome.add_observations(seen)
+        prometheus, backend = module.prometheus_client(kube), PrometheusAdapter(kube)
+        outcome = module.outcome = reconcile(kube, prometheus, backend, autoscalers, module.rule_options())
+        if params["verify"] and not module.check_mode and not outcome.errors:
+            verify(kube, prometheus, backend, autoscalers, Deadline(params["wait_timeout"]), outcome)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import threading
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -116,8 +118,11 @@ class MetricChain:
             "rule_files": ["rules.yml"],
             "scrape_configs": [scrape],
         })  # fmt: skip
-        rules = ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"]
-        _write(plane, "adapter.yml", {"rules": rules})
+        rules = {
+            "rules": ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"],
+            "externalRules": ADAPTER_VALUES["__prometheus_adapter_external_rules"],
+        }
+        _write(plane, "adapter.yml", rules)
         plane.run(
             "prometheus", plane.program("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb",
             f"--web.listen-address=0.0.0.0:{self._prometheus}", "--web.enable-lifecycle",
@@ -174,11 +179,26 @@ class MetricChain:
                 "ports": [{"port": self._adapter, "protocol": "TCP"}],
             },
         )
+        self._publish_api("custom.metrics.k8s.io")
+
+    @contextmanager
+    def external_metrics(self) -> Iterator[None]:
+        """The adapter's other API, which it serves only where nobody else does."""
+        name = "external.metrics.k8s.io"
+        services = client.ApiregistrationV1Api(self._kube)
+        self._publish_api(name)
+        try:
+            eventually(lambda: _is_available(services.read_api_service(f"v1beta1.{name}")), f"{name} is there", 20)
+            yield
+        finally:
+            services.delete_api_service(f"v1beta1.{name}")
+
+    def _publish_api(self, group: str) -> None:
         client.ApiregistrationV1Api(self._kube).create_api_service(
             {
-                "metadata": {"name": "v1beta1.custom.metrics.k8s.io"},
+                "metadata": {"name": f"v1beta1.{group}"},
                 "spec": {
-                    "group": "custom.metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100,
+                    "group": group, "version": "v1beta1", "groupPriorityMinimum": 100,
                     "versionPriority": 100, "insecureSkipTLSVerify": True,
                     "service": {"name": "prometheus-adapter", "namespace": MONITORING},
                 },
@@ -188,6 +208,11 @@ class MetricChain:
     def _service(self, name: str, port: int, target: int) -> None:
         service = {"metadata": {"name": name}, "spec": {"ports": [{"port": port, "targetPort": target}]}}
         client.CoreV1Api(self._kube).create_namespaced_service(MONITORING, service)
+
+
+def _is_available(service: client.V1APIService) -> bool:
+    conditions = service.status.conditions or [] if service.status else []
+    return any(each.type == "Available" and each.status == "True" for each in conditions)
 
 
 def _write(plane: ControlPlane, name: str, content: object) -> None:

@@ -124,10 +124,10 @@ REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"target": {"name": "chit"}}, {}, "there is no Deployment chit"),
     ({"target": {"kind": "Rollout", "name": "chat"}}, {}, "the cluster has no kind Rollout"),
     ({"target": {"kind": "DaemonSet", "api_version": "apps/v1", "name": "chat"}}, {}, "no scale subresource"),
-    ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "refuses the query of metric queue"),
+    ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "the query of metric queue is not usable"),
     ({}, {"prometheus": {"service": "thanos"}}, "Prometheus does not answer"),
-    ({"name": "other"}, {}, "was not made by this module"),
-    ({}, {}, "would have 2 HPAs"),
+    ({"name": "other"}, {}, "was not made by this module, but by OpenAPI-Generator"),
+    ({}, {}, "would have 2 autoscalers: HPA"),
 ]
 
 
@@ -197,9 +197,7 @@ def test_what_makes_scaling_worse_is_warned_of(run: Run, workloads: Workloads) -
     workloads.node("gpu1", gpus=4)
     result = run(autoscalers=[spec(workloads), spec(workloads, target={"name": "embed"})])
     warnings = " ".join(result["warnings"])
-    assert "Deployment chat of autoscaler" in warnings
-    assert "has no readiness probe" in warnings
-    assert "Deployment embed of autoscaler" in warnings
-    assert "no nvidia.com/gpu limit" in warnings
-    assert "max_replicas 4 needs 8 nvidia.com/gpu, the nodes offer 4" in warnings
+    assert f"autoscaler {workloads.namespace}/chat: its pods have no readiness probe" in warnings
+    assert f"autoscaler {workloads.namespace}/embed: its pods have no nvidia.com/gpu limit" in warnings
+    assert "max_replicas is 4, but of pods with 2 nvidia.com/gpu the nodes that they may run on hold 2" in warnings
     assert len(result["warnings"]) == 3

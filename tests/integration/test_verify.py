@@ -64,7 +64,7 @@ def test_a_rule_that_is_not_loaded(run: Run, chain: MetricChain, workloads: Work
     options = {"prometheus": {"rule_labels": {"release": "another"}}}
     result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec], **options)
     assert result["hop"] == "Prometheus -> recording rule"
-    assert "has not loaded PrometheusRule kubegpu-gpu" in result["msg"]
+    assert "has not loaded the rule that records namespace_pod:gpu:avg" in result["msg"]
 
 
 def test_values_that_are_none(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:

@@ -37,7 +37,9 @@ class Workloads:
         self._core.patch_namespaced_pod_status(name, self.namespace, {"status": status})
 
     def node(self, name: str, gpus: int) -> None:
+        """One that is ready: the API server taints a new node until its kubelet says so."""
         self._core.create_node({"metadata": {"name": name}})
+        self._core.patch_node(name, {"spec": {"taints": []}})
         self._core.patch_node_status(name, {"status": {"allocatable": {"nvidia.com/gpu": str(gpus)}}})
 
     def remove(self) -> None:

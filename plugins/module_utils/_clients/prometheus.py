@@ -14,10 +14,11 @@ class RawGetter(Protocol):
 
 @dataclass(frozen=True)
 class Series:
-    """Labels and, oldest first, the values: one for an instant vector, several for a range."""
+    """Labels and, oldest first, the samples: one for an instant vector, several for a range. Times in Unix seconds."""
 
     labels: Mapping[str, str]
     values: tuple[float, ...]
+    times: tuple[float, ...] = ()
 
 
 class PrometheusClient:
@@ -32,14 +33,16 @@ class PrometheusClient:
         self.name = f"{namespace}/{service}:{port}"
 
     def query(self, promql: str) -> list[Series]:
-        """The series that `promql` gives now."""
-        found = self._get("query", {"query": promql})["result"]
-        return [Series(each["metric"], tuple(float(value) for _time, value in _samples(each))) for each in found]
+        """The series that `promql` gives now; for a scalar one without labels."""
+        answer = self._get("query", {"query": promql})
+        if answer.get("resultType") == "scalar":
+            return [_series({"metric": {}, "value": answer["result"]})]
+        return [_series(each) for each in answer["result"]]
 
     def recording_rules(self) -> list[dict[str, Any]]:
-        """The recording rules that are loaded, with their health and last error."""
+        """The recording rules that are loaded, with their health and last error, and their group's interval (s)."""
         groups = self._get("rules", {"type": "record"})["groups"]
-        return [rule for group in groups for rule in group["rules"]]
+        return [{**rule, "interval": group.get("interval")} for group in groups for rule in group["rules"]]
 
     def _get(self, endpoint: str, query: Mapping[str, str]) -> dict[str, Any]:
         try:
@@ -54,5 +57,7 @@ class PrometheusClient:
         return answer["data"]
 
 
-def _samples(found: Mapping[str, Any]) -> list[list[Any]]:
-    return found["values"] if "values" in found else [found["value"]]
+def _series(found: Mapping[str, Any]) -> Series:
+    samples = found["values"] if "values" in found else [found["value"]]
+    times, values = zip(*samples, strict=True)
+    return Series(found["metric"], tuple(map(float, values)), tuple(map(float, times)))

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .findings import SPEC, HopError
-from .metrics import Metric
-
-DEFAULT_TARGET_PERCENT = 60.0
+from .metrics import Metric, Profile
+from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, default_scale_down, default_scale_up
 
 # Where the kinds that people scale are served; any other kind with a scale subresource needs its api_version spelt out.
 API_VERSIONS = {
@@ -18,6 +17,12 @@ API_VERSIONS = {
     "Rollout": "argoproj.io/v1alpha1",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
 }
+
+PODS, OBJECT, EXTERNAL = "Pods", "Object", "External"
+
+# Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
+# how the adapter finds the object that a value belongs to.
+WORKLOAD_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 
 
 @dataclass(frozen=True)
@@ -38,62 +43,98 @@ class Target:
 
 
 @dataclass(frozen=True)
-class ScalingPolicy:
-    """At most `value` pods, or percent of the pods, in `period_seconds`."""
+class Goal:
+    """One metric and what it is to be.
 
-    type: str
-    value: int
-    period_seconds: int
-
-
-@dataclass(frozen=True)
-class ScalingRules:
-    """How fast one direction may go.
-
-    stabilization_window_seconds: the most cautious recommendation of this window counts.
-    select_policy: Max lets the policy decide that allows most, Min the one that allows least, Disabled stops.
-    tolerance:     half-width of the dead band around usage/target = 1; None leaves it to the cluster (0.1).
+    value: average per pod, in the metric's unit.
+    type:  Pods reads a value for each pod; Object one for the target; External one from external.metrics.k8s.io.
     """
 
-    stabilization_window_seconds: int
-    policies: tuple[ScalingPolicy, ...]
-    select_policy: str
-    tolerance: float | None = None
+    metric: Metric
+    value: float
+    type: str = PODS
 
-    def overridden(self, given: Mapping[str, Any] | None) -> ScalingRules:
-        """These rules with the user's in place of ours; an option that is None was not given."""
-        changes = {key: value for key, value in (given or {}).items() if value is not None}
-        if "policies" in changes:
-            changes["policies"] = tuple(ScalingPolicy(**policy) for policy in changes["policies"])
-        return replace(self, **changes)
+    @property
+    def is_total(self) -> bool:
+        """The metrics API gives the sum over the pods, which the HPA divides by their number."""
+        return self.type == EXTERNAL or self.metric.per == "workload"
 
-
-# No window upwards: it would only delay. The rate is what keeps a lagging metric from overshooting.
-SCALE_UP = ScalingRules(0, (ScalingPolicy("Pods", 2, 60), ScalingPolicy("Percent", 50, 60)), "Max")
-SCALE_DOWN = ScalingRules(300, (ScalingPolicy("Pods", 1, 60), ScalingPolicy("Percent", 25, 60)), "Min")
+    @property
+    def series(self) -> str:
+        """The recorded series that the metrics API reads; empty if somebody else serves the metric."""
+        if not self.metric.query:
+            return ""
+        if self.type == PODS:
+            return self.metric.series
+        if self.type == OBJECT:
+            return f"namespace_workload:{self.metric.name}:{'sum' if self.is_total else 'avg'}"
+        return f"external:{self.metric.name}:sum"
 
 
 @dataclass(frozen=True)
 class Autoscaler:
-    """One workload that follows one metric of its pods.
+    """One workload that follows one metric, or several, of its pods.
 
-    target_value:  average over the pods, percent for the GPU profiles.
-    extra_metrics: further entries of an autoscaling/v2 HPA; the one that asks for most replicas wins.
+    profile:       what `metric` names. goals: its metrics, then those of extra_metrics that name one of ours.
+    raw_metrics:   further entries of an autoscaling/v2 HPA, as they are; the one that asks for most replicas wins.
+    dead_time:     seconds from which the scaling rules follow where the user gives none.
+    is_measured:   whether the dead time comes from this workload's pods.
+    adopt:         take over an HPA of this name that somebody else has made.
     """
 
     name: str
     namespace: str
     target: Target
-    metric: Metric
-    target_value: float
+    profile: Profile
+    goals: tuple[Goal, ...]
     min_replicas: int
     max_replicas: int
-    scale_up: ScalingRules = SCALE_UP
-    scale_down: ScalingRules = SCALE_DOWN
-    extra_metrics: tuple[Mapping[str, Any], ...] = ()
+    extra_profiles: tuple[Profile, ...] = ()
+    raw_metrics: tuple[Mapping[str, Any], ...] = ()
+    given_scale_up: Mapping[str, Any] = field(default_factory=dict)
+    given_scale_down: Mapping[str, Any] = field(default_factory=dict)
+    dead_time: int = ASSUMED_DEAD_TIME_S
+    is_measured: bool = False
+    adopt: bool = False
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
+    @property
+    def metric(self) -> Metric:
+        """The leading metric."""
+        return self.goals[0].metric
+
+    @property
+    def target_value(self) -> float:
+        return self.goals[0].value
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        return (self.profile, *self.extra_profiles)
+
+    @property
+    def scale_up(self) -> ScalingRules:
+        return default_scale_up(self.dead_time).overridden(self.given_scale_up)
+
+    @property
+    def scale_down(self) -> ScalingRules:
+        return default_scale_down(self.dead_time).overridden(self.given_scale_down)
+
+    @property
+    def needs_dead_time(self) -> bool:
+        """Some of the scaling rules are left to us."""
+        down = self.given_scale_down
+        return not (self.given_scale_up.get("policies") and down.get("policies")) or (
+            down.get("stabilization_window_seconds") is None
+        )
+
+    def with_dead_time(self, seconds: int) -> Autoscaler:
+        return replace(self, dead_time=seconds, is_measured=True)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Autoscaler:
@@ -102,18 +143,27 @@ class Autoscaler:
         Raises: HopError at hop "autoscaler spec" if they contradict each other or something is missing.
         """
         target = _target(params)
-        metric = Metric.from_params(params.get("metric") or "gpu")
+        profile = Profile.from_params(params.get("metric") or "gpu")
+        ours = [extra for extra in params.get("extra_metrics") or () if "metric" in extra]
+        extra_profiles = tuple(Profile.from_params(extra["metric"]) for extra in ours)
+        goals = _goals(params, profile) + [
+            goal
+            for extra, its in zip(ours, extra_profiles, strict=True)
+            for goal in _goals({**extra, "name": autoscaler_key(params)[1]}, its)
+        ]
         autoscaler = cls(
             name=params.get("name") or target.name,
             namespace=params.get("namespace") or "default",
             target=target,
-            metric=metric,
-            target_value=_target_value(params, metric),
+            profile=profile,
+            goals=tuple(goals),
             min_replicas=_whole(params, "min_replicas", default=1),
             max_replicas=_whole(params, "max_replicas"),
-            scale_up=SCALE_UP.overridden(params.get("scale_up")),
-            scale_down=SCALE_DOWN.overridden(params.get("scale_down")),
-            extra_metrics=tuple(params.get("extra_metrics") or ()),
+            extra_profiles=extra_profiles,
+            raw_metrics=tuple(extra for extra in params.get("extra_metrics") or () if "metric" not in extra),
+            given_scale_up=_given(params.get("scale_up")),
+            given_scale_down=_given(params.get("scale_down")),
+            adopt=bool(params.get("adopt")),
         )
         autoscaler._validate()
         return autoscaler
@@ -127,13 +177,43 @@ class Autoscaler:
                 f"max_replicas {self.max_replicas} is below min_replicas {self.min_replicas}",
                 "raise max_replicas or lower min_replicas",
             )
-        if self.target_value <= 0:
-            raise _refusal(self.name, f"target_value is {self.target_value:g}", "set it above 0")
-        if self.metric.is_percent and self.target_value > 100:
+        for goal in self.goals:
+            self._validate_goal(goal)
+        for raw in self.raw_metrics:
+            if not raw.get("type"):
+                raise _refusal(
+                    self.name,
+                    f"extra metric {dict(raw)!r} has neither a type nor a metric",
+                    "write it as in an autoscaling/v2 HPA, with type, or as metric and target_value",
+                )
+
+    def _validate_goal(self, goal: Goal) -> None:
+        metric = goal.metric
+        if goal.value <= 0:
+            raise _refusal(self.name, f"target_value of {metric.name} is {goal.value:g}", "set it above 0")
+        if metric.is_percent and goal.value > 100:
             raise _refusal(
                 self.name,
-                f"target_value is {self.target_value:g}, but profile {self.metric.name} is in percent",
+                f"target_value is {goal.value:g}, but {metric.name} is in percent",
                 "set it to at most 100",
+            )
+        if goal.type == PODS and metric.per == "workload":
+            raise _refusal(
+                self.name,
+                f"{metric.name} is one value for the workload, but metric_type is Pods",
+                "set metric_type to Object or External",
+            )
+        if not metric.query and goal.type != EXTERNAL:
+            raise _refusal(
+                self.name,
+                f"metric {metric.name} has no query",
+                "give the query; only a metric of external.metrics.k8s.io (metric_type: External) goes without",
+            )
+        if goal.type != PODS and metric.query and self.target.kind not in WORKLOAD_LABELS:
+            raise _refusal(
+                self.name,
+                f"metric_type {goal.type} cannot tell the pods of a {self.target.kind}",
+                f"leave metric_type at Pods; {goal.type} knows {' and '.join(WORKLOAD_LABELS)}",
             )
 
 
@@ -161,15 +241,41 @@ def _target(params: Mapping[str, Any]) -> Target:
     return Target(kind, name, api_version)
 
 
-def _target_value(params: Mapping[str, Any], metric: Metric) -> float:
-    value = params.get("target_value")
-    if value is None and not metric.is_percent:
+def _goals(params: Mapping[str, Any], profile: Profile) -> list[Goal]:
+    """target_value is that of the profile's first metric; target_values names any."""
+    named = params.get("target_values") or {}
+    if unknown := set(named) - {metric.name for metric in profile.metrics}:
+        raise _refusal(
+            autoscaler_key(params)[1],
+            f"target_values names {', '.join(sorted(unknown))}, which {profile.name} does not have",
+            f"use {', '.join(metric.name for metric in profile.metrics)}",
+        )
+    first = profile.metrics[0].name
+    if params.get("target_value") is not None:
+        named = {first: params["target_value"], **named}
+    return [
+        Goal(metric, _value(params, metric, named.get(metric.name)), _type(params, metric))
+        for metric in profile.metrics
+    ]
+
+
+def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> float:
+    value = metric.target_value if given is None else given
+    if value is None:
         raise _refusal(
             params.get("name") or metric.name,
             f"metric {metric.name} has no target_value",
             "set the average per pod to aim at, in the unit of the query",
         )
-    return DEFAULT_TARGET_PERCENT if value is None else float(value)
+    return float(value)
+
+
+def _type(params: Mapping[str, Any], metric: Metric) -> str:
+    return params.get("metric_type") or (PODS if metric.per == "pod" else OBJECT)
+
+
+def _given(rules: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (rules or {}).items() if value is not None}
 
 
 def _whole(params: Mapping[str, Any], option: str, default: int | None = None) -> int:

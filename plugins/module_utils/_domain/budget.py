@@ -2,26 +2,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Period:
+    """How often something happens, and how that is known: read from its configuration, seen in samples, or assumed."""
+
+    seconds: float
+    source: Literal["configured", "seen", "assumed"] = "configured"
 
 
 @dataclass(frozen=True)
 class ReactionBudget:
-    """From a load step to the HPA's decision: the periods that it may have to wait out, seconds.
+    """From a load step to the HPA's decision: the periods that it may have to wait out.
 
-    collect_s:  DCGM reads the GPU.      scrape_s: Prometheus reads the exporter.
-    evaluate_s: the recording rule runs. sync_s:   the HPA asks for the metric.
+    collect:  DCGM reads the GPU.      scrape: Prometheus reads the exporter.
+    evaluate: the recording rule runs. sync:   the HPA asks for the metric.
     """
 
-    collect_s: float
-    scrape_s: float
-    evaluate_s: float
-    sync_s: float
+    collect: Period
+    scrape: Period
+    evaluate: Period
+    sync: Period
+
+    @property
+    def metric_lag_s(self) -> float:
+        """Until the metrics API can show the load step, at worst."""
+        return self.collect.seconds + self.scrape.seconds + self.evaluate.seconds
 
     @property
     def worst_s(self) -> float:
-        return self.collect_s + self.scrape_s + self.evaluate_s + self.sync_s
+        return self.metric_lag_s + self.sync.seconds
 
     @property
     def mean_s(self) -> float:
         """The periods are not synchronised, so each is on average half over."""
         return self.worst_s / 2
+
+    def describe(self) -> dict[str, Any]:
+        hops = {"collect": self.collect, "scrape": self.scrape, "evaluate": self.evaluate, "sync": self.sync}
+        return {
+            **{f"{name}_s": round(period.seconds, 1) for name, period in hops.items()},
+            "worst_s": round(self.worst_s, 1),
+            "mean_s": round(self.mean_s, 1),
+            "sources": {name: period.source for name, period in hops.items()},
+        }

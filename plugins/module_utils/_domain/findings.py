@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,15 +16,28 @@ ADAPTER = "series -> adapter"
 CUSTOM_METRIC = "adapter -> custom.metrics.k8s.io"
 HPA = "custom.metrics.k8s.io -> HPA"
 
+# How many of a list a message names before it counts the rest.
+NAMED = 5
+
 
 class HopError(Exception):
     """A hop of the chain is broken: which one, what was seen there, and what mends it.
 
     result: what the caller may show besides, for instance the object as last seen.
+    others: what else is broken, for the message.
     """
 
-    def __init__(self, hop: str, seen: str, fix: str, result: Mapping[str, Any] | None = None) -> None:
-        super().__init__(f"{hop}: {seen}\n  fix: {fix}")
+    def __init__(
+        self,
+        hop: str,
+        seen: str,
+        fix: str,
+        result: Mapping[str, Any] | None = None,
+        others: Sequence[HopError] = (),
+    ) -> None:
+        named = [str(other) for other in others[: NAMED - 1]]
+        more = [f"and {len(others) - len(named)} more"] if len(others) > len(named) else []
+        super().__init__("\n".join([f"{hop}: {seen}\n  fix: {fix}", *named, *more]))
         self.hop = hop
         self.seen = seen
         self.fix = fix
@@ -35,17 +48,53 @@ class HopError(Exception):
 class Finding:
     """One judgement about one hop.
 
-    awaited: what is missing may be made by an earlier task of the same play, so check mode only warns of it.
+    subjects: the autoscalers that it is about, as namespace/name; none if it is about the cluster.
+    awaited:  what is missing may be made by an earlier task of the same play, so check mode only warns of it.
     """
 
     hop: str
     seen: str
     fix: str
+    subjects: tuple[str, ...] = ()
     severity: Literal["error", "warning"] = "error"
     awaited: bool = False
 
     def __str__(self) -> str:
-        return f"{self.hop}: {self.seen} (fix: {self.fix})"
+        return f"{self.hop}: {self.text} (fix: {self.fix})"
+
+    @property
+    def text(self) -> str:
+        if not self.subjects:
+            return self.seen
+        kind = "autoscaler" if len(self.subjects) == 1 else "autoscalers"
+        return f"{kind} {enumeration(self.subjects)}: {self.seen}"
 
     def error(self) -> HopError:
-        return HopError(self.hop, self.seen, self.fix)
+        return HopError(self.hop, self.text, self.fix)
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """What is said alike of several autoscalers is said once."""
+    subjects: dict[Finding, list[str]] = {}
+    for finding in findings:
+        subjects.setdefault(_without_subjects(finding), []).extend(finding.subjects)
+    return [_about(finding, tuple(dict.fromkeys(names))) for finding, names in subjects.items()]
+
+
+def first_of_all(errors: Sequence[HopError]) -> HopError:
+    """One error that names them all; its hop and fix are those of the first."""
+    first, *others = errors
+    return HopError(first.hop, first.seen, first.fix, first.result, others)
+
+
+def enumeration(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _without_subjects(finding: Finding) -> Finding:
+    return _about(finding, ())
+
+
+def _about(finding: Finding, subjects: tuple[str, ...]) -> Finding:
+    return Finding(finding.hop, finding.seen, finding.fix, subjects, finding.severity, finding.awaited)

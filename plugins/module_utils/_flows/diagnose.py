@@ -1,67 +1,116 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
-from ..clients import ApiError, KubeClient, PrometheusClient
-from ..domain import ADAPTER, CUSTOM_METRIC, EXPORTER, HPA, RULE, SERIES, WORKLOAD, Autoscaler, Finding
-from .observe import CUSTOM_METRICS, Observation
+from ..clients import ApiError, PrometheusClient, QueryError, Series
+from ..domain import (
+    ADAPTER,
+    CUSTOM_METRIC,
+    EXPORTER,
+    HPA,
+    PODS,
+    RULE,
+    SERIES,
+    WORKLOAD,
+    Autoscaler,
+    Finding,
+    enumeration,
+)
+from .backend import GROUPS, Backend
+from .observe import GoalEvidence, Observation
 
-HopCheck = Callable[[KubeClient, PrometheusClient, Autoscaler, Observation], Finding | None]
+
+class Chain:
+    """What Prometheus and the metrics APIs say of the chain as a whole: asked once, however many autoscalers ask."""
+
+    def __init__(self, prometheus: PrometheusClient, backend: Backend) -> None:
+        self.prometheus = prometheus
+        self.backend = backend
+        self._rows: dict[tuple[str, ...], list[Series] | str] = {}
+
+    def rows(self, sources: tuple[str, ...]) -> list[Series] | str:
+        """How many series of these names each pod has, by the labels of all layouts; or why there is no answer."""
+        if sources not in self._rows:
+            names = "|".join(sources)
+            labels = "exported_namespace, exported_pod, namespace, pod"
+            try:
+                self._rows[sources] = self.prometheus.query(f'count by ({labels}) ({{__name__=~"{names}"}})')
+            except ApiError as err:
+                self._rows[sources] = err.message
+        return self._rows[sources]
+
+    @cached_property
+    def rules(self) -> Mapping[str, list[dict[str, Any]]] | str:
+        """The loaded recording rules by series; or why there is no answer."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        try:
+            for rule in self.prometheus.recording_rules():
+                found.setdefault(rule["name"], []).append(rule)
+        except (ApiError, QueryError) as err:
+            return str(err)
+        return found
 
 
-def first_broken_hop(
-    kube: KubeClient, prometheus: PrometheusClient, autoscaler: Autoscaler, seen: Observation
-) -> Finding:
+HopCheck = Callable[[Chain, Autoscaler, Observation, GoalEvidence], Finding | None]
+
+
+def first_broken_hop(chain: Chain, autoscaler: Autoscaler, seen: Observation) -> Finding:
     """Walk the chain from left to right and stop where it is broken: what lies right of it is only a consequence."""
-    for check in HOPS:
-        finding = check(kube, prometheus, autoscaler, seen)
-        if finding is not None:
-            return finding
-    return Finding(HPA, seen=f"autoscaler {autoscaler}: each hop answers, but only now", fix="raise wait_timeout")
+    if (finding := _workload(autoscaler, seen)) is not None:
+        return finding
+    for goal in seen.goals:
+        for check in HOPS:
+            if (finding := check(chain, autoscaler, seen, goal)) is not None:
+                return finding
+    return _hpa(autoscaler, seen) or _finding(autoscaler, HPA, "each hop answers, but only now", "raise wait_timeout")
 
 
-def _workload(
-    _kube: KubeClient, _prometheus: PrometheusClient, autoscaler: Autoscaler, seen: Observation
-) -> Finding | None:
+def _workload(autoscaler: Autoscaler, seen: Observation) -> Finding | None:
     target = f"{autoscaler.target.kind} {autoscaler.namespace}/{autoscaler.target.name}"
     kubectl = f"kubectl -n {autoscaler.namespace}"
+    if not seen.exists:
+        return _finding(autoscaler, WORKLOAD, f"{target} is gone", "create it, then run again")
     if not seen.replicas:
-        return Finding(
+        return _finding(
+            autoscaler,
             WORKLOAD,
-            seen=f"{target} has 0 replicas: an HPA leaves that alone",
-            fix=f"{kubectl} scale {autoscaler.target.kind}/{autoscaler.target.name} --replicas=1",
+            f"{target} has 0 replicas: an HPA leaves that alone",
+            f"{kubectl} scale {autoscaler.target.kind}/{autoscaler.target.name} --replicas={autoscaler.min_replicas}",
         )
     if not seen.ready_pods:
-        return Finding(
+        return _finding(
+            autoscaler,
             WORKLOAD,
-            seen=f"none of the pods of {target} is ready",
-            fix=f"{kubectl} describe pods",
+            f"none of the {len(seen.pods)} pods of {target} is ready; it is to have {seen.replicas}",
+            f"{kubectl} describe pods; run again when one is ready, by gpu_autoscaler_info for instance",
         )
     return None
 
 
-def _exporter(
-    _kube: KubeClient, prometheus: PrometheusClient, autoscaler: Autoscaler, seen: Observation
-) -> Finding | None:
-    names = "|".join(source.series for source in autoscaler.metric.sources)
-    if not names:
+def _exporter(chain: Chain, autoscaler: Autoscaler, seen: Observation, goal: GoalEvidence) -> Finding | None:
+    metric = goal.goal.metric
+    if not metric.sources:
         return None
-    labels = "exported_namespace, exported_pod, namespace, pod"
-    try:
-        rows = prometheus.query(f'count by ({labels}) ({{__name__=~"{names}"}})')
-    except ApiError as err:
-        return Finding(
+    rows = chain.rows(metric.sources)
+    if isinstance(rows, str):
+        return _finding(
+            autoscaler,
             EXPORTER,
-            seen=f"Prometheus {prometheus.name} does not answer: {err.message}",
-            fix="run the prometheus_stack role, then again",
+            f"Prometheus {chain.prometheus.name} does not answer: {rows}",
+            "run the prometheus_stack role, then again",
         )
+    names = " or ".join(metric.sources)
+    exporter = "dcgm-exporter" if metric.is_of_gpus else "the workload's pods"
     if not rows:
-        return Finding(
+        return _finding(
+            autoscaler,
             EXPORTER,
-            seen=f"Prometheus has no series {names.replace('|', ' or ')}",
-            fix="see that the ServiceMonitor of dcgm-exporter has the label release that Prometheus selects; "
-            "the dcgm_exporter role sets it",
+            f"Prometheus has no series {names}",
+            f"see that the ServiceMonitor or PodMonitor of {exporter} has the label release that Prometheus selects; "
+            "the dcgm_exporter role sets it for the exporter",
         )
     named = {
         (
@@ -73,109 +122,135 @@ def _exporter(
     missing = [pod for pod in sorted(seen.ready_pods) if (autoscaler.namespace, pod) not in named]
     if missing:
         total = sum(int(row.values[-1]) for row in rows)
-        return Finding(
+        return _finding(
+            autoscaler,
             EXPORTER,
-            seen=f"{names.replace('|', ' and ')}: {total} series, none names {_pods(autoscaler, missing)}",
-            fix="see that the pod has an nvidia.com/gpu limit, that dcgm-exporter runs on its node, "
-            "has DCGM_EXPORTER_KUBERNETES=true and mounts the kubelet's pod-resources folder",
+            f"{names}: {total} series, none names {_pods(autoscaler, missing)}",
+            "see that the pod has an nvidia.com/gpu limit, that dcgm-exporter runs on its node, "
+            "has DCGM_EXPORTER_KUBERNETES=true and mounts the kubelet's pod-resources folder"
+            if metric.is_of_gpus
+            else "see that a PodMonitor scrapes the pod and that Prometheus shows its target as up",
         )
     return None
 
 
-def _rule(
-    _kube: KubeClient, prometheus: PrometheusClient, autoscaler: Autoscaler, _seen: Observation
-) -> Finding | None:
-    metric = autoscaler.metric
-    rules = [rule for rule in prometheus.recording_rules() if rule["name"] == metric.series]
-    if not rules:
-        return Finding(
+def _rule(chain: Chain, autoscaler: Autoscaler, _seen: Observation, goal: GoalEvidence) -> Finding | None:
+    series = goal.goal.series
+    if not series:
+        return None
+    if isinstance(chain.rules, str):
+        return _finding(
+            autoscaler,
             RULE,
-            seen=f"Prometheus {prometheus.name} has not loaded PrometheusRule {metric.rule_name}",
-            fix="set prometheus.rule_labels and .rule_namespace to what the Prometheus object's ruleSelector and "
+            f"Prometheus {chain.prometheus.name} does not say its rules: {chain.rules}",
+            "see that prometheus.service is a Prometheus, not something in front of several",
+        )
+    rules = chain.rules.get(series)
+    if not rules:
+        return _finding(
+            autoscaler,
+            RULE,
+            f"Prometheus {chain.prometheus.name} has not loaded the rule that records {series}",
+            "set prometheus.rule_labels and .rule_namespace to what the Prometheus object's ruleSelector and "
             "ruleNamespaceSelector ask for",
         )
     failed = [rule for rule in rules if rule.get("health") == "err"]
     if failed:
-        return Finding(
+        return _finding(
+            autoscaler,
             RULE,
-            seen=f"rule {metric.series} fails: {failed[0].get('lastError')}",
-            fix="look for other rules that record the same series, or correct the query",
+            f"rule {series} fails: {failed[0].get('lastError')}",
+            "look for other rules that record the same series, or correct the query",
         )
     return None
 
 
-def _series(
-    _kube: KubeClient, _prometheus: PrometheusClient, autoscaler: Autoscaler, seen: Observation
-) -> Finding | None:
-    if not seen.unrecorded:
+def _series(_chain: Chain, autoscaler: Autoscaler, _seen: Observation, goal: GoalEvidence) -> Finding | None:
+    if not goal.unrecorded:
         return None
-    return Finding(
+    metric = goal.goal.metric
+    return _finding(
+        autoscaler,
         SERIES,
-        seen=f"{autoscaler.metric.series} has no value for {_pods(autoscaler, seen.unrecorded)}",
-        fix="see in Prometheus whether the query gives a value for it: what is outside 0..100 is left out"
-        if autoscaler.metric.is_percent
+        f"{goal.goal.series} has no value for {_holders(autoscaler, goal, goal.unrecorded)}",
+        "see in Prometheus whether the query gives a value for it: what is outside 0..100 is left out"
+        if metric.is_percent
         else "see in Prometheus whether the query gives one series per namespace and pod",
     )
 
 
-def _adapter(
-    kube: KubeClient, _prometheus: PrometheusClient, autoscaler: Autoscaler, seen: Observation
-) -> Finding | None:
-    try:
-        listed = {each["name"] for each in kube.get_raw(CUSTOM_METRICS)["resources"]}
-    except ApiError as err:
-        return Finding(
+def _adapter(chain: Chain, autoscaler: Autoscaler, _seen: Observation, goal: GoalEvidence) -> Finding | None:
+    group, name = GROUPS[goal.goal.type], chain.backend.listing(goal.goal, autoscaler.target)
+    if goal.listed is None:
+        return _finding(
+            autoscaler,
             ADAPTER,
-            seen=f"custom.metrics.k8s.io does not answer: {err.message}",
-            fix="kubectl describe apiservice v1beta1.custom.metrics.k8s.io; see the log of prometheus-adapter",
+            f"{group} does not answer{goal.refusal and ': '}{goal.refusal}",
+            f"kubectl describe apiservice v1beta1.{group}; see the log of prometheus-adapter",
         )
-    if f"pods/{autoscaler.metric.name}" in listed:
+    if goal.listed:
         return None
-    return Finding(
+    return _finding(
+        autoscaler,
         ADAPTER,
-        seen=f"{autoscaler.metric.series} exists, but prometheus-adapter does not list pods/{autoscaler.metric.name}",
-        fix="run the prometheus_adapter role: its generic rule makes a metric of each namespace_pod:<metric>:avg",
+        f"{goal.goal.series or 'the metric'} exists, but {group} does not list {name}"
+        if goal.goal.series
+        else f"{group} does not list {name}",
+        "run the prometheus_adapter role: its generic rules make a metric of each recorded series"
+        if goal.goal.series
+        else "see what serves that API: it has to know the metric",
     )
 
 
-def _custom_metric(
-    _kube: KubeClient, _prometheus: PrometheusClient, autoscaler: Autoscaler, seen: Observation
-) -> Finding | None:
-    metric = autoscaler.metric.name
-    if seen.silent:
-        return Finding(
+def _custom_metric(_chain: Chain, autoscaler: Autoscaler, _seen: Observation, goal: GoalEvidence) -> Finding | None:
+    metric = goal.goal.metric.name
+    if goal.silent:
+        whom = _holders(autoscaler, goal, goal.silent)
+        return _finding(
+            autoscaler,
             CUSTOM_METRIC,
-            seen=f"no {metric} for {_pods(autoscaler, seen.silent)}{': ' if seen.refusal else ''}{seen.refusal}",
-            fix="see the log of prometheus-adapter; its rule has to keep the labels namespace and pod",
+            f"no {metric} for {whom}{goal.refusal and ': '}{goal.refusal}",
+            "see the log of prometheus-adapter; its rule has to keep the labels namespace and pod",
         )
-    if seen.disagreeing:
-        pod = seen.disagreeing[0]
-        recorded = seen.recorded[pod]
-        return Finding(
+    if goal.disagreeing:
+        holder = goal.disagreeing[0]
+        recorded = goal.recorded[holder].values
+        return _finding(
+            autoscaler,
             CUSTOM_METRIC,
-            seen=f"{metric} of pod {autoscaler.namespace}/{pod} is {seen.values[pod]:g}, "
+            f"{metric} of {_holders(autoscaler, goal, [holder])} is {goal.values[holder]:g}, "
             f"Prometheus recorded {min(recorded):g} to {max(recorded):g}",
-            fix="see that prometheus-adapter asks the same Prometheus and has no second rule for this metric",
+            "see that prometheus-adapter asks the same Prometheus and has no second rule for this metric",
         )
     return None
 
 
-def _hpa(_kube: KubeClient, _prometheus: PrometheusClient, autoscaler: Autoscaler, seen: Observation) -> Finding | None:
+def _hpa(autoscaler: Autoscaler, seen: Observation) -> Finding | None:
     if seen.is_scaling:
         return None
     condition = seen.conditions.get("ScalingActive")
-    return Finding(
+    return _finding(
+        autoscaler,
         HPA,
-        seen=f"HPA {autoscaler}: ScalingActive is False, {condition['reason']}: {condition['message']}"
+        f"ScalingActive is False, {condition['reason']}: {condition['message']}"
         if condition
-        else f"HPA {autoscaler} has no condition yet: its controller has not seen it",
-        fix=f"kubectl -n {autoscaler.namespace} describe hpa {autoscaler.name}",
+        else "the HPA has no condition yet: its controller has not seen it",
+        f"kubectl -n {autoscaler.namespace} describe hpa {autoscaler.name}",
     )
 
 
-HOPS: tuple[HopCheck, ...] = (_workload, _exporter, _rule, _series, _adapter, _custom_metric, _hpa)
+HOPS: tuple[HopCheck, ...] = (_exporter, _rule, _series, _adapter, _custom_metric)
+
+
+def _finding(autoscaler: Autoscaler, hop: str, seen: str, fix: str) -> Finding:
+    return Finding(hop, seen, fix, subjects=(str(autoscaler),))
+
+
+def _holders(autoscaler: Autoscaler, goal: GoalEvidence, names: Sequence[str]) -> str:
+    if goal.goal.type == PODS:
+        return _pods(autoscaler, names)
+    return f"{autoscaler.target.kind} {autoscaler.namespace}/{autoscaler.target.name}"
 
 
 def _pods(autoscaler: Autoscaler, names: Sequence[str]) -> str:
-    rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"pod {autoscaler.namespace}/{names[0]}{rest}"
+    return f"pod {enumeration([f'{autoscaler.namespace}/{name}' for name in names])}"

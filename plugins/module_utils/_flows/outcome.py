@@ -1,26 +1,31 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..domain import Manifest
-from .observe import Observation
-from .snapshot import Key
+from ..clients import ApiError
+from ..domain import HopError, Manifest
 
 
 @dataclass
 class Outcome:
-    """What a run has done, in the shape in which every module returns it."""
+    """What a run has done, in the shape in which every module returns it.
+
+    errors: what went wrong beside what succeeded; with any of them the module fails, its result complete.
+    """
 
     changed: bool = False
     result: dict[str, Any] = field(default_factory=dict)
     diff: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    errors: list[HopError | ApiError] = field(default_factory=list)
 
-    def record(self, before: Manifest | None, after: Manifest | None) -> str:
-        """Note what became of one object. Returns created, changed, deleted or unchanged."""
+    def record(self, before: Manifest | None, after: Manifest | HopError | ApiError | None) -> str:
+        """Note what became of one object. Returns created, changed, deleted, unchanged or failed."""
+        if isinstance(after, (HopError, ApiError)):
+            self.errors.append(after)
+            return "failed"
         was, is_now = _readable(before), _readable(after)
         if was == is_now:
             return "unchanged"
@@ -30,13 +35,6 @@ class Outcome:
         if before is None:
             return "created"
         return "deleted" if after is None else "changed"
-
-    def add_observations(self, seen: Mapping[Key, Observation]) -> None:
-        """Note what was verified beside each autoscaler."""
-        for entry in self.result["autoscalers"]:
-            observation = seen[(entry["namespace"], entry["name"])]
-            ready = {pod: observation.values[pod] for pod in sorted(observation.ready_pods)}
-            entry.update(replicas=observation.replicas, values=ready)
 
 
 def _title(manifest: Manifest) -> str:

@@ -26,15 +26,22 @@ def test_an_instant_and_a_range() -> None:
     lately = {"metric": {"pod": "chat-1"}, "values": [[1700000000, "1"], [1700000002, "NaN"], [1700000004, "3"]]}
     client, transport = prometheus({f"GET {ROOT}/query": {"status": "success", "data": {"result": [now, lately]}}})
     first, second = client.query('up{job="a b"}')
-    assert first == Series({"pod": "chat-0"}, (41.5,))
+    assert first == Series({"pod": "chat-0"}, (41.5,), (1700000000.1,))
     assert (second.values[0], second.values[2]) == (1, 3)
+    assert second.times == (1700000000, 1700000002, 1700000004)
     assert transport.requests == [Request("GET", f"{ROOT}/query", {"query": 'up{job="a b"}'})]
 
 
+def test_a_scalar_is_a_series_without_labels() -> None:
+    answer = {"status": "success", "data": {"resultType": "scalar", "result": [1700000000.5, "1700000000.5"]}}
+    client, _transport = prometheus({f"GET {ROOT}/query": answer})
+    assert client.query("time()") == [Series({}, (1700000000.5,), (1700000000.5,))]
+
+
 def test_recording_rules_of_all_groups() -> None:
-    groups = [{"rules": [{"name": "a"}, {"name": "b"}]}, {"rules": [{"name": "c"}]}]
+    groups = [{"interval": 2, "rules": [{"name": "a"}, {"name": "b"}]}, {"interval": 30, "rules": [{"name": "c"}]}]
     client, transport = prometheus({f"GET {ROOT}/rules": {"status": "success", "data": {"groups": groups}}})
-    assert [rule["name"] for rule in client.recording_rules()] == ["a", "b", "c"]
+    assert [(rule["name"], rule["interval"]) for rule in client.recording_rules()] == [("a", 2), ("b", 2), ("c", 30)]
     assert transport.requests[0].query == {"type": "record"}
 
 

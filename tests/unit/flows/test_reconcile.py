@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
     RuleOptions,
     manifests,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import PrometheusAdapter, reconcile, remove
 from fake_cluster import FakeTransport, refusal
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -22,12 +23,16 @@ RULES = "/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheusrules"
 APISERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.custom.metrics.k8s.io"
 PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/ml/deployments"
+PODS = "/api/v1/namespaces/ml/pods"
 
 RULE_OPTIONS = RuleOptions()
 
 
 def autoscalers(*names: str) -> list[Autoscaler]:
     return [Autoscaler.from_params({"namespace": "ml", "target": {"name": name}, "max_replicas": 1}) for name in names]
+
+
+NODE = {"metadata": {"name": "gpu1"}, "status": {"allocatable": {"nvidia.com/gpu": "64", "cpu": "8"}}}
 
 
 def deployment(name: str) -> Manifest:
@@ -47,7 +52,8 @@ def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> Fak
             "resources": [{"name": "deployments", "kind": "Deployment"}, {"name": "deployments/scale", "kind": "Scale"}]
         },
         f"GET {DEPLOYMENTS}": {"items": [deployment(name) for name in names]},
-        "GET /api/v1/nodes": {"items": [{"status": {"allocatable": {"nvidia.com/gpu": "4", "cpu": "8"}}}]},
+        "GET /api/v1/nodes": {"items": [NODE]},
+        f"GET {PODS}": {"items": []},
         f"GET {APISERVICE}": {"metadata": {}, "spec": {"service": {"namespace": "m", "name": "prometheus-adapter"}}},
         f"GET {PROXY}/query": {"status": "success", "data": {"result": []}},
         **changes,
@@ -58,7 +64,7 @@ def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> Fak
 def run(transport: FakeTransport, wanted: list[Autoscaler], *, dry_run: bool = False) -> Any:
     kube = KubeClient(transport, dry_run=dry_run)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return reconcile(kube, prometheus, wanted, RULE_OPTIONS)
+    return reconcile(kube, prometheus, PrometheusAdapter(kube), wanted, RULE_OPTIONS)
 
 
 def test_what_matches_is_only_read_and_each_kind_once() -> None:
@@ -70,7 +76,7 @@ def test_what_matches_is_only_read_and_each_kind_once() -> None:
     assert not outcome.warnings
     assert Counter(transport.asked).most_common(1)[0][1] == 1
     assert {request.method for request in transport.requests} == {"GET"}
-    assert len(transport.requests) == 7
+    assert len(transport.requests) == 9
 
 
 def test_only_what_differs_is_applied() -> None:
@@ -85,13 +91,71 @@ def test_only_what_differs_is_applied() -> None:
     assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["changed", "unchanged"]
 
 
-def test_what_the_server_adds_by_itself_is_no_change() -> None:
+def test_what_the_server_adds_by_itself_is_not_even_sent() -> None:
     wanted = autoscalers("chat")
     live = manifests(wanted, RULE_OPTIONS)
     live[1]["spec"]["behavior"]["scaleUp"]["added"] = "by the server"
-    path = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
-    transport = cluster(("chat",), live, **{f"PATCH {path}": {**live[1], "status": {}}})
+    transport = cluster(("chat",), live)
     assert not run(transport, wanted).changed
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_what_fails_does_not_keep_the_others_from_being_written() -> None:
+    wanted = autoscalers("chat", "embed", "rank")
+    rule, chat, embed, rank = manifests(wanted, RULE_OPTIONS)
+    path = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers"
+    answers = {
+        f"PATCH {path}/chat": chat,
+        f"PATCH {path}/embed": refusal(422, "spec.maxReplicas: no"),
+        f"PATCH {path}/rank": rank,
+    }
+    unused = {**deepcopy(rule), "metadata": {**rule["metadata"], "name": "kubegpu-old"}}
+    outcome = run(cluster(("chat", "embed", "rank"), [rule, unused], **answers), wanted)
+    assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["created", "failed", "created"]
+    assert ["spec.maxReplicas: no" in str(error) for error in outcome.errors] == [True]
+    assert outcome.changed
+    # Whether the rule has lost its last user is not sure while something has failed.
+    assert [entry["action"] for entry in outcome.result["rules"]] == ["unchanged"]
+
+
+def ready_pod(name: str, seconds: int, **status: Any) -> Manifest:
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": f"2026-01-01T00:{seconds // 60:02}:{seconds % 60:02}Z",
+    }
+    metadata = {"name": name, "namespace": "ml", "labels": {"app": "chat"}, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": metadata, "status": {"conditions": [ready], **status}}
+
+
+PACES: dict[str, tuple[list[Manifest], int, bool]] = {
+    "no pod": ([], 60, False),
+    "one that starts fast": ([ready_pod("a", 5)], 120, True),
+    "the median of several": ([ready_pod("a", 5), ready_pod("b", 100), ready_pod("c", 900)], 300, True),
+    "one that was restarted": ([ready_pod("a", 500, containerStatuses=[{"restartCount": 1}])], 60, False),
+}
+
+
+@pytest.mark.parametrize(("pods", "dead_time", "measured"), PACES.values(), ids=PACES)
+def test_the_pace_follows_from_how_pods_start(pods: list[Manifest], dead_time: int, measured: bool) -> None:
+    """With stock intervals, which nothing here contradicts, a metric is 90 s late."""
+    chat = deployment("chat")
+    chat["spec"]["selector"] = {"matchLabels": {"app": "chat"}}
+    answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}, f"GET {PODS}": {"items": pods}}
+    outcome = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True)
+    behavior = outcome.result["autoscalers"][0]["behavior"]
+    assert (behavior["dead_time_s"], behavior["measured"]) == (dead_time, measured)
+    assert f"in {dead_time} s" in behavior["scale_up"]
+
+
+def test_a_pace_once_measured_is_kept() -> None:
+    (wanted,) = autoscalers("chat")
+    live = manifests([wanted.with_dead_time(120)], RULE_OPTIONS)
+    transport = cluster(("chat",), live, **{f"GET {PODS}": {"items": [ready_pod("a", 5)]}})
+    outcome = run(transport, [wanted])
+    assert not outcome.changed
+    assert outcome.result["autoscalers"][0]["behavior"]["dead_time_s"] == 120
+    assert f"GET {PODS}" not in transport.asked
 
 
 def test_a_dry_run_takes_what_is_still_to_come_for_granted() -> None:
@@ -110,8 +174,17 @@ def test_a_dry_run_still_refuses_what_nothing_will_mend() -> None:
         "metadata": {"namespace": "ml", "name": "other"},
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}},
     }
-    with pytest.raises(HopError, match="would have 2 HPAs: ml/chat, ml/other"):
+    with pytest.raises(HopError, match="would have 2 autoscalers: HPA ml/chat, HPA ml/other"):
         run(cluster(("chat",), [other]), autoscalers("chat"), dry_run=True)
+
+
+def test_all_reasons_to_refuse_are_named_at_once() -> None:
+    transport = cluster((), [], **{f"GET {RULES}": refusal(404, ""), f"GET {APISERVICE}": refusal(404, "")})
+    with pytest.raises(HopError) as caught:
+        run(transport, autoscalers("chat"))
+    for missing in ("there is no Deployment chat", "no kind PrometheusRule", "nobody serves custom.metrics.k8s.io"):
+        assert missing in str(caught.value)
+    assert caught.value.hop == "workload"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +225,7 @@ def test_removal_needs_neither_prometheus_nor_targets() -> None:
     transport = FakeTransport(
         {f"GET {HPAS}": {"items": [hpa]}, f"GET {RULES}": {"items": [rule]}, **{f"DELETE {path}": {} for path in paths}}
     )
-    outcome = remove(KubeClient(transport), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    kube = KubeClient(transport)
+    outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
     assert outcome.changed
-    assert transport.asked == [f"GET {HPAS}", f"GET {RULES}", *(f"DELETE {path}" for path in paths)]
+    assert transport.asked == [f"GET {RULES}", f"GET {HPAS}", *(f"DELETE {path}" for path in paths)]

@@ -18,4 +18,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- define "prometheus-adapter.config" -}}
 rules: {{- toYaml .Values.rules.custom | nindent 2 }}
+{{- with .Values.rules.external }}
+externalRules: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}

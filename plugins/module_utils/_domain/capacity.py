@@ -1,0 +1,103 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How many pods the nodes can hold, as far as their GPUs decide: what the scheduler's filters say of empty nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .quantity import parse_quantity
+
+NVIDIA = "nvidia.com/"
+
+PodSpec = Mapping[str, Any]
+Node = Mapping[str, Any]
+
+
+def gpus_per_pod(pod: PodSpec) -> dict[str, int]:
+    """Limits of NVIDIA's resources, whole GPUs, shared ones and MIG instances, by resource."""
+    limits: Counter[str] = Counter()
+    for container in pod.get("containers") or ():
+        for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
+            if resource.startswith(NVIDIA):
+                limits[resource] += int(parse_quantity(str(amount)))
+    return {resource: number for resource, number in limits.items() if number}
+
+
+def gpus_of(nodes: Iterable[Node]) -> dict[str, int]:
+    """Allocatable GPUs of all nodes, by resource."""
+    total: Counter[str] = Counter()
+    for node in nodes:
+        for resource, amount in ((node.get("status") or {}).get("allocatable") or {}).items():
+            if resource.startswith(NVIDIA):
+                total[resource] += int(parse_quantity(str(amount)))
+    return dict(total)
+
+
+def replicas_that_fit(pod: PodSpec, nodes: Iterable[Node]) -> int:
+    """Pods that the nodes' GPUs hold together if nothing else runs there; 0 if the pod asks for no GPU.
+
+    A node counts if the pod may go there: not cordoned, taints tolerated, nodeSelector and required node affinity met.
+    """
+    wanted = gpus_per_pod(pod)
+    if not wanted:
+        return 0
+    return sum(_fit_on(node, wanted) for node in nodes if may_run_on(pod, node))
+
+
+def may_run_on(pod: PodSpec, node: Node) -> bool:
+    spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
+    if spec.get("unschedulable"):
+        return False
+    tolerations = pod.get("tolerations") or ()
+    if any(not _is_tolerated(taint, tolerations) for taint in spec.get("taints") or ()):
+        return False
+    if any(labels.get(key) != value for key, value in (pod.get("nodeSelector") or {}).items()):
+        return False
+    affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    terms = (affinity or {}).get("nodeSelectorTerms")
+    return terms is None or any(_term_holds(term, node) for term in terms)
+
+
+def _fit_on(node: Node, wanted: Mapping[str, int]) -> int:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return min(int(parse_quantity(str(allocatable.get(resource, "0")))) // each for resource, each in wanted.items())
+
+
+def _is_tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
+    if taint["effect"] == "PreferNoSchedule":
+        return True
+    return any(
+        toleration.get("effect") in (None, "", taint["effect"])
+        and (
+            (toleration.get("operator") == "Exists" and toleration.get("key") in (None, "", taint["key"]))
+            or (toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
+        )
+        for toleration in tolerations
+    )
+
+
+def _term_holds(term: Mapping[str, Any], node: Node) -> bool:
+    """All expressions of a term; a term without any matches no node."""
+    labels = node["metadata"].get("labels") or {}
+    fields = {"metadata.name": node["metadata"]["name"]}
+    expressions = [
+        *((each, labels) for each in term.get("matchExpressions") or ()),
+        *((each, fields) for each in term.get("matchFields") or ()),
+    ]
+    return bool(expressions) and all(
+        _OPERATORS[each["operator"]](values.get(each["key"]), each.get("values") or []) for each, values in expressions
+    )
+
+
+_OPERATORS: dict[str, Callable[[str | None, Sequence[str]], bool]] = {
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _values: value is not None,
+    "DoesNotExist": lambda value, _values: value is None,
+    "Gt": lambda value, values: value is not None and int(value) > int(values[0]),
+    "Lt": lambda value, values: value is not None and int(value) < int(values[0]),
+}

@@ -1,0 +1,71 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How fast an HPA may go: policies, and what they follow from where nobody has chosen them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ScalingPolicy:
+    """At most `value` pods, or percent of the pods, in `period_seconds`."""
+
+    type: str
+    value: int
+    period_seconds: int
+
+
+@dataclass(frozen=True)
+class ScalingRules:
+    """How fast one direction may go.
+
+    stabilization_window_seconds: the most cautious recommendation of this window counts.
+    select_policy: Max lets the policy decide that allows most, Min the one that allows least, Disabled stops.
+    tolerance:     half-width of the dead band around usage/target = 1; None leaves it to the cluster (0.1).
+    """
+
+    stabilization_window_seconds: int
+    policies: tuple[ScalingPolicy, ...]
+    select_policy: str
+    tolerance: float | None = None
+
+    def overridden(self, given: Mapping[str, Any] | None) -> ScalingRules:
+        """These rules with the user's in place of ours; an option that is None was not given."""
+        changes = {key: value for key, value in (given or {}).items() if value is not None}
+        if "policies" in changes:
+            changes["policies"] = tuple(ScalingPolicy(**policy) for policy in changes["policies"])
+        return replace(self, **changes)
+
+
+# Steps, so that a measurement that varies by seconds gives the same policies each time. The last is the API's maximum.
+_DEAD_TIMES_S = (15, 30, 60, 90, 120, 180, 300, 600, 900, 1800)
+ASSUMED_DEAD_TIME_S = 60
+
+
+def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
+    """How long the loop is blind to its own decision, rounded up to a step, seconds.
+
+    pod_start_s:  from a pod's creation until it is ready.
+    metric_lag_s: from a change of load until the HPA can see it.
+    """
+    return next((step for step in _DEAD_TIMES_S if step >= pod_start_s + metric_lag_s), _DEAD_TIMES_S[-1])
+
+
+def default_scale_up(dead_time: int) -> ScalingRules:
+    """One step a dead time: what the next step is decided on then shows the effect of the one before.
+
+    No window: it would only delay. The rate is what keeps a metric that lags from overshooting.
+    """
+    return ScalingRules(0, (ScalingPolicy("Pods", 2, dead_time), ScalingPolicy("Percent", 50, dead_time)), "Max")
+
+
+def default_scale_down(dead_time: int) -> ScalingRules:
+    """Slowly, one pod or a quarter: a pod given up too early costs a dead time to get back.
+
+    The window is Kubernetes' own 300 s, more for pods that start slower than half of that; the API's maximum is 3600 s.
+    """
+    period = max(dead_time, 60)
+    window = min(max(2 * dead_time, 300), 3600)
+    return ScalingRules(window, (ScalingPolicy("Pods", 1, period), ScalingPolicy("Percent", 25, period)), "Min")

@@ -1,0 +1,149 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What hands recorded series to the HPA controller. One implementation for each way in which a cluster may do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from ..clients import KubeClient, MetricsApi, MetricValue
+from ..domain import (
+    ADAPTER,
+    AUTOSCALER_ANNOTATION,
+    EXTERNAL,
+    PODS,
+    WORKLOAD_LABELS,
+    Autoscaler,
+    Finding,
+    Goal,
+    Manifest,
+    RuleOptions,
+    Target,
+    external_labels,
+    manifests,
+    metric_names,
+)
+from .snapshot import GROUPS, Key
+
+
+class Backend(Protocol):
+    """From recorded series to the value that an HPA reads."""
+
+    def capabilities(self, apis: Mapping[str, Manifest | None], goals: Iterable[Goal]) -> Iterator[Finding]:
+        """What it cannot do for these goals in this cluster: an API that is missing, or that somebody else serves.
+
+        apis: the APIService of each metrics API that the goals need, by group; None where there is none.
+        """
+
+    def ensure(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+        """All objects that have to exist."""
+
+    def remove(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
+        """Those of our rules that none of these HPAs uses."""
+
+    def listed(self, metric_type: str) -> set[str]:
+        """The metrics that the API for this type offers, as discovery names them. Raises ApiError."""
+
+    def listing(self, goal: Goal, target: Target) -> str:
+        """How discovery names the metric of a goal."""
+
+    def read(self, goal: Goal, target: Target, namespace: str, pods: str) -> list[MetricValue]:
+        """The values that the HPA would get. Raises ApiError.
+
+        pods: label selector; empty for all pods of the namespace.
+        """
+
+
+class PrometheusAdapter:
+    """prometheus-adapter with the generic rules of the role prometheus_adapter, which a new metric never changes."""
+
+    def __init__(self, kube: KubeClient) -> None:
+        self._api = MetricsApi(kube.get_raw)
+
+    def capabilities(self, apis: Mapping[str, Manifest | None], goals: Iterable[Goal]) -> Iterator[Finding]:
+        ours = {GROUPS[goal.type] for goal in goals if goal.metric.query}
+        for group, service in apis.items():
+            yield from _judge(group, service, must_be_ours=group in ours)
+
+    def ensure(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+        return manifests(autoscalers, rules)
+
+    def remove(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
+        used = {f"{namespace}/{name}": metric_names(hpa) for (namespace, name), hpa in hpas.items()}
+        anywhere = set().union(*used.values())
+        return [rule for rule in rules if not _metrics_of_rule(rule) & _asked_for(rule, used, anywhere)]
+
+    def listed(self, metric_type: str) -> set[str]:
+        return self._api.listed(GROUPS[metric_type])
+
+    def listing(self, goal: Goal, target: Target) -> str:
+        name = goal.metric.name
+        if goal.type == EXTERNAL:
+            return name
+        return f"pods/{name}" if goal.type == PODS else f"{_plural(target)}/{name}"
+
+    def read(self, goal: Goal, target: Target, namespace: str, pods: str) -> list[MetricValue]:
+        name = goal.metric.name
+        if goal.type == EXTERNAL:
+            labels = ",".join(f"{key}={value}" for key, value in external_labels(goal, target).items())
+            return self._api.external(name, namespace=namespace, label_selector=labels)
+        if goal.type == PODS:
+            return self._api.custom(name, namespace=namespace, label_selector=pods)
+        return self._api.custom(name, namespace=namespace, resource=_plural(target), name=target.name)
+
+
+def _plural(target: Target) -> str:
+    return f"{WORKLOAD_LABELS[target.kind]}s.apps"
+
+
+def _judge(group: str, service: Manifest | None, *, must_be_ours: bool) -> Iterator[Finding]:
+    """A cluster has one server of each metrics API, and its APIService says which."""
+    if service is None:
+        yield Finding(ADAPTER, seen=f"nobody serves {group}", fix=_HOW_TO_SERVE[group], awaited=True)
+        return
+    if must_be_ours and not _is_prometheus_adapter(service):
+        yield Finding(
+            ADAPTER,
+            seen=f"{group} belongs to {_owner(service)}, not to prometheus-adapter",
+            fix="a cluster has one owner of that API: remove the other before you run the prometheus_adapter role",
+        )
+        return
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    for condition in conditions:
+        if condition["type"] == "Available" and condition["status"] == "False":
+            yield Finding(
+                ADAPTER,
+                seen=f"{group} is not available: {condition.get('reason')}: {condition.get('message')}",
+                fix=f"kubectl describe apiservice v1beta1.{group}; see the pods of {_owner(service)}",
+                severity="warning",
+            )
+
+
+_HOW_TO_SERVE = {
+    "custom.metrics.k8s.io": "run the prometheus_adapter role",
+    "external.metrics.k8s.io": "run the prometheus_adapter role with prometheus_adapter_external_metrics: true, "
+    "or leave metric_type at Pods",
+}
+
+
+def _is_prometheus_adapter(service: Manifest) -> bool:
+    labels = service["metadata"].get("labels") or {}
+    backing = service["spec"].get("service") or {}
+    names = (backing.get("name", ""), labels.get("app.kubernetes.io/name", ""), labels.get("app", ""))
+    return any("prometheus-adapter" in name for name in names)
+
+
+def _owner(service: Manifest) -> str:
+    backing = service["spec"].get("service")
+    return f"service {backing.get('namespace')}/{backing.get('name')}" if backing else "the API server itself"
+
+
+def _metrics_of_rule(rule: Manifest) -> set[str]:
+    """The names of the metrics that a rule of ours records: the middle of level:metric:operation."""
+    return {each["record"].split(":")[1] for group in rule["spec"]["groups"] for each in group["rules"]}
+
+
+def _asked_for(rule: Manifest, used: Mapping[str, set[str]], anywhere: set[str]) -> set[str]:
+    """What the HPAs that can use the rule ask for: one workload's rule serves its own only."""
+    only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
+    return anywhere if only is None else used.get(only, set())
