@@ -327,13 +327,15 @@ def test_a_module_for_a_newer_kernel_waits_for_a_reboot_into_it(tree: Tree) -> N
     installed_and_not_loaded(tree)
     tree.kernel("6.8.0-9-generic", running=False)
     tree.file("lib/modules/6.8.0-9-generic/updates/dkms/nvidia.ko")
-    tree.kernel(NEWER, running=False)
-    tree.file(f"lib/modules/{NEWER}/updates/dkms/nvidia.ko")
+    for release in (NEWER, "6.8.0-101-generic"):
+        tree.kernel(release, running=False)
+        tree.file(f"lib/modules/{release}/updates/dkms/nvidia.ko")
 
     facts = tree.facts()
 
     assert facts["reboot_reason"] == (
-        f"driver 580.95.05 has no module for the running kernel {KERNEL}, but one for the installed kernel {NEWER}"
+        f"driver 580.95.05 has no module for the running kernel {KERNEL}, "
+        "but one for the installed kernel 6.8.0-101-generic"
     )
     assert facts["driver_problem"] == ""
 

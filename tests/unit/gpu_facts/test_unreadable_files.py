@@ -36,6 +36,7 @@ GARBAGE = [
     pytest.param(f"{GPU}/resource", b"", id="empty resource"),
     pytest.param(VERSION, b"", id="empty version"),
     pytest.param(VERSION, b"NVRM version: unknown\n", id="no version"),
+    pytest.param(VERSION, b"NVRM version: x Kernel Module  " + b"5" * 5000 + b".1\n", id="a very long version"),
     pytest.param(STATUS, b"", id="empty status"),
     pytest.param(STATUS, b"\x00\x01\x02" * 1000, id="status of bytes"),
     pytest.param(RELEASE, b"", id="empty release"),
@@ -162,6 +163,12 @@ def test_a_folder_that_cannot_be_listed_gives_a_warning(tmp_path: Path, folder: 
     tree.link(folder, Path(folder).name)
 
     assert [warning for warning in tree.node().warnings if str(tmp_path / folder) in warning]
+
+
+def test_a_package_of_a_very_long_version_is_no_driver(tree: Tree) -> None:
+    tree.packages({"libnvidia-ml1": "5" * 5000 + ".1", "libnvidia-compute-580": "580.95.05-1"})
+
+    assert tree.facts()["driver_version_installed"] == "580.95.05"
 
 
 def test_kernels_with_odd_names_are_no_obstacle(tree: Tree) -> None:
