@@ -73,10 +73,11 @@ EXAMPLES = r"""
     msg: "{{ ansible_facts['gpu_facts']['reboot_reason'] }}"
   when: ansible_facts['gpu_facts']['reboot_required']
 
-- name: Look into the files of another machine
+- name: Look into the files of another machine, if there is a copy of them beside the playbook
   kubegpu.autoscale.gpu_facts:
-    root: /srv/cases/4711
+    root: "{{ playbook_dir }}/support-case"
   delegate_to: localhost
+  when: (playbook_dir ~ '/support-case') is directory
 """
 
 RETURN = r"""
