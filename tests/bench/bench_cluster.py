@@ -1,0 +1,142 @@
+"""What the benchmark runs against: the API server of tests/integration, with Deployments and a log of requests."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from control_plane import ControlPlane, eventually
+from kubernetes import client
+from metric_chain import MetricChain
+from workloads import Workloads
+
+NAMESPACES = 10
+# More than any size asks for, so that no run has something to warn of.
+GPUS = 1_000_000
+CRD = Path(__file__).parents[1] / "integration" / "prometheusrule-crd.yml"
+
+# A user of its own, so that the log has what the modules ask and nothing else.
+USER = "bench"
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "rules": [{"level": "Metadata", "users": [USER], "omitStages": ["RequestReceived"]}, {"level": "None"}],
+}
+
+
+class BenchPlane(ControlPlane):
+    """etcd and the API server alone: the HPA controller would share the processors with what is measured."""
+
+    def __init__(self, work: Path) -> None:
+        super().__init__(work)
+        self.audit_log = work / "audit.log"
+
+    def run(self, name: str, *command: object) -> None:
+        if name == "kube-controller-manager":
+            return
+        if name == "kube-apiserver":
+            (self.work / "audit.yml").write_text(json.dumps(AUDIT_POLICY))
+            with (self.work / "tokens.csv").open("a") as tokens:
+                tokens.write(f"{USER},{USER},2,system:masters\n")
+            command += (
+                "--audit-policy-file=audit.yml",
+                f"--audit-log-path={self.audit_log}",
+                "--audit-log-maxsize=10000",
+            )
+        super().run(name, *command)
+
+    def bench_kubeconfig(self) -> Path:
+        """As kubeconfig, for the user whose requests are logged."""
+        text = self.kubeconfig.read_text()
+        path = self.work / "bench-kubeconfig"
+        path.write_text(text.replace('"token": "admin"', f'"token": "{USER}"'))
+        return path
+
+
+@dataclass(frozen=True)
+class Cluster:
+    kubeconfig: Path
+    version: str
+    _plane: BenchPlane
+    _kube: client.ApiClient
+    _workloads: list[Workloads]
+
+    def deploy(self, number: int) -> None:
+        """Bring the Deployments to a number; they are never taken away."""
+        there = len(client.AppsV1Api(self._kube).list_deployment_for_all_namespaces().items)
+        for index in range(there, number):
+            self._workloads[index % NAMESPACES].deployment(_name(index))
+
+    def remove_hpas(self) -> None:
+        hpas = client.AutoscalingV2Api(self._kube)
+        for workloads in self._workloads:
+            hpas.delete_collection_namespaced_horizontal_pod_autoscaler(workloads.namespace)
+        eventually(
+            lambda: not hpas.list_horizontal_pod_autoscaler_for_all_namespaces(limit=1).items, "the HPAs are gone", 60
+        )
+
+    def requests(self, begin: datetime, end: datetime) -> dict[str, int]:
+        """What was asked between two moments, by verb and kind, most often first."""
+        with self._plane.audit_log.open() as log:
+            return dict(count_requests(map(json.loads, log), begin, end).most_common())
+
+
+@contextmanager
+def start_cluster() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        plane = BenchPlane(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubegpu-bench-"))))
+        stack.callback(plane.stop)
+        kube = plane.start()
+        chain = MetricChain(plane, kube)
+        chain.start()
+        stack.callback(chain.stop)
+        client.ApiextensionsV1Api(kube).create_custom_resource_definition(yaml.safe_load(CRD.read_text()))
+        eventually(lambda: _serves_rules(kube), "PrometheusRule is served", 20)
+        workloads = [Workloads(kube, _namespace(index)) for index in range(NAMESPACES)]
+        workloads[0].node("gpu", GPUS)
+        version = client.VersionApi(kube).get_code().git_version
+        yield Cluster(plane.bench_kubeconfig(), version, plane, kube, workloads)
+
+
+def autoscalers(number: int, max_replicas: int = 4) -> list[dict[str, Any]]:
+    """Options for as many autoscalers, spread over the namespaces, each with the Deployment that deploy() makes."""
+    return [
+        {"namespace": _namespace(index), "target": {"name": _name(index)}, "max_replicas": max_replicas}
+        for index in range(number)
+    ]
+
+
+def count_requests(events: Iterator[dict[str, Any]], begin: datetime, end: datetime) -> Counter[str]:
+    """Audit events as `verb kind`; the second and later pages of a list are counted apart."""
+    return Counter(
+        _title(event) for event in events if begin <= datetime.fromisoformat(event["requestReceivedTimestamp"]) <= end
+    )
+
+
+def _title(event: dict[str, Any]) -> str:
+    path, _, query = event["requestURI"].partition("?")
+    of = event.get("objectRef")
+    if not of:
+        return f"{event['verb']} {path}"
+    verb = "list, next page" if event["verb"] == "list" and "continue=" in query else event["verb"]
+    return f"{verb} {'/'.join(filter(None, (of.get('resource'), of.get('subresource'))))}"
+
+
+def _namespace(index: int) -> str:
+    return f"bench-{index % NAMESPACES}"
+
+
+def _name(index: int) -> str:
+    return f"service-{index:04d}"
+
+
+def _serves_rules(kube: client.ApiClient) -> bool:
+    return "monitoring.coreos.com" in {group.name for group in client.ApisApi(kube).get_api_versions().groups}

@@ -1,0 +1,247 @@
+"""One run each: of the module as a process, of a playbook with one task, of an import."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench_cluster import Cluster, autoscalers
+from collection import COLLECTIONS_PATH
+from rich.progress import Progress
+
+MODULE_PEAK = Path(__file__).with_name("module_peak.py")
+MB_PER_KIB = 1024 / 1e6  # the kernel counts memory in KiB
+TAIL = 2000  # characters of an output that are worth showing
+
+# Prints a playbook's results as JSON, with the moments at which each task begins and ends.
+CALLBACK = "ansible.posix.json"
+MANIFESTS = "ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_manifests"
+
+FIRST, UNCHANGED, ALL_CHANGED, ONE_CHANGED, ABSENT = STEPS = (
+    "first apply",
+    "unchanged",
+    "all changed",
+    "one changed",
+    "absent",
+)
+
+THEIR_LIST = "one k8s task"
+THEIR_LOOP = "a loop of k8s tasks"
+OURS = "one gpu_autoscaler task"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One step at one size: medians of its rounds, the memory their highest.
+
+    wall_s:   of the module's process, from its start to its end.
+    rss_mb:   the most memory that it held.
+    requests: by verb and kind.
+    """
+
+    autoscalers: int
+    step: str
+    wall_s: float
+    rss_mb: float
+    requests: dict[str, int]
+
+
+@dataclass(frozen=True)
+class TaskTime:
+    """A task in ansible-playbook, as Ansible's callback times it.
+
+    objects:  how many HPAs it was measured with.
+    of:       how many it is about: a loop is measured with a few and is as long as it has items.
+    """
+
+    way: str
+    step: str
+    objects: int
+    of: int
+    measured_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.measured_s * self.of / self.objects
+
+
+class Failed(Exception):
+    """A run that did not do what its step is about; its time means nothing."""
+
+
+def steps_of(number: int) -> dict[str, tuple[dict[str, Any], Counter[str]]]:
+    """Each step's options, and what it has to report: how many autoscalers by action."""
+    changed = autoscalers(number, max_replicas=5)
+    one_changed = [{**changed[0], "max_replicas": 6}, *changed[1:]]
+    return {
+        FIRST: ({"autoscalers": autoscalers(number)}, Counter(created=number)),
+        UNCHANGED: ({"autoscalers": autoscalers(number)}, Counter(unchanged=number)),
+        ALL_CHANGED: ({"autoscalers": changed}, Counter(changed=number)),
+        ONE_CHANGED: ({"autoscalers": one_changed}, Counter(changed=1, unchanged=number - 1)),
+        ABSENT: ({"autoscalers": one_changed, "state": "absent"}, Counter(deleted=number)),
+    }
+
+
+def measure_size(cluster: Cluster, number: int, rounds: int, progress: Progress) -> list[Run]:
+    """All steps, in their order, as many rounds as asked."""
+    cluster.deploy(number)
+    done: dict[str, list[Run]] = {step: [] for step in STEPS}
+    task = progress.add_task(f"{number} autoscalers", total=rounds * len(STEPS))
+    for _ in range(rounds):
+        for step, (options, expected) in steps_of(number).items():
+            done[step].append(_run_module(cluster, number, step, options, expected))
+            progress.advance(task)
+    return [_middle(runs) for runs in done.values()]
+
+
+def _run_module(cluster: Cluster, number: int, step: str, options: Mapping[str, Any], expected: Counter[str]) -> Run:
+    given = {"kubeconfig": str(cluster.kubeconfig), "verify": False, **options}
+    with tempfile.NamedTemporaryFile("r") as peak:
+        begin = datetime.now(UTC)
+        started = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, MODULE_PEAK, peak.name], input=json.dumps(given), stdout=subprocess.PIPE, text=True
+        )
+        wall_s = time.perf_counter() - started
+        rss_mb = int(peak.read()) * MB_PER_KIB
+    result = _json(done.stdout)
+    actions = Counter(entry["action"] for entry in result.get("result", {}).get("autoscalers", []))
+    if result.get("failed") or actions != expected:
+        raise Failed(f"{step} of {number} autoscalers: {result.get('msg') or dict(actions)}")
+    return Run(number, step, wall_s, rss_mb, cluster.requests(begin, datetime.now(UTC)))
+
+
+def _json(output: str) -> dict[str, Any]:
+    try:
+        return json.loads(output)
+    except ValueError as err:
+        raise Failed(f"no JSON, but: {output[-TAIL:]}") from err
+
+
+def _middle(runs: Sequence[Run]) -> Run:
+    first = runs[0]
+    return Run(
+        first.autoscalers,
+        first.step,
+        median(run.wall_s for run in runs),
+        max(run.rss_mb for run in runs),
+        first.requests,
+    )
+
+
+def compare(cluster: Cluster, number: int, loop: int, rounds: int, progress: Progress) -> list[TaskTime]:
+    """The same HPAs by one task of ours, by one of kubernetes.core.k8s with a list, and by a loop of it."""
+    cluster.deploy(number)
+    ways = (
+        (OURS, number, {"kubegpu.autoscale.gpu_autoscaler": {"autoscalers": "{{ autoscalers }}", "verify": False}}),
+        (THEIR_LIST, number, {"kubernetes.core.k8s": {"definition": "{{ hpas }}"}}),
+        (THEIR_LOOP, loop, {"kubernetes.core.k8s": {"definition": "{{ item }}"}, "loop": f"{{{{ hpas[:{loop}] }}}}"}),
+    )
+    task = progress.add_task("beside kubernetes.core", total=rounds * len(ways) * 2)
+    times: dict[tuple[str, str, int], list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="kubegpu-bench-") as folder:
+        playbook = _Playbook(Path(folder), cluster.kubeconfig, number)
+        for way, objects, action in (way for _ in range(rounds) for way in ways):
+            for step, changed in ((FIRST, True), (UNCHANGED, False)):
+                times.setdefault((way, step, objects), []).append(playbook.run(action, changed=changed))
+                progress.advance(task)
+            cluster.remove_hpas()
+    return [TaskTime(way, step, objects, number, median(measured)) for (way, step, objects), measured in times.items()]
+
+
+class _Playbook:
+    """ansible-playbook with one task on localhost; its variables are written once."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, number: int) -> None:
+        self._folder = folder
+        self._kubeconfig = kubeconfig
+        specs = autoscalers(number)
+        manifests = import_module(MANIFESTS).gpu_autoscaler_manifests
+        hpas = [each for each in manifests(specs) if each["kind"] == "HorizontalPodAutoscaler"]
+        (folder / "vars.json").write_text(json.dumps({"autoscalers": specs, "hpas": hpas}))
+
+    def run(self, action: Mapping[str, Any], *, changed: bool) -> float:
+        """Seconds that the task takes. Raises Failed if it does not change as much as it should."""
+        (self._folder / "play.yml").write_text(json.dumps([self._play(action)]))
+        done = subprocess.run(
+            [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml"],
+            cwd=self._folder,
+            env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_STDOUT_CALLBACK": CALLBACK},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        answer = _json(done.stdout)
+        (task,) = answer["plays"][0]["tasks"]
+        if done.returncode or bool(answer["stats"]["localhost"]["changed"]) != changed:
+            raise Failed(f"{action}: {json.dumps(task['hosts'])[:TAIL]}")
+        begin, end = (datetime.fromisoformat(task["task"]["duration"][moment]) for moment in ("start", "end"))
+        return (end - begin).total_seconds()
+
+    def _play(self, action: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "hosts": "localhost",
+            "connection": "local",
+            "gather_facts": False,
+            "vars": {"ansible_python_interpreter": sys.executable},
+            "vars_files": ["vars.json"],
+            "module_defaults": {
+                f"group/{group}": {"kubeconfig": str(self._kubeconfig)}
+                for group in ("kubernetes.core.k8s", "kubegpu.autoscale.all")
+            },
+            "tasks": [action],
+        }
+
+
+# Both as a module imports it; the difference is our own code. Collections are compiled anew in each process.
+_K8S = "ansible_collections.kubernetes.core.plugins.module_utils.k8s"
+THEIR_IMPORTS = (f"{_K8S}.core", f"{_K8S}.client", "kubernetes.client", "kubernetes.dynamic")
+OUR_IMPORTS = (*THEIR_IMPORTS, "ansible_collections.kubegpu.autoscale.plugins.modules.gpu_autoscaler")
+IMPORT = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from importlib import import_module
+from collection import install
+install()
+begin = time.perf_counter()
+for name in sys.argv[2:]:
+    import_module(name)
+print(time.perf_counter() - begin)
+"""
+
+
+@dataclass(frozen=True)
+class ImportTime:
+    """Seconds to import kubernetes.core's client alone, and our module on top of it; medians."""
+
+    theirs_s: float
+    both_s: float
+
+    @property
+    def own_s(self) -> float:
+        return self.both_s - self.theirs_s
+
+
+def measure_import(rounds: int) -> ImportTime:
+    theirs, both = [], []
+    for _ in range(rounds):
+        theirs.append(_import(THEIR_IMPORTS))
+        both.append(_import(OUR_IMPORTS))
+    return ImportTime(median(theirs), median(both))
+
+
+def _import(names: Sequence[str]) -> float:
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", IMPORT, tests, *names], stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout)
