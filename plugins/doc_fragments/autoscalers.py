@@ -77,8 +77,8 @@ options:
         type: float
       target_values:
         description:
-          - The same for each metric of a profile that has several, by name, for instance
-            C({llm_requests_waiting: 3, llm_kv_cache: 70}).
+          - The same for each metric of a profile that has several, by name, for V(llm) for instance
+            C(llm_requests_waiting) and C(llm_kv_cache).
         type: dict
       min_replicas:
         description:

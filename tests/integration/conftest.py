@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ CRD = yaml.safe_load((HERE / "prometheusrule-crd.yml").read_text())
 RULES = ("monitoring.coreos.com", "v1", "monitoring", "prometheusrules")
 
 Result = dict[str, Any]
+_number = count(1)
 
 
 @pytest.fixture(scope="session")
@@ -69,20 +71,22 @@ def rules_served(kube: client.ApiClient) -> bool:
 @pytest.fixture
 def workloads(kube: client.ApiClient, crd: None, request: pytest.FixtureRequest) -> Iterator[Workloads]:
     """A namespace of its own for one test."""
-    workloads = Workloads(kube, namespace=re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-"))
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
+    workloads = Workloads(kube, namespace=f"{name}-{next(_number)}")
     yield workloads
     workloads.remove()
 
 
 @pytest.fixture
 def run(plane: tuple[ControlPlane, client.ApiClient]) -> Callable[..., Result]:
-    """Runs the module, without verification if a test does not ask for it."""
+    """Runs a module; gpu_autoscaler without verification if a test does not ask for it."""
 
-    def run(*, check: bool = False, **options: Any) -> Result:
-        args = {"kubeconfig": str(plane[0].kubeconfig), "verify": False, **options}
+    def run(module: str = "gpu_autoscaler", *, check: bool = False, **options: Any) -> Result:
+        unverified = {"verify": False} if module == "gpu_autoscaler" else {}
+        args = {"kubeconfig": str(plane[0].kubeconfig), **unverified, **options}
         args |= {"_ansible_check_mode": check, "_ansible_diff": True}
         done = subprocess.run(
-            [sys.executable, HERE / "module_process.py"], input=json.dumps(args), text=True, capture_output=True
+            [sys.executable, HERE / "module_process.py", module], input=json.dumps(args), text=True, capture_output=True
         )
         print(done.stdout, done.stderr)  # pytest shows it when the test fails
         result = json.loads(done.stdout)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,12 @@ class MetricChain:
     def stop(self) -> None:
         self._rules.stop()
         self.exporter.stop()
+
+    def series(self) -> str:
+        """What Prometheus has of the exporter's series now, as text to look into."""
+        query = urllib.parse.urlencode({"query": '{job="dcgm-exporter"}'})
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._prometheus}/api/v1/query?{query}") as answer:
+            return answer.read().decode()
 
     def _ready(self) -> bool:
         try:

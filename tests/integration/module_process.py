@@ -1,4 +1,4 @@
-"""One run of gpu_autoscaler, in a process of its own as for each task of Ansible; options come as JSON on stdin."""
+"""One run of a module, in a process of its own as for each task of Ansible; its options come as JSON on stdin."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from collection import install
 
 install()
-module = import_module("ansible_collections.kubegpu.autoscale.plugins.modules.gpu_autoscaler")
+module = import_module("ansible_collections.kubegpu.autoscale.plugins.modules." + sys.argv[1])
 with patch_module_args(json.load(sys.stdin)):
     module.main()

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from conftest import RULES, remove_crd
+from control_plane import eventually
 from kubernetes import client
+from metric_chain import MetricChain
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
@@ -201,3 +203,130 @@ def test_what_makes_scaling_worse_is_warned_of(run: Run, workloads: Workloads) -
     assert f"autoscaler {workloads.namespace}/embed: its pods have no nvidia.com/gpu limit" in warnings
     assert "max_replicas is 4, but of pods with 2 nvidia.com/gpu the nodes that they may run on hold 2" in warnings
     assert len(result["warnings"]) == 3
+
+
+def test_an_hpa_of_somebody_else_is_taken_over_if_asked_for(
+    run: Run, kube: client.ApiClient, workloads: Workloads
+) -> None:
+    workloads.deployment("chat")
+    api = client.AutoscalingV2Api(kube)
+    theirs = {**OTHER_HPA, "metadata": {"name": "chat", "annotations": {"team": "search"}}}
+    api.create_namespaced_horizontal_pod_autoscaler(workloads.namespace, theirs, field_manager="a-team")
+    refusal = run(autoscalers=[spec(workloads)])
+    assert "was not made by this module, but by a-team" in refusal["msg"]
+    wanted = [spec(workloads, adopt=True)]
+    for check in (True, False):
+        taken = run(check=check, autoscalers=wanted)
+        assert (taken["changed"], taken["result"]["autoscalers"][0]["action"]) == (True, "changed")
+    (hpa,) = objects(kube, workloads)[0]
+    assert (hpa.spec.max_replicas, len(hpa.spec.metrics), hpa.spec.metrics[0].type) == (4, 1, "Pods")
+    assert hpa.metadata.annotations["team"] == "search"
+    assert run(autoscalers=wanted)["changed"] is False
+    assert run(autoscalers=[spec(workloads)])["changed"] is False
+
+
+def test_what_others_add_is_left_alone(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
+    workloads.deployment("chat")
+    run(autoscalers=[spec(workloads)])
+    added = {"metadata": {"labels": {"team": "search"}}, "spec": {"behavior": {"scaleUp": {"tolerance": "0.3"}}}}
+    client.AutoscalingV2Api(kube).patch_namespaced_horizontal_pod_autoscaler(
+        "chat", workloads.namespace, added, field_manager="an-admin"
+    )
+    assert run(autoscalers=[spec(workloads)])["changed"] is False
+    assert run(autoscalers=[spec(workloads, max_replicas=3)])["changed"] is True
+    (hpa,) = objects(kube, workloads)[0]
+    assert (hpa.metadata.labels["team"], hpa.spec.behavior.scale_up.tolerance) == ("search", "300m")
+
+
+def test_what_fails_is_named_and_the_next_run_does_the_rest(
+    run: Run, kube: client.ApiClient, workloads: Workloads
+) -> None:
+    names = ("chat", "embed", "rank")
+    for name in names:
+        workloads.deployment(name)
+    wanted = [spec(workloads, target={"name": name}) for name in names]
+    policy = {"type": "Percent", "value": 1, "period_seconds": 1}
+    wanted[1]["scale_up"] = {"stabilization_window_seconds": 5000, "policies": [policy]}
+    result = run(autoscalers=wanted)
+    assert result["failed"]
+    assert result["changed"]
+    assert "horizontalpodautoscalers/embed" in result["msg"]
+    assert "stabilizationWindowSeconds" in result["msg"]
+    assert [entry["action"] for entry in result["result"]["autoscalers"]] == ["created", "failed", "created"]
+    assert [hpa.metadata.name for hpa in objects(kube, workloads)[0]] == ["chat", "rank"]
+    del wanted[1]["scale_up"]
+    result = run(autoscalers=wanted)
+    assert [entry["action"] for entry in result["result"]["autoscalers"]] == ["unchanged", "created", "unchanged"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version"),
+    [
+        ("StatefulSet", "apps/v1"),
+        ("Rollout", "argoproj.io/v1alpha1"),
+        ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1"),
+        ("Fleet", "example.com/v1"),
+    ],
+)
+def test_whatever_has_a_scale_subresource_can_be_scaled(
+    run: Run, kube: client.ApiClient, workloads: Workloads, kind: str, api_version: str
+) -> None:
+    with workloads.kind(kind, api_version):
+        workloads.scalable(kind, api_version, "chat")
+        target = {"kind": kind, "name": "chat", "api_version": api_version if kind == "Fleet" else None}
+        assert run(autoscalers=[spec(workloads, target=target)])["changed"] is True
+        assert run(autoscalers=[spec(workloads, target=target)])["changed"] is False
+        ref = objects(kube, workloads)[0][0].spec.scale_target_ref
+        assert (ref.kind, ref.api_version) == (kind, api_version)
+
+
+def test_a_scaled_object_on_the_target_is_in_the_way(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
+    workloads.deployment("chat")
+    with workloads.kind("ScaledObject", "keda.sh/v1alpha1"):
+        body = {"metadata": {"name": "theirs"}, "spec": {"scaleTargetRef": {"name": "chat"}}}
+        workloads.custom("ScaledObject", "keda.sh/v1alpha1", body)
+        result = run(autoscalers=[spec(workloads)])
+    namespace = workloads.namespace
+    assert f"HPA {namespace}/chat, ScaledObject {namespace}/theirs" in result["msg"]
+    assert objects(kube, workloads) == ([], [])
+
+
+def test_a_query_has_to_give_one_series_a_pod(run: Run, chain: MetricChain, workloads: Workloads) -> None:
+    workloads.deployment("chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 60})
+    eventually(lambda: "DCGM_FI_DEV_GPU_UTIL" in chain.series(), "the exporter is scraped", 20)
+    for query, seen in {
+        "max(DCGM_FI_DEV_GPU_UTIL)": "a series has no label namespace",
+        "max by (namespace) (DCGM_FI_DEV_GPU_UTIL)": "a series has no label pod",
+        'label_replace(DCGM_FI_DEV_GPU_UTIL, "pod", "chat-0", "", "")': "chat-0 has 2 series",
+    }.items():
+        metric = {"name": "own", "query": query}
+        assert seen in run(autoscalers=[spec(workloads, metric=metric, target_value=1)])["msg"]
+
+
+def test_what_a_profile_cannot_tell_is_said(run: Run, workloads: Workloads) -> None:
+    workloads.deployment("chat")
+    workloads.node("gpu1", gpus=4)
+    for profile in ("llm", "shared", "mig"):
+        warnings = run(check=True, autoscalers=[spec(workloads, metric=profile)])["warnings"]
+        assert any(f"profile {profile}: " in warning for warning in warnings)
+
+
+def test_one_field_changed_by_hand(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
+    """It is somebody's, so it is not just overwritten; with adopt: true it is, and check mode shows how."""
+    workloads.deployment("chat")
+    run(autoscalers=[spec(workloads)])
+    client.AutoscalingV2Api(kube).patch_namespaced_horizontal_pod_autoscaler(
+        "chat", workloads.namespace, {"spec": {"maxReplicas": 7}}, field_manager="kubectl-edit"
+    )
+    refusal = run(check=True, autoscalers=[spec(workloads)])
+    assert "kubectl-edit" in refusal["msg"]
+    assert "adopt: true" in refusal["fix"]
+    wanted = [spec(workloads, adopt=True)]
+    shown = run(check=True, autoscalers=wanted)
+    assert [
+        (each["before"]["spec"]["maxReplicas"], each["after"]["spec"]["maxReplicas"]) for each in shown["diff"]
+    ] == [(7, 4)]
+    assert objects(kube, workloads)[0][0].spec.max_replicas == 7
+    assert run(autoscalers=wanted)["changed"] is True
+    assert objects(kube, workloads)[0][0].spec.max_replicas == 4

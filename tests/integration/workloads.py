@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from control_plane import eventually
 from kubernetes import client
 
 
@@ -36,6 +39,44 @@ class Workloads:
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         self._core.patch_namespaced_pod_status(name, self.namespace, {"status": status})
 
+    @contextmanager
+    def kind(self, kind: str, api_version: str) -> Iterator[None]:
+        """A kind that the cluster would not have by itself, with a scale subresource and nothing else of its own."""
+        group, _, version = api_version.partition("/")
+        if group == "apps":
+            yield
+            return
+        definitions, name = client.ApiextensionsV1Api(self._kube), f"{kind.lower()}s.{group}"
+        definitions.create_custom_resource_definition(_definition(kind, group, version))
+        eventually(lambda: _is_served(self._kube, group, kind), f"{kind} is served", 20)
+        try:
+            yield
+        finally:
+            definitions.delete_custom_resource_definition(name)
+            eventually(lambda: not _is_served(self._kube, group, kind), f"{kind} is gone", 20)
+
+    def scalable(self, kind: str, api_version: str, name: str, replicas: int = 1) -> None:
+        """An object that can be scaled; its pods carry its name in the label app."""
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "service"}]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        if kind == "StatefulSet":
+            body = {"metadata": {"name": name}, "spec": {**spec, "serviceName": name}}
+            client.AppsV1Api(self._kube).create_namespaced_stateful_set(self.namespace, body)
+            return
+        self.custom(kind, api_version, {"metadata": {"name": name}, "spec": spec})
+        group, _, version = api_version.partition("/")
+        client.CustomObjectsApi(self._kube).patch_namespaced_custom_object_status(
+            group, version, self.namespace, f"{kind.lower()}s", name,
+            {"status": {"replicas": replicas, "selector": f"app={name}"}},
+        )  # fmt: skip
+
+    def custom(self, kind: str, api_version: str, body: dict[str, Any]) -> None:
+        group, _, version = api_version.partition("/")
+        client.CustomObjectsApi(self._kube).create_namespaced_custom_object(
+            group, version, self.namespace, f"{kind.lower()}s", {"apiVersion": api_version, "kind": kind, **body}
+        )
+
     def node(self, name: str, gpus: int) -> None:
         """One that is ready: the API server taints a new node until its kubelet says so."""
         self._core.create_node({"metadata": {"name": name}})
@@ -46,3 +87,33 @@ class Workloads:
         """What other tests would see; the namespace itself is left to the end of the control plane."""
         client.AutoscalingV2Api(self._kube).delete_collection_namespaced_horizontal_pod_autoscaler(self.namespace)
         self._core.delete_collection_node()
+
+
+def _definition(kind: str, group: str, version: str) -> dict[str, Any]:
+    plural = f"{kind.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": anything},
+        "subresources": {"status": {}, "scale": scale},
+    }
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [served]}
+    return {"metadata": {"name": f"{plural}.{group}"}, "spec": spec}
+
+
+def _is_served(kube: client.ApiClient, group: str, kind: str) -> bool:
+    """Discovery forgets a group a moment after its last kind."""
+    groups = {each.name: each for each in client.ApisApi(kube).get_api_versions().groups}
+    if group not in groups:
+        return False
+    version = groups[group].preferred_version.version
+    kinds = client.CustomObjectsApi(kube).get_api_resources(group, version).resources
+    return kind in {each.kind for each in kinds}

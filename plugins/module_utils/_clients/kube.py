@@ -161,5 +161,5 @@ def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     return HopError(
         API_SERVER,
         seen=f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}: {seen}",
-        fix="have that manager give the fields up, or delete the object and run again",
+        fix="have that manager give the fields up, or take them over: an HPA with adopt: true, others by deletion",
     )

@@ -98,8 +98,7 @@ def _apply(desired: Manifest, objects: Objects, adopted: set[Key]) -> _Change:
     key = key_of(desired)
     if desired["kind"] == RULES.kind:
         return _Change((objects.rules or {}).get(key[1]), desired)
-    live = objects.hpas.get(key)
-    return _Change(live, desired, adopt=key in adopted and live is not None and not is_managed(live))
+    return _Change(objects.hpas.get(key), desired, adopt=key in adopted)
 
 
 def _write(
