@@ -32,8 +32,19 @@ NODE = [
 # Under those of the images that need more than one static binary, and under the mirror.
 USERLAND = ["iptables", "conntrack", "kmod", "python3-minimal", "libpython3-stdlib", "ca-certificates", "nginx-light"]
 
-# What the roles install from the distribution; the mirror serves them with what they need.
-FROM_DISTRIBUTION = ["conntrack", "ethtool", "iptables", "socat", "kmod", "ca-certificates", "ebtables"]
+# What the roles install from the distribution, and what servers run beside it; the mirror serves it with its
+# dependencies.
+FROM_DISTRIBUTION = [
+    "conntrack",
+    "ethtool",
+    "iptables",
+    "socat",
+    "kmod",
+    "ca-certificates",
+    "ebtables",
+    "infiniband-diags",
+    "unattended-upgrades",
+]
 
 # Newer suites than the node's: these programs are static enough to run on it. Their versions are what the suite has.
 FROM_FORKY = ["containerd", "containernetworking-plugins", "prometheus", "promtool", "prometheus-node-exporter"]

@@ -39,7 +39,8 @@ def apt_mirror(key: Artifact, distribution: Artifact, contents: Mapping[str, Art
         recipes = recipe(HERE / "packages.yml")
         folders = {name: _pool(out, row) for name, row in recipes["repositories"].items()}
         for name, row in recipes["packages"].items():
-            _package(name, row, folders[row["repository"]], contents, run)
+            for release in row.get("releases", [""]):
+                _package(name, _of_release(row, release), folders[row["repository"]], contents, run)
         pool = _pool(out, DISTRIBUTION)
         for package in distribution.path.glob("*.deb"):
             os.link(package, pool / package.name)
@@ -54,6 +55,18 @@ def _pool(out: Path, repository: Mapping[str, str]) -> Path:
     pool = root / "pool" if "suite" in repository else root
     pool.mkdir(parents=True, exist_ok=True)
     return pool
+
+
+def _of_release(recipe: Any, release: str) -> Any:
+    """The recipe with each `@` in its strings replaced."""
+    match recipe:
+        case str():
+            return recipe.replace("@", release)
+        case list():
+            return [_of_release(each, release) for each in recipe]
+        case dict():
+            return {_of_release(key, release): _of_release(value, release) for key, value in recipe.items()}
+    return recipe
 
 
 def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[str, Artifact], run: Shell) -> None:
@@ -76,6 +89,8 @@ def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[st
         origin = HERE / "files" / inner if artifact == "here" else contents[artifact].path / inner
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(origin, tree / path)
+    for path, text in row.get("texts", {}).items():
+        _write(tree / path, text)
     for path, target in row.get("links", {}).items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).symlink_to(target)

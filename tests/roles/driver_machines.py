@@ -1,0 +1,169 @@
+"""Machines for the role nvidia_driver: what Ansible, PCI, firmware, dpkg and mokutil say, and what it makes of that.
+
+All machines are hosts of one play on the controller. gpu_facts reads a copy of each; dpkg-query and mokutil are scripts
+in its path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collection import COLLECTIONS_PATH
+
+L4, H100, B200, V100, K80 = "10de:27b8", "10de:2330", "10de:2901", "10de:1db1", "10de:102d"
+NVSWITCH, BRIDGE = "10de:22a3", "15b3:1021"  # the bridge is a ConnectX that manages switches of NVLink 5
+CLASSES = {NVSWITCH: "0x068000", BRIDGE: "0x020700"}
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+# What is asked of the role: its own variables, by a name of ours.
+ASKED = {
+    "packages": "__nvidia_driver_apt.packages",
+    "version": "__nvidia_driver_apt.version",
+    "url": "__nvidia_driver_apt.url",
+    "extra": "__nvidia_driver_apt.extra",
+    "unattended": "__nvidia_driver_apt.unattended",
+    "strangers": "__nvidia_driver_strangers | map(attribute=0)",
+}
+FACTS = (
+    "distribution",
+    "distribution_version",
+    "distribution_major_version",
+    "architecture",
+    "kernel",
+    "hostname",
+    "user_uid",
+    "user_id",
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One server.
+
+    system:    distribution and version.
+    devices:   PCI functions, `vendor:device`.
+    installed: packages, `name wish state version` each.
+    enrolled:  whether the firmware knows the key that DKMS signs with.
+    options:   the role's variables.
+    """
+
+    system: str = "Debian 12"
+    kernel: str = "6.1.0-40-amd64"
+    devices: Sequence[str] = (L4,)
+    installed: Sequence[str] = ()
+    secure_boot: bool | None = None
+    enrolled: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the role made of a machine: the refusal, empty if there was none, and the values of ASKED."""
+
+    refusal: str
+    values: dict[str, Any]
+
+
+def play(folder: Path, machines: Mapping[str, Machine]) -> dict[str, Seen]:
+    """Run the role's preflight for all machines. Returns what was seen, by the machine's name."""
+    hosts = {name: _host(folder / name, machine) for name, machine in machines.items()}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    (folder / "play.yml").write_text(json.dumps([_play()]))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.yml", "--forks", "2"],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_PIPELINING": "true"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: Seen(**seen) for name, seen in json.loads((folder / "seen.json").read_text()).items()}
+
+
+def _host(folder: Path, machine: Machine) -> dict[str, Any]:
+    _write(folder / "root", machine)
+    programs = folder / "bin"
+    programs.mkdir()
+    rows = "".join(f"{row}\n" for row in machine.installed)
+    word = "is already enrolled" if machine.enrolled else "is not enrolled"
+    for name, text in {"dpkg-query": rows, "mokutil": f"{{}} {word}\n"}.items():
+        (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
+        (programs / name).chmod(0o755)
+    distribution, _, version = machine.system.partition(" ")
+    release = version.partition(".")[0]
+    facts = dict(
+        zip(FACTS, (distribution, version, release, "x86_64", machine.kernel, folder.name, 0, "root"), strict=True)
+    )
+    return {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "machine_facts": facts,
+        "machine_folder": str(folder),
+        **machine.options,
+    }
+
+
+def _write(root: Path, machine: Machine) -> None:
+    for slot, device in enumerate(machine.devices):
+        pci = root / "sys" / "bus" / "pci" / "devices" / f"0000:{slot:02x}:00.0"
+        pci.mkdir(parents=True)
+        vendor, _, number = device.partition(":")
+        attributes = {"vendor": f"0x{vendor}", "device": f"0x{number}", "class": CLASSES.get(device, "0x030200")}
+        for name, text in attributes.items():
+            (pci / name).write_text(f"{text}\n")
+        if device == BRIDGE:
+            (pci / "vpd").write_text("SW_MNG")
+    status = root / "var" / "lib" / "dpkg" / "status"
+    status.parent.mkdir(parents=True)
+    status.write_text("".join(_status(row) for row in machine.installed))
+    if machine.secure_boot is not None:
+        variable = root / SECURE_BOOT
+        variable.parent.mkdir(parents=True)
+        variable.write_bytes(b"\x06\0\0\0" + bytes([machine.secure_boot]))
+
+
+def _status(row: str) -> str:
+    name, _, state, version = row.split()
+    return f"Package: {name}\nStatus: install ok {state}\nArchitecture: amd64\nVersion: {version}\n\n"
+
+
+def _play() -> dict[str, Any]:
+    role = {"name": "kubegpu.autoscale.nvidia_driver", "tasks_from": "preflight", "public": True}
+    asked = ", ".join(f"{name!r}: {expression}" for name, expression in ASKED.items())
+    return {
+        "hosts": "all",
+        "gather_facts": False,
+        "module_defaults": {"kubegpu.autoscale.gpu_facts": {"root": "{{ machine_folder }}/root"}},
+        "environment": {"PATH": "{{ machine_folder }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"},
+        "tasks": [
+            {
+                "ansible.builtin.set_fact": {name: f"{{{{ machine_facts.{name} }}}}" for name in FACTS}
+                | {"cacheable": True}
+            },
+            {
+                "block": [{"ansible.builtin.include_role": role}, _remember("''", f"{{{asked}}}")],
+                "rescue": [_remember("ansible_failed_result.msg", "{}")],
+            },
+            {
+                "ansible.builtin.copy": {
+                    "content": "{{ dict(play | zip(play | map('extract', hostvars, 'seen'))) | to_json }}",
+                    "dest": "{{ playbook_dir }}/seen.json",
+                    "mode": "0600",
+                },
+                "vars": {"play": "{{ ansible_play_hosts }}"},
+                "run_once": True,
+            },
+        ],
+    }
+
+
+def _remember(refusal: str, values: str) -> dict[str, Any]:
+    """A task that keeps two expressions as a `Seen`."""
+    return {"ansible.builtin.set_fact": {"seen": f"{{{{ {{'refusal': {refusal}, 'values': {values}}} }}}}"}}

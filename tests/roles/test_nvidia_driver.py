@@ -1,0 +1,268 @@
+"""What the role nvidia_driver would do to machines that no lab has: names by system and branch, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from driver_machines import B200, BRIDGE, H100, K80, NVSWITCH, V100, Machine, Seen, play
+
+UBUNTU = {"system": "Ubuntu 24.04", "kernel": "6.8.0-79-generic"}
+PREBUILT = {"nvidia_driver_source": "ubuntu_prebuilt"}
+AT_580, AT_570, AT_590 = ({"nvidia_driver_version": f"{branch}.0.1-*"} for branch in (580, 570, 590))
+
+# Names: NVIDIA's Driver Installation Guide, "Recent Updates"; NVIDIA/gpu-driver-container; packages.ubuntu.com.
+PACKAGES = {
+    "Debian": (Machine(), ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms"]),
+    "Debian, before Turing": (
+        Machine(devices=(V100,)),
+        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-dkms"],
+    ),
+    "Ubuntu up to 580": (
+        Machine(**UBUNTU, options=AT_580),
+        ["libnvidia-compute-580", "nvidia-compute-utils-580", "nvidia-utils-580", "nvidia-dkms-580-open"],
+    ),
+    "Ubuntu from 590 on": (
+        Machine(**UBUNTU, options=AT_590),
+        ["libnvidia-compute", "nvidia-compute-utils", "nvidia-utils", "nvidia-dkms-open"],
+    ),
+    "Ubuntu, prebuilt": (
+        Machine(**UBUNTU, options=PREBUILT),
+        ["libnvidia-compute-580-server", "nvidia-compute-utils-580-server", "nvidia-utils-580-server"],
+    ),
+    "NVSwitches": (
+        Machine(devices=(H100, NVSWITCH)),
+        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms", "nvidia-fabricmanager"],
+    ),
+    "NVSwitches at 570": (
+        Machine(devices=(H100, NVSWITCH), options=AT_570),
+        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570"],
+    ),
+    "NVSwitches, prebuilt": (
+        Machine(**UBUNTU, devices=(H100, NVSWITCH), options=PREBUILT),
+        [
+            "libnvidia-compute-580-server",
+            "nvidia-compute-utils-580-server",
+            "nvidia-utils-580-server",
+            "nvidia-fabricmanager-580",
+        ],
+    ),
+}
+
+# What comes beside them: headers of the kernel that runs and of those to come, prebuilt modules, the subnet manager.
+BESIDE = {
+    "Debian": (Machine(), ["linux-headers-amd64", "linux-headers-6.1.0-40-amd64"]),
+    "Debian's cloud kernel": (
+        Machine(kernel="6.1.0-40-cloud-amd64"),
+        ["linux-headers-cloud-amd64", "linux-headers-6.1.0-40-cloud-amd64"],
+    ),
+    "Debian 13": (
+        Machine(system="Debian 13", kernel="6.12.48+deb13-amd64"),
+        ["linux-headers-amd64", "linux-headers-6.12.48+deb13-amd64"],
+    ),
+    "Ubuntu's hardware enablement kernel": (
+        Machine(
+            **UBUNTU | {"kernel": "6.14.0-33-generic"},
+            installed=(
+                "linux-image-6.14.0-33-generic install installed 6.14.0-33.33~24.04.1",
+                "linux-image-generic-hwe-24.04 install installed 6.14.0-33.33~24.04.1",
+            ),
+        ),
+        ["linux-headers-generic-hwe-24.04", "linux-headers-6.14.0-33-generic"],
+    ),
+    "Ubuntu in a virtual machine": (
+        Machine(**UBUNTU, installed=("linux-image-virtual install installed 6.8.0-79.79",)),
+        ["linux-headers-generic", "linux-headers-6.8.0-79-generic"],
+    ),
+    "prebuilt for a cloud's kernel": (
+        Machine(**UBUNTU | {"kernel": "6.8.0-1036-aws"}, options=PREBUILT),
+        ["linux-modules-nvidia-580-server-open-aws"],
+    ),
+    "prebuilt, before Turing": (
+        Machine(**UBUNTU, devices=(V100,), options=PREBUILT),
+        ["linux-modules-nvidia-580-server-generic"],
+    ),
+    "NVLink 5": (
+        Machine(devices=(B200, BRIDGE)),
+        ["linux-headers-amd64", "linux-headers-6.1.0-40-amd64", "nvlsm=2025.10.*", "infiniband-diags"],
+    ),
+}
+
+OLD_UBUNTU = (
+    "libnvidia-compute-570 install installed 570.172.08-0ubuntu1",
+    "nvidia-dkms-570-open install installed 570.172.08-0ubuntu1",
+    "nvidia-container-toolkit install installed 1.18.0-1",
+    "nvidia-support install installed 20220217+3~deb12u1",
+)
+
+# What has to move, or to go, on the way to the wanted set.
+STRANGERS = {
+    "nothing": (Machine(installed=("libnvidia-ml1 install installed 580.95.05-1",)), []),
+    "another release": (
+        Machine(installed=("libnvidia-ml1 install installed 570.172.08-1",)),
+        ["libnvidia-ml1"],
+    ),
+    "another branch, and neither the toolkit nor Debian's helpers": (
+        Machine(**UBUNTU, installed=OLD_UBUNTU, options=AT_580),
+        ["libnvidia-compute-570", "nvidia-dkms-570-open"],
+    ),
+    "the other flavour at the same version": (
+        Machine(installed=("nvidia-kernel-dkms install installed 580.95.05-1",)),
+        ["nvidia-kernel-dkms"],
+    ),
+    "a fabric manager of another release": (
+        Machine(
+            devices=(H100, NVSWITCH),
+            installed=(
+                "libnvidia-ml1 install installed 580.95.05-1",
+                "nvidia-fabricmanager install installed 580.105.08-1",
+            ),
+        ),
+        ["nvidia-fabricmanager"],
+    ),
+    "from DKMS to prebuilt": (
+        Machine(
+            **UBUNTU,
+            installed=(
+                "libnvidia-compute-580 install installed 580.95.05-0ubuntu1",
+                "nvidia-dkms-580-open install installed 580.95.05-0ubuntu1",
+            ),
+            options=PREBUILT,
+        ),
+        ["libnvidia-compute-580", "nvidia-dkms-580-open"],
+    ),
+    "from prebuilt to DKMS": (
+        Machine(
+            **UBUNTU,
+            installed=(
+                "libnvidia-compute-580-server install installed 580.0.1-0ubuntu0.24.04.1",
+                "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
+            ),
+            options=AT_580,
+        ),
+        ["libnvidia-compute-580-server", "linux-modules-nvidia-580-server-open-generic"],
+    ),
+    "prebuilt stays": (
+        Machine(
+            **UBUNTU,
+            installed=(
+                "libnvidia-compute-580-server install installed 580.95.05-0ubuntu0.24.04.1",
+                "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
+            ),
+            options=PREBUILT,
+        ),
+        [],
+    ),
+}
+
+NEWER = ("libnvidia-ml1 install installed 590.48.01-1",)
+
+REFUSED = {
+    "open modules before Turing": (
+        Machine(devices=(V100,), options={"nvidia_driver_flavour": "open"}),
+        "need the proprietary kernel modules",
+    ),
+    "proprietary modules on Blackwell": (
+        Machine(devices=(B200,), options={"nvidia_driver_flavour": "proprietary"}),
+        "need the open kernel modules",
+    ),
+    "Volta and Blackwell": (Machine(devices=(V100, B200)), "no single driver serves"),
+    "Volta after 580": (Machine(devices=(V100,), options=AT_590), "their last branch is 580"),
+    "Kepler at 580": (Machine(devices=(K80,)), "their last branch is 470"),
+    "Blackwell before 570": (
+        Machine(devices=(B200,), options={"nvidia_driver_version": "565.57.01-*"}),
+        "their first branch is 570",
+    ),
+    "prebuilt on Debian": (Machine(options=PREBUILT), "signed by Canonical, for Ubuntu alone"),
+    "prebuilt with NVLink 5": (
+        Machine(**UBUNTU, devices=(B200, BRIDGE), options=PREBUILT),
+        "Set nvidia_driver_source: cuda_repo",
+    ),
+    "a downgrade that nobody asked for": (Machine(installed=NEWER), "newer than 580.95.05-*"),
+    "a downgrade within the branch": (
+        Machine(installed=("libnvidia-ml1 install installed 580.105.08-1",)),
+        'Set nvidia_driver_version: "580.105.08-*" to keep it',
+    ),
+    "a held package": (
+        Machine(
+            installed=(
+                "libnvidia-ml1 install installed 570.172.08-1",
+                "nvidia-driver-cuda hold installed 570.172.08-1",
+            )
+        ),
+        "`apt-mark unhold nvidia-driver-cuda`",
+    ),
+    "Secure Boot": (Machine(secure_boot=True), "dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub"),
+    "Secure Boot on Ubuntu": (Machine(**UBUNTU, secure_boot=True), "set nvidia_driver_source: ubuntu_prebuilt"),
+    "a system that nobody tested": (Machine(system="Rocky 9.4"), "Rocky 9.4 is not supported"),
+}
+
+ALLOWED = {
+    "a downgrade that was asked for": Machine(installed=NEWER, options=AT_580),
+    "a branch that holds what is newer": Machine(
+        **UBUNTU,
+        installed=("libnvidia-compute-580-server install installed 580.173.02-0ubuntu0.24.04.1",),
+        options=PREBUILT,
+    ),
+    "a held package that stays": Machine(
+        installed=(
+            "libnvidia-ml1 install installed 580.95.05-1",
+            "nvidia-driver-cuda hold installed 580.95.05-1",
+        )
+    ),
+    "Secure Boot with an enrolled key": Machine(secure_boot=True, enrolled=True),
+    "Secure Boot with prebuilt modules": Machine(**UBUNTU, secure_boot=True, options=PREBUILT),
+    "Secure Boot that is off": Machine(secure_boot=False),
+    "no GPU, whatever else": Machine(devices=(), secure_boot=True, installed=NEWER),
+}
+
+TABLES = {"packages": PACKAGES, "beside": BESIDE, "strangers": STRANGERS, "refused": REFUSED}
+Look = Callable[[str, str], Seen]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Look:
+    """What the role made of a machine, by table and name; one play for all of them."""
+    machines = {(table, name): row[0] for table, rows in TABLES.items() for name, row in rows.items()}
+    machines |= {("allowed", name): machine for name, machine in ALLOWED.items()}
+    hosts = {key: f"machine{number}" for number, key in enumerate(machines)}
+    outcome = play(tmp_path_factory.mktemp("machines"), {hosts[key]: machine for key, machine in machines.items()})
+    return lambda table, name: outcome[hosts[table, name]]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_packages_by_system_and_branch(seen: Look, name: str) -> None:
+    assert seen("packages", name).values["packages"] == PACKAGES[name][1]
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_packages_beside_the_driver(seen: Look, name: str) -> None:
+    assert seen("beside", name).values["extra"] == BESIDE[name][1]
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_packages_that_have_to_move(seen: Look, name: str) -> None:
+    assert sorted(seen("strangers", name).values["strangers"]) == sorted(STRANGERS[name][1])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_work_is_refused_with_the_way_out(seen: Look, name: str) -> None:
+    assert REFUSED[name][1] in seen("refused", name).refusal
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_can_work_is_let_through(seen: Look, name: str) -> None:
+    assert seen("allowed", name).refusal == ""
+
+
+def test_prebuilt_modules_need_no_repository_and_hold_the_kernel(seen: Look) -> None:
+    values = seen("packages", "Ubuntu, prebuilt").values
+
+    assert (values["url"], values["version"]) == ("", "580.*")
+    assert [pattern for pattern in values["unattended"] if pattern.startswith("linux-")]
+
+
+def test_dkms_leaves_the_kernel_to_unattended_upgrades(seen: Look) -> None:
+    unattended = seen("packages", "Ubuntu up to 580").values["unattended"]
+
+    assert not [pattern for pattern in unattended if pattern.startswith("linux-")]
