@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from control_plane import eventually
@@ -30,13 +31,18 @@ class Workloads:
         apps.create_namespaced_deployment(self.namespace, {"metadata": {"name": name}, "spec": spec})
         apps.patch_namespaced_deployment_status(name, self.namespace, {"status": {"replicas": replicas}})
 
-    def ready_pod(self, name: str, *, app: str) -> None:
+    def ready_pod(self, name: str, *, app: str, start_s: int = 0) -> None:
+        """start_s: seconds from its creation until it was ready."""
         pod = {
             "metadata": {"name": name, "labels": {"app": app}},
             "spec": {"containers": [{"name": "main", "image": "service"}]},
         }
         self._core.create_namespaced_pod(self.namespace, pod)
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        ready = {"type": "Ready", "status": "True"}
+        if start_s:
+            created = self._core.read_namespaced_pod(name, self.namespace).metadata.creation_timestamp
+            ready["lastTransitionTime"] = (created + timedelta(seconds=start_s)).isoformat()
+        status = {"phase": "Running", "conditions": [ready]}
         self._core.patch_namespaced_pod_status(name, self.namespace, {"status": status})
 
     @contextmanager

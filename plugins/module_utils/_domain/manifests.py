@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
@@ -149,10 +149,10 @@ def _goal_of(entry: Manifest, queries: Mapping[str, str]) -> Goal | None:
     return Goal(known or Metric(name, "", selector=selector), value, entry["type"])
 
 
-def metric_names(hpa: Manifest) -> set[str]:
-    """What an HPA asks the metrics APIs for."""
-    entries = [metric.get(metric["type"].lower(), {}) for metric in hpa["spec"].get("metrics") or ()]
-    return {entry["metric"]["name"] for entry in entries if "metric" in entry}
+def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:
+    """What an HPA asks the metrics APIs for, by metrics of these types."""
+    entries = [entry for entry in hpa["spec"].get("metrics") or () if entry["type"] in types]
+    return {entry[entry["type"].lower()]["metric"]["name"] for entry in entries}
 
 
 def _pods_metric(goal: Goal, _autoscaler: Autoscaler) -> Manifest:

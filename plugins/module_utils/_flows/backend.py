@@ -11,6 +11,7 @@ from ..domain import (
     ADAPTER,
     AUTOSCALER_ANNOTATION,
     EXTERNAL,
+    OBJECT,
     PODS,
     WORKLOAD_LABELS,
     Autoscaler,
@@ -69,9 +70,9 @@ class PrometheusAdapter:
         return manifests(autoscalers, rules)
 
     def remove(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
-        used = {f"{namespace}/{name}": metric_names(hpa) for (namespace, name), hpa in hpas.items()}
-        anywhere = set().union(*used.values())
-        return [rule for rule in rules if not _metrics_of_rule(rule) & _asked_for(rule, used, anywhere)]
+        named = {f"{namespace}/{name}": hpa for (namespace, name), hpa in hpas.items()}
+        asked_for = set().union(*map(metric_names, hpas.values()))
+        return [rule for rule in rules if not _is_used(rule, named, asked_for)]
 
     def listed(self, metric_type: str) -> set[str]:
         return self._api.listed(GROUPS[metric_type])
@@ -138,12 +139,10 @@ def _owner(service: Manifest) -> str:
     return f"service {backing.get('namespace')}/{backing.get('name')}" if backing else "the API server itself"
 
 
-def _metrics_of_rule(rule: Manifest) -> set[str]:
-    """The names of the metrics that a rule of ours records: the middle of level:metric:operation."""
-    return {each["record"].split(":")[1] for group in rule["spec"]["groups"] for each in group["rules"]}
-
-
-def _asked_for(rule: Manifest, used: Mapping[str, set[str]], anywhere: set[str]) -> set[str]:
-    """What the HPAs that can use the rule ask for: one workload's rule serves its own only."""
+def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) -> bool:
+    """By any HPA, or if it is the rule of one workload by that one's, which has to read more than its pods."""
     only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
-    return anywhere if only is None else used.get(only, set())
+    if only is not None:
+        asked_for = metric_names(hpas[only], (OBJECT, EXTERNAL)) if only in hpas else set()
+    recorded = {each["record"].split(":")[1] for group in rule["spec"]["groups"] for each in group["rules"]}
+    return bool(recorded & asked_for)
