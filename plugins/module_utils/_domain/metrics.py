@@ -50,7 +50,7 @@ class Metric:
     @property
     def is_of_gpus(self) -> bool:
         """Its values are those of GPUs, as dcgm-exporter reports them."""
-        return any(source.startswith("DCGM_") for source in self.sources)
+        return self.reporter == DCGM_EXPORTER.name
 
 
 @dataclass(frozen=True)
