@@ -112,7 +112,10 @@ def _run_module(cluster: Cluster, number: int, step: str, options: Mapping[str, 
         begin = datetime.now(UTC)
         started = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, MODULE_PEAK, peak.name], input=json.dumps(given), stdout=subprocess.PIPE, text=True
+            [sys.executable, MODULE_PEAK, peak.name, "gpu_autoscaler"],
+            input=json.dumps(given),
+            stdout=subprocess.PIPE,
+            text=True,
         )
         wall_s = time.perf_counter() - started
         rss_mb = int(peak.read()) * MB_PER_KIB
