@@ -1,0 +1,75 @@
+"""The examples of the documentation, run by ansible-playbook as they stand, on a cluster that has what they name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection import COLLECTIONS_PATH
+from control_plane import ControlPlane
+from kubernetes import client
+from metric_chain import MetricChain
+from workloads import Workloads
+
+# In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
+ON_A_CLUSTER = ("gpu_autoscaler", "gpu_autoscaler_info")
+
+
+def examples(module: str) -> list[dict[str, Any]]:
+    return yaml.safe_load(import_module(f"ansible_collections.kubegpu.autoscale.plugins.modules.{module}").EXAMPLES)
+
+
+@pytest.fixture
+def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
+    """Namespace ml with the workloads that the examples name, each with a ready pod that has a GPU and a queue."""
+    ml = Workloads(kube, namespace="ml")
+    ml.node("gpu1", gpus=32)
+    names = ("inference", "embed", "chat")
+    for name in names[:2]:
+        ml.deployment(name)
+    ml.scalable("StatefulSet", "apps/v1", "chat")
+    for name in names:
+        ml.ready_pod(f"{name}-0", app=name)
+    chain.exporter.gpus("ml", {f"{name}-0": 50 for name in names})
+    chain.exporter.text += "".join(f'vllm:num_requests_waiting{{namespace="ml",pod="{name}-0"}} 2\n' for name in names)
+    yield ml
+    ml.remove()
+
+
+def test_the_examples_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads) -> None:
+    run(tmp_path, [task for module in ON_A_CLUSTER for task in examples(module)], kubeconfig=plane[0].kubeconfig)
+
+
+def test_the_examples_run_on_a_node(tmp_path: Path) -> None:
+    """In check mode, since one of them installs a driver and one reboots."""
+    run(tmp_path, examples("gpu_facts"), "--check")
+
+
+def run(folder: Path, tasks: list[dict[str, Any]], *flags: str, **defaults: Path) -> None:
+    options = {name: str(value) for name, value in defaults.items()}
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "module_defaults": {"group/kubegpu.autoscale.all": options},
+        "tasks": tasks,
+    }
+    (folder / "play.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml", "-e",
+         f"ansible_python_interpreter={sys.executable}", *flags],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
+        text=True,
+        capture_output=True,
+    )  # fmt: skip
+    print(done.stdout, done.stderr)  # pytest shows it when the test fails
+    assert done.returncode == 0
+    assert done.stdout.count("TASK [") == len(tasks)
