@@ -62,7 +62,8 @@ lint: test-env ## ruff, ansible-lint, the role pages and the changelog
 	@git diff --exit-code -- 'roles/*/README.md' || { echo "the pages above are not what the specs say: commit what make docs wrote"; exit 1; }
 
 unit: test-env programs ## tests/unit, tests/rules and, against a real API server, tests/integration
-	@KUBEGPU_BIN=$(CURDIR)/build/bin PATH=$(CURDIR)/build/bin:$(PATH) $(BIN)/python -m pytest tests
+	@KUBEGPU_BIN=$(CURDIR)/build/bin PATH=$(CURDIR)/build/bin:$(PATH) $(BIN)/python -m pytest tests \
+		--cov=plugins/module_utils/_domain --cov-report=term:skip-covered --cov-fail-under=95
 
 molecule: test-env programs ## the site on one server, and the node roles, each from a bare machine
 	@$(BIN)/molecule test --all --report
