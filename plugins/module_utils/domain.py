@@ -54,7 +54,13 @@ from ._domain.manifests import (
 from ._domain.metrics import PROFILES, Metric, Profile
 from ._domain.ownership import is_settled, other_managers
 from ._domain.quantity import format_quantity, parse_quantity
-from ._domain.replicas import desired_replicas
+from ._domain.replicas import (
+    Tolerance,
+    desired_replicas,
+    desired_replicas_by_total,
+    desired_replicas_by_value,
+    desired_replicas_together,
+)
 from ._domain.scaling import ScalingPolicy, ScalingRules, dead_time_s
 
 __all__ = [
@@ -91,10 +97,14 @@ __all__ = [
     "ScalingPolicy",
     "ScalingRules",
     "Target",
+    "Tolerance",
     "autoscaler_key",
     "autoscaler_of",
     "dead_time_s",
     "desired_replicas",
+    "desired_replicas_by_total",
+    "desired_replicas_by_value",
+    "desired_replicas_together",
     "enumeration",
     "external_labels",
     "first_of_all",
