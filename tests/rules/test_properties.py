@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -147,9 +146,13 @@ often_true = st.integers(0, 3).map(bool)
 ratios = st.integers(0, 64).map(lambda part: part / 64)
 
 
-def reported(values: st.SearchStrategy[float]) -> st.SearchStrategy[float | None]:
-    """A value, now and then none, or what DCGM says instead of one."""
-    return st.integers(0, 9).flatmap(lambda die: [st.none(), st.sampled_from(SENTINELS), values][min(die, 2)])
+def reported(values: st.SearchStrategy[float], *wrong: float) -> st.SearchStrategy[float | None]:
+    """A value, now and then none, or what DCGM says instead of one, or something else that cannot be."""
+    instead = st.sampled_from((*SENTINELS, *wrong))
+    return st.integers(0, 9).flatmap(lambda die: [st.none(), instead, values][min(die, 2)])
+
+
+reported_ratios = reported(ratios, 1.25, 60)
 
 
 @st.composite
@@ -160,11 +163,11 @@ def readings(draw: st.DrawFn, has_profiling: bool) -> dict[str, float]:
     if draw(st.integers(0, 9)) == 0:
         used = whole = 0
     fields = {
-        UTIL: draw(reported(st.integers(0, 100))),
+        UTIL: draw(reported(st.integers(0, 100), 101)),
         USED: draw(reported(st.just(used))),
         FREE: draw(reported(st.just(whole - used))),
         RESERVED: reserved,
-        **({field: draw(reported(ratios)) for field in (ENGINE, SM, DRAM)} if has_profiling else {}),
+        **({field: draw(reported_ratios) for field in (ENGINE, SM, DRAM)} if has_profiling else {}),
     }
     return {field: value for field, value in fields.items() if value is not None}
 
@@ -216,10 +219,11 @@ def servers(draw: st.DrawFn) -> list[Row]:
     rows = []
     for number in range(draw(st.integers(0, 4))):
         pod, names = draw(st.sampled_from(PODS)), draw(st.sampled_from(((0, 0), (0, 1), (1, 2))))
-        engine = {"instance": f"10.0.0.{draw(st.integers(1, 2))}", "model_name": "m", "engine": str(number)}
-        labels = {"namespace": pod.namespace, "pod": pod.name, **engine}
+        told_apart_by = draw(st.sampled_from(("instance", "model_name", "engine", "dp_rank")))
+        labels = {"namespace": pod.namespace, "pod": pod.name, "instance": "a", told_apart_by: str(number)}
         for job in range(draw(st.integers(1, 2))):
-            said = {QUEUES[names[0]]: draw(reported(st.integers(0, 50))), CACHES[names[1]]: draw(reported(ratios))}
+            waiting, used = draw(reported(st.integers(0, 50), 2_000_000)), draw(reported_ratios)
+            said = {QUEUES[names[0]]: waiting, CACHES[names[1]]: used}
             fields = {field: value for field, value in said.items() if value is not None}
             rows.append(Row(number, pod, fields, {**labels, "job": str(job), "tp_rank": str(job)}))
     return rows
@@ -236,11 +240,9 @@ def fleets(draw: st.DrawFn) -> Fleet:
 
 def rules() -> dict[str, object]:
     recorded = [metric for profile in PROFILES.values() for metric in profile.recorded]
-    number = count()
     return {
         "groups": [
-            {"name": str(next(number)), "rules": [{"record": metric.series, "expr": metric.query}]}
-            for metric in recorded
+            {"name": metric.name, "rules": [{"record": metric.series, "expr": metric.query}]} for metric in recorded
         ]
     }
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fleet import Device, Exporter, Pod, expects, promtool_file, series, timeline
+from fleet import LAST_TICK, Device, Exporter, Pod, expects, promtool_file, series, timeline
 from golden import CASES, GOLDEN
 
 HERE = Path(__file__).parent
@@ -64,8 +63,8 @@ def test_each_case_holds(profile: str, layout: str, tmp_path: Path) -> None:
 
 
 def promtool_test(case: dict[str, Any], profile: str, layout: str) -> dict[str, Any]:
-    metric, index = f"namespace_pod:{profile}:avg", count()
-    rows = [entry for row in case["rows"] for entry in row_series(row, profile, layout, next(index))]
+    metric = f"namespace_pod:{profile}:avg"
+    rows = [entry for index, row in enumerate(case["rows"]) for entry in row_series(row, profile, layout, index)]
     after = {Pod.parse(name): value for name, value in case["expect"].items()}
     before = {Pod.parse(name): value for name, value in case.get("before", {}).items()}
     expected = [expects(metric, after)] + ([expects(metric, before, tick=3)] if before else [])
@@ -88,4 +87,4 @@ def row_series(row: dict[str, Any], profile: str, layout: str, index: int) -> It
         ("Hostname", "hostname")[index % 2]: f"node-{index}",
     }
     for field, value in READINGS[profile](row.get("busy", 0)).items():
-        yield series(field, labels, timeline(row.get("raw", value), row.get("from", 0), row.get("until", 8)))
+        yield series(field, labels, timeline(row.get("raw", value), row.get("from", 0), row.get("until", LAST_TICK)))

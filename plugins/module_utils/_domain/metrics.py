@@ -151,7 +151,7 @@ _MEMORY_USED = _ratio(
     "DCGM_FI_DEV_FB_USED",
     "DCGM_FI_DEV_FB_FREE",
     "DCGM_FI_DEV_FB_RESERVED",
-    # The counters of NVIDIA's chart do not have FB_RESERVED.
+    # The counters of NVIDIA's chart do not have FB_RESERVED. A whole of 0 makes NaN, which no range holds.
     formula=f"""\
   {_memory("USED")}
 /
@@ -161,7 +161,6 @@ _MEMORY_USED = _ratio(
       {_memory("FREE")}
     +
       ({_memory("RESERVED")} or 0 * DCGM_FI_DEV_FB_USED{{$rows}})
-    > 0
   )""",
 )
 
