@@ -152,8 +152,8 @@ options:
         default: []
       adopt:
         description:
-          - Take over a HorizontalPodAutoscaler of this name that this module has not made. What it has and this
-            autoscaler does not say is left alone.
+          - Take over a HorizontalPodAutoscaler of this name that this module has not made, and fields of it that
+            somebody else has changed since. What it has and this autoscaler does not say is left alone.
         type: bool
         default: false
 """

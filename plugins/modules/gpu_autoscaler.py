@@ -7,14 +7,17 @@ module: gpu_autoscaler
 short_description: Scale Kubernetes workloads on the load of their GPUs
 version_added: 0.1.0
 description:
-  - Makes the recording rule of each metric, shared by all autoscalers that use it, and a HorizontalPodAutoscaler for
+  - Makes the recording rules of each metric, shared by all autoscalers that use it, and a HorizontalPodAutoscaler for
     each workload, then proves that the metric reaches it.
-  - Objects are written by server-side apply with strict field validation. A field that somebody else manages is not
-    taken over, and the manager is named.
-  - Nothing is changed if there is reason to refuse, which is a target that does not exist or has no scale
-    subresource, a second HorizontalPodAutoscaler on the same target, one of the same name that was not made by this
-    module, a query that Prometheus does not accept, no Prometheus, or a custom.metrics.k8s.io that is not served by
-    prometheus-adapter.
+  - It takes a list. Each kind is listed once, what differs is found out here and sent many at a time by server-side
+    apply with strict field validation. A run that finds nothing to do over 1,000 autoscalers takes about a second.
+  - What is refused changes nothing and is said all at once, which is a target that does not exist or has no scale
+    subresource, a second HorizontalPodAutoscaler or a KEDA ScaledObject on the same target, one of the same name that
+    was not made by this module, a query that Prometheus does not accept or that does not give one series a pod, no
+    Prometheus, or a metrics API that nobody serves, or somebody other than prometheus-adapter.
+  - A field that somebody else manages is not taken over, and the manager is named; see O(autoscalers[].adopt).
+  - If the server refuses some of the objects, the others are written all the same. Each failure is named, the task
+    fails, and the next run does the rest.
   - In check mode what an earlier task may still bring, such as Prometheus or the target, is only warned of.
 author:
   - kubegpu (@kubegpu)
@@ -41,7 +44,13 @@ attributes:
   diff_mode:
     support: full
     description: Shows each object before and after.
+notes:
+  - Reads HorizontalPodAutoscalers and nodes of the whole cluster, the targets and pods of the autoscalers' namespaces,
+    APIServices, PrometheusRules in the rules' namespace, and Prometheus through the API server's service proxy. Writes
+    HorizontalPodAutoscalers and PrometheusRules only.
 seealso:
+  - module: kubegpu.autoscale.gpu_autoscaler_info
+    description: Reads them back, and proves later what was applied with C(verify=false).
   - plugin: kubegpu.autoscale.gpu_autoscaler_manifests
     plugin_type: filter
     description: The same objects as a list of manifests, without a cluster.
@@ -77,6 +86,31 @@ EXAMPLES = r"""
           - type: Resource
             resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}
 
+- name: A model server, by its queue and its KV cache, applied now and proven by a later task
+  kubegpu.autoscale.gpu_autoscaler:
+    autoscalers:
+      - namespace: ml
+        target: {name: inference}
+        metric: llm
+        target_values: {llm_requests_waiting: 3, llm_kv_cache: 75}
+        max_replicas: 8
+    verify: false
+
+- name: A GPU metric beside the requests per second of its ingress
+  kubegpu.autoscale.gpu_autoscaler:
+    autoscalers:
+      - namespace: ml
+        target: {name: inference}
+        metric: gpu
+        max_replicas: 8
+        extra_metrics:
+          - metric:
+              name: ingress_requests
+              query: rate(nginx_ingress_controller_requests{exported_namespace="ml", ingress="inference"}[1m])
+              per: workload
+            target_value: 50
+    verify: false
+
 - name: Remove one, and its recording rule if nothing else uses it
   kubegpu.autoscale.gpu_autoscaler:
     state: absent
@@ -97,12 +131,33 @@ result:
       contains:
         namespace: {description: Namespace of the HorizontalPodAutoscaler., type: str}
         name: {description: Its name., type: str}
-        metric: {description: The metric it scales on. Not for one that was not there to be removed., type: str}
-        action: {description: 'V(created), V(changed), V(deleted) or V(unchanged).', type: str}
-        replicas: {description: Replicas of the target when it was verified., type: int}
-        values: {description: The metric by ready pod when it was verified., type: dict}
+        metric: {description: The profile or metric that it scales on. Empty if it was not there., type: str}
+        action:
+          description: 'V(created), V(changed), V(deleted), V(unchanged) or V(failed).'
+          type: str
+        behavior:
+          description: The scaling rules in words, and what they were computed from where none were given.
+          type: dict
+        verified: {description: Whether each hop is proven., type: bool}
+        replicas: {description: Replicas that the target is to have., type: int}
+        desired_replicas: {description: Replicas that the HPA wants., type: int}
+        ready_pods: {description: Names of the target's ready pods., type: list, elements: str}
+        values: {description: The leading metric by ready pod., type: dict}
+        metrics:
+          description:
+            - The evidence for each metric. Whether the metrics API lists it, its value by pod there and in Prometheus,
+              and the age of the oldest of these samples in seconds.
+          type: list
+          elements: dict
+        conditions: {description: The conditions of the HPA., type: list, elements: dict}
+        budget:
+          description:
+            - Seconds from a change of load to the decision, at worst and on average, and the periods that they consist
+              of, each with its source, V(configured), V(seen) or V(assumed). C(kept) says whether the samples are as
+              fresh as that promises.
+          type: dict
     rules:
-      description: One entry for each PrometheusRule that was looked at, with the same keys but the last two.
+      description: One entry for each PrometheusRule that was looked at, with the first four keys.
       type: list
       elements: dict
   sample:
@@ -111,8 +166,40 @@ result:
         name: inference
         metric: gpu
         action: created
+        behavior:
+          dead_time_s: 30
+          measured: true
+          scale_up: >-
+            the larger of 2 pods in 30 s or 50 percent in 30 s at once: a new pod takes up to 30 s to be ready and seen
+            in the metric (measured on its pods)
+          scale_down: >-
+            the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s: a new pod takes up to 30 s to be ready and
+            seen in the metric (measured on its pods)
+        verified: true
         replicas: 1
+        desired_replicas: 1
+        ready_pods: [inference-5d9c7-x2x4q]
         values: {inference-5d9c7-x2x4q: 41.5}
+        metrics:
+          - metric: gpu
+            type: Pods
+            target_value: 60.0
+            listed: true
+            values: {inference-5d9c7-x2x4q: 41.5}
+            prometheus: {inference-5d9c7-x2x4q: 41.5}
+            age_s: 1.2
+        conditions:
+          - {type: ScalingActive, status: "True", reason: ValidMetricFound, message: the HPA was able to compute}
+        budget:
+          collect_s: 1.0
+          scrape_s: 2.0
+          evaluate_s: 2.0
+          sync_s: 5.0
+          worst_s: 10.0
+          mean_s: 5.0
+          sources: {collect: configured, scrape: seen, evaluate: configured, sync: configured}
+          seen_age_s: 1.2
+          kept: true
     rules:
       - {namespace: monitoring, name: kubegpu-gpu, metric: gpu, action: created}
 diff:
