@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 from ._flows.backend import Backend, PrometheusAdapter
+from ._flows.condition import Condition
 from ._flows.crds import apply_crds, remove_crds
 from ._flows.info import read_autoscalers
+from ._flows.metric_answer import MetricQuery
+from ._flows.metric_query import metric_condition, read_metric, read_metric_until
 from ._flows.outcome import Outcome
 from ._flows.reconcile import reconcile, remove
 from ._flows.verify import verify
@@ -13,11 +16,16 @@ from ._flows.wait import Deadline, wait_until
 
 __all__ = [
     "Backend",
+    "Condition",
     "Deadline",
+    "MetricQuery",
     "Outcome",
     "PrometheusAdapter",
     "apply_crds",
+    "metric_condition",
     "read_autoscalers",
+    "read_metric",
+    "read_metric_until",
     "reconcile",
     "remove",
     "remove_crds",

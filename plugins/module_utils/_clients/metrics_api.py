@@ -118,7 +118,7 @@ class MetricsApi:
         for version in (preferred, *served):
             if version in _KNOWN_VERSIONS:
                 return version
-        raise ApiError(404, f"served as {', '.join(served)}, which no HPA reads", f"GET {path}")
+        raise ApiError(501, f"served as {', '.join(served)}, which no HPA reads", f"GET {path}")
 
 
 def _list(answer: Any, key: str, path: str) -> Sequence[Mapping[str, Any]]:

@@ -114,7 +114,7 @@ def test_the_version_is_the_one_that_discovery_prefers(served: dict[str, Any], a
 
 def test_versions_that_no_hpa_reads() -> None:
     api, _transport = metrics_api({f"GET {CUSTOM}": group("v2", "v3")})
-    with pytest.raises(ApiError, match="404: served as v2, v3, which no HPA reads"):
+    with pytest.raises(ApiError, match="501: served as v2, v3, which no HPA reads"):
         api.listed()
 
 
