@@ -5,6 +5,6 @@
 from __future__ import annotations
 
 from ._domain.openpgp import openpgp_fingerprints
-from ._domain.toml import to_toml
+from ._domain.toml import from_toml, to_toml, with_import, without_import
 
-__all__ = ["openpgp_fingerprints", "to_toml"]
+__all__ = ["from_toml", "openpgp_fingerprints", "to_toml", "with_import", "without_import"]

@@ -1,15 +1,19 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Writes TOML, which Python's standard library only reads."""
+"""Writes TOML, which Python's standard library only reads, and changes one line of what somebody else wrote."""
 
 from __future__ import annotations
 
 import json
+import posixpath
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_IMPORTS = re.compile(r"^imports[ \t]*=[ \t]*\[", re.MULTILINE)
+_MARK = "# kubegpu.autoscale"
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
@@ -18,6 +22,47 @@ def to_toml(table: Mapping[str, Any]) -> str:
     Raises: TypeError on what TOML cannot say (None, for instance).
     """
     return "\n".join(_section(table, ())) + "\n"
+
+
+def from_toml(document: str) -> dict[str, Any]:
+    """What a TOML document says. Raises: ValueError with line and column."""
+    return tomllib.loads(document)
+
+
+def with_import(document: str, pattern: str) -> str:
+    """The document with `pattern` first among its `imports`, every other character as it was.
+
+    A relative import counts from two folders above the pattern's files, where containerd's main file lies.
+    Raises: ValueError where the document is no TOML or its `imports` are written so that they cannot be extended.
+    """
+    settings = from_toml(document)
+    imports = settings.get("imports", [])
+    folder = posixpath.dirname(posixpath.dirname(pattern))
+    if isinstance(imports, list) and pattern in (posixpath.join(folder, str(each)) for each in imports):
+        return document
+    changed = _extended(document, pattern) if "imports" in settings else _whole_line(pattern) + document
+    if not isinstance(imports, list) or from_toml(changed) != settings | {"imports": [pattern, *imports]}:
+        raise ValueError(f"imports = {imports!r} cannot be extended: write it as a list on top of the file")
+    return changed
+
+
+def without_import(document: str, pattern: str) -> str:
+    """The document as it was before `with_import`; one where somebody else wrote that import stays as it is."""
+    line = _whole_line(pattern)
+    return document.replace(line if line in document else _element(pattern), "", 1)
+
+
+def _extended(document: str, pattern: str) -> str:
+    return _IMPORTS.sub(lambda opening: opening[0] + _element(pattern), document, count=1)
+
+
+def _whole_line(pattern: str) -> str:
+    return f"imports = [{_string(pattern)}] {_MARK}\n"
+
+
+def _element(pattern: str) -> str:
+    """An array may have line breaks and comments between its values, so this one carries its mark."""
+    return f"{_string(pattern)}, {_MARK}\n"
 
 
 def _section(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
