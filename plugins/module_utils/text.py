@@ -4,7 +4,16 @@
 
 from __future__ import annotations
 
+from ._domain.docker import with_runtime, without_runtime
 from ._domain.openpgp import openpgp_fingerprints
 from ._domain.toml import from_toml, to_toml, with_import, without_import
 
-__all__ = ["from_toml", "openpgp_fingerprints", "to_toml", "with_import", "without_import"]
+__all__ = [
+    "from_toml",
+    "openpgp_fingerprints",
+    "to_toml",
+    "with_import",
+    "with_runtime",
+    "without_import",
+    "without_runtime",
+]

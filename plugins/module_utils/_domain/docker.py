@@ -1,0 +1,70 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One runtime in Docker's daemon.json, a file that many write: merged into it, and taken out of it again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_INDENT = re.compile(r"\n([ \t]+)\"")
+
+
+def with_runtime(document: str, name: str, path: str, default: bool = False) -> str:
+    """The document with runtime `name`, running `path`; with `default` for every container that names none.
+
+    A runtime of that name which somebody else wrote stays theirs. Raises: ValueError where the document is no table of
+    settings in JSON, or `default` would replace somebody's choice.
+    """
+    settings = _read(document)
+    chosen = settings.get("default-runtime", name)
+    if default and chosen != name:
+        raise ValueError(f"its default-runtime is {chosen}, which is somebody's choice")
+    runtimes = settings.get("runtimes", {})
+    wanted = settings | {"runtimes": runtimes | {name: runtimes.get(name, {"path": path, "args": []})}}
+    if default:
+        wanted["default-runtime"] = name
+    elif _is_ours(settings, name, path):
+        wanted = _without_default(wanted, name)
+    return _written(document, settings, wanted)
+
+
+def without_runtime(document: str, name: str, path: str) -> str:
+    """The document without a runtime `name` that runs `path`, and empty if nothing else is in it.
+
+    Raises: ValueError where the document is no table of settings in JSON.
+    """
+    settings = _read(document)
+    if not _is_ours(settings, name, path):
+        return document
+    wanted = _without_default(settings, name)
+    wanted["runtimes"] = {key: value for key, value in settings["runtimes"].items() if key != name}
+    if not wanted["runtimes"]:
+        del wanted["runtimes"]
+    return _written(document, settings, wanted) if wanted else ""
+
+
+def _read(document: str) -> dict[str, Any]:
+    settings = json.loads(document) if document.strip() else {}
+    if not isinstance(settings, dict) or not isinstance(settings.get("runtimes", {}), dict):
+        raise ValueError("it is no table of settings")
+    return settings
+
+
+def _without_default(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if (key, value) != ("default-runtime", name)}
+
+
+def _is_ours(settings: Mapping[str, Any], name: str, path: str) -> bool:
+    runtime = settings.get("runtimes", {}).get(name)
+    return isinstance(runtime, dict) and runtime.get("path") == path
+
+
+def _written(document: str, settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """In the order and with the indentation that the document has; the document itself if it says so already."""
+    if settings == wanted:
+        return document
+    indent = _INDENT.search(document)
+    return json.dumps(wanted, indent=indent[1] if indent else 4, ensure_ascii=False) + "\n"
