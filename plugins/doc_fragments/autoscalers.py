@@ -94,8 +94,8 @@ options:
         description:
           - How fast replicas are added. What is given replaces the default, which is no window, and the larger of
             2 pods and 50 percent in the time that a new pod needs to be ready and seen in the metric.
-          - That time is measured on the target's pods when the autoscaler is made, or as soon as there are any, and kept
-            in an annotation. Until then it is taken to be 60 seconds. The result explains it.
+          - That time is measured on the target's pods when the autoscaler is made, or as soon as there are any, and
+            kept in an annotation. Until then it is taken to be 60 seconds. The result explains it.
         type: dict
         suboptions: &scaling_rules
           stabilization_window_seconds:
@@ -143,8 +143,8 @@ options:
       extra_metrics:
         description:
           - More metrics for the same HorizontalPodAutoscaler. The one that asks for most replicas wins.
-          - An entry with C(metric) is written like the autoscaler's own, with C(metric), C(metric_type), C(target_value)
-            and C(target_values). Requests per second of Istio or of an ingress are a query.
+          - An entry with C(metric) is written like the autoscaler's own, with C(metric), C(metric_type),
+            C(target_value) and C(target_values). Requests per second of Istio or of an ingress are a query.
           - Any other is taken as an entry of C(spec.metrics) in C(autoscaling/v2), with C(type), for CPU and memory for
             instance.
         type: list

@@ -65,7 +65,7 @@ EXAMPLES = r"""
 
 - name: Show what each of them follows
   ansible.builtin.debug:
-    msg: "{{ item.values }} with {{ item.replicas }} replicas, reacts within {{ item.budget.worst_s }} s"
+    msg: "{{ item['values'] }} with {{ item.replicas }} replicas, reacts within {{ item.budget.worst_s }} s"
   loop: "{{ seen.result.autoscalers }}"
   loop_control: {label: "{{ item.name }}"}
 

@@ -39,6 +39,7 @@ def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
         ml.ready_pod(f"{name}-0", app=name)
     chain.exporter.gpus("ml", {f"{name}-0": 50 for name in names})
     chain.exporter.text += "".join(f'vllm:num_requests_waiting{{namespace="ml",pod="{name}-0"}} 2\n' for name in names)
+    chain.exporter.text += 'nginx_ingress_controller_requests{exported_namespace="ml",ingress="inference"} 7\n'
     yield ml
     ml.remove()
 

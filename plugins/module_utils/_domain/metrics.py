@@ -10,6 +10,8 @@ from .findings import SPEC, HopError
 from .promql import DCGM_EXPORTER, MODEL_SERVER, Source, per_pod
 
 _NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
+# As others may call a metric that they serve, KEDA's s0-prometheus for instance; the HPA asks in lower case.
+_EXTERNAL_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 # Options of a user's own metric that are text, with their defaults.
 _OWN_TEXTS = {"name": "", "query": "", "per": "pod"}
 
@@ -96,7 +98,8 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     values = {key: value for key, value in given.items() if value is not None}
     name, query, per = (str(values.get(key, default)).strip() for key, default in _OWN_TEXTS.items())
     selector = values.get("selector", {})
-    if set(values) - {*_OWN_TEXTS, "selector"} or not _NAME.fullmatch(name) or not isinstance(selector, Mapping):
+    named = (_NAME if query else _EXTERNAL_NAME).fullmatch(name)
+    if set(values) - {*_OWN_TEXTS, "selector"} or not named or not isinstance(selector, Mapping):
         raise HopError(
             SPEC,
             seen=f"metric {dict(given)!r} is not complete",

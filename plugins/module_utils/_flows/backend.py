@@ -24,6 +24,7 @@ from ..domain import (
     manifests,
     metric_names,
 )
+from .metrics_owner import Owner
 from .snapshot import GROUPS, Key
 
 
@@ -64,7 +65,7 @@ class PrometheusAdapter:
     def capabilities(self, apis: Mapping[str, Manifest | None], goals: Iterable[Goal]) -> Iterator[Finding]:
         ours = {GROUPS[goal.type] for goal in goals if goal.metric.query}
         for group, service in apis.items():
-            yield from _judge(group, service, must_be_ours=group in ours)
+            yield from _judge(Owner(group, service), must_be_ours=group in ours)
 
     def ensure(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         return manifests(autoscalers, rules)
@@ -97,27 +98,23 @@ def _plural(target: Target) -> str:
     return f"{WORKLOAD_LABELS[target.kind]}s.apps"
 
 
-def _judge(group: str, service: Manifest | None, *, must_be_ours: bool) -> Iterator[Finding]:
-    """A cluster has one server of each metrics API, and its APIService says which."""
-    if service is None:
+def _judge(owner: Owner, *, must_be_ours: bool) -> Iterator[Finding]:
+    group = owner.group
+    if owner.api_service is None:
         yield Finding(ADAPTER, seen=f"nobody serves {group}", fix=_HOW_TO_SERVE[group], awaited=True)
-        return
-    if must_be_ours and not _is_prometheus_adapter(service):
+    elif must_be_ours and not owner.is_prometheus_adapter:
         yield Finding(
             ADAPTER,
-            seen=f"{group} belongs to {_owner(service)}, not to prometheus-adapter",
+            seen=f"{group} belongs to {owner}, not to prometheus-adapter",
             fix="a cluster has one owner of that API: remove the other before you run the prometheus_adapter role",
         )
-        return
-    conditions = (service.get("status") or {}).get("conditions") or ()
-    for condition in conditions:
-        if condition["type"] == "Available" and condition["status"] == "False":
-            yield Finding(
-                ADAPTER,
-                seen=f"{group} is not available: {condition.get('reason')}: {condition.get('message')}",
-                fix=f"kubectl describe apiservice v1beta1.{group}; see the pods of {_owner(service)}",
-                severity="warning",
-            )
+    elif owner.unavailable:
+        yield Finding(
+            ADAPTER,
+            seen=f"{group} is not available: {owner.unavailable}",
+            fix=f"kubectl describe apiservice v1beta1.{group}; see the pods of {owner}",
+            severity="warning",
+        )
 
 
 _HOW_TO_SERVE = {
@@ -125,18 +122,6 @@ _HOW_TO_SERVE = {
     "external.metrics.k8s.io": "run the prometheus_adapter role with prometheus_adapter_external_metrics: true, "
     "or leave metric_type at Pods",
 }
-
-
-def _is_prometheus_adapter(service: Manifest) -> bool:
-    labels = service["metadata"].get("labels") or {}
-    backing = service["spec"].get("service") or {}
-    names = (backing.get("name", ""), labels.get("app.kubernetes.io/name", ""), labels.get("app", ""))
-    return any("prometheus-adapter" in name for name in names)
-
-
-def _owner(service: Manifest) -> str:
-    backing = service["spec"].get("service")
-    return f"service {backing.get('namespace')}/{backing.get('name')}" if backing else "the API server itself"
 
 
 def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) -> bool:

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ..clients import APISERVICES, CUSTOM_METRICS, EXTERNAL_METRICS, PODS, ApiError, KubeClient
 from ..domain import ADAPTER, WORKLOAD, Finding, Manifest, enumeration
 from .metric_answer import ALL, Answer, MetricQuery
+from .metrics_owner import Owner
 
 # KEDA lists this one name for every metric that it serves, since 2.11.
 LISTS_NOTHING = {"externalmetrics"}
@@ -22,52 +22,17 @@ def broken_hop(kube: KubeClient, answer: Answer) -> Finding | None:
     return next((finding for check in HOPS if (finding := check(kube, answer))), None)
 
 
-@dataclass(frozen=True)
-class Owner:
-    """Who serves the API.
-
-    api_service: None if there is none, or if it may not be read.
-    """
-
-    group: str
-    api_service: Manifest | None
-
-    @classmethod
-    def of(cls, kube: KubeClient, answer: Answer) -> Owner:
-        group = answer.query.group
-        with suppress(ApiError):  # evidence only: the one who may ask for metrics need not be allowed to read this
-            return cls(group, kube.get(APISERVICES, f"{answer.version}.{group}"))
-        return cls(group, None)
-
-    def __str__(self) -> str:
-        if self.is_prometheus_adapter:
-            return "prometheus-adapter"
-        return f"service {self.service}" if self.service else f"the server of {self.group}"
-
-    @property
-    def service(self) -> str:
-        """Namespace and name of its service; empty if the API server serves it, or if that is not known."""
-        service = ((self.api_service or {}).get("spec") or {}).get("service") or {}
-        return f"{service['namespace']}/{service['name']}" if service else ""
-
-    @property
-    def is_prometheus_adapter(self) -> bool:
-        labels = ((self.api_service or {}).get("metadata") or {}).get("labels") or {}
-        names = (self.service, labels.get("app.kubernetes.io/name", ""), labels.get("app", ""))
-        return any("prometheus-adapter" in name for name in names)
-
-    @property
-    def unavailable(self) -> str:
-        """Why the API server does not forward to it; empty as long as it does."""
-        conditions = ((self.api_service or {}).get("status") or {}).get("conditions") or []
-        found = [each for each in conditions if each["type"] == "Available" and each["status"] == "False"]
-        return f"{found[0].get('reason')}: {found[0].get('message')}" if found else ""
+def _owner(kube: KubeClient, answer: Answer) -> Owner:
+    group = answer.query.group
+    with suppress(ApiError):  # evidence only: the one who may ask for metrics need not be allowed to read this
+        return Owner(group, kube.get(APISERVICES, f"{answer.version}.{group}"))
+    return Owner(group, None)
 
 
 def _served(kube: KubeClient, answer: Answer) -> Finding | None:
     if answer.outage is None:
         return None
-    group, owner = answer.query.group, Owner.of(kube, answer)
+    group, owner = answer.query.group, _owner(kube, answer)
     if owner.api_service is None and answer.outage.is_not_found:
         return Finding(ADAPTER, seen=f"nobody serves {group}", fix=INSTALL[group])
     seen = f"{owner} does not answer for {group}: {answer.outage.message.strip()}"
@@ -123,7 +88,7 @@ def _spelling(_kube: KubeClient, answer: Answer) -> Finding | None:
 def _listed(kube: KubeClient, answer: Answer) -> Finding | None:
     if answer.is_listed or answer.items or answer.names == LISTS_NOTHING:
         return None
-    query, owner = answer.query, Owner.of(kube, answer)
+    query, owner = answer.query, _owner(kube, answer)
     elsewhere = sorted(name for name in answer.names if name.rpartition("/")[2] == query.metric)
     return Finding(
         ADAPTER,
@@ -175,7 +140,7 @@ def _pods(kube: KubeClient, answer: Answer) -> Finding | None:
 
 
 def _value(kube: KubeClient, answer: Answer) -> Finding | None:
-    query, owner = answer.query, Owner.of(kube, answer)
+    query, owner = answer.query, _owner(kube, answer)
     objects = f"{query.resource} {enumeration(answer.missing)}" if answer.missing else f"{query.resource} {query.name}"
     return Finding(
         query.value_hop,

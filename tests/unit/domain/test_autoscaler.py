@@ -71,7 +71,7 @@ TOTAL = {"name": "requests", "query": 'rate(ingress_requests_total{service="chat
         ({"metric_type": "External"}, "External", "external:gpu:sum"),
         ({"metric": TOTAL, "target_value": 9}, "Object", "namespace_workload:requests:sum"),
         ({"metric": TOTAL, "target_value": 9, "metric_type": "External"}, "External", "external:requests:sum"),
-        ({"metric": {"name": "sqs"}, "target_value": 9, "metric_type": "External"}, "External", ""),
+        ({"metric": {"name": "s0-sqs"}, "target_value": 9, "metric_type": "External"}, "External", ""),
     ],
 )
 def test_where_the_hpa_reads_a_metric(changes: dict[str, Any], type_: str, series: str) -> None:
@@ -131,6 +131,10 @@ REFUSED = {
     "target of nothing": (params(target_value=0), "target_value of gpu is 0"),
     "own metric without target": (params(metric=QUEUE), "metric queue has no target_value"),
     "own metric without query": (params(metric={"name": "queue"}, target_value=1), "metric queue has no query"),
+    "external metric in upper case": (
+        params(metric={"name": "S0"}, target_value=1, metric_type="External"),
+        "is not complete",
+    ),
     "own metric without name": (params(metric={"query": "up"}), "is not complete"),
     "own metric per node": (params(metric={**QUEUE, "per": "node"}), "has per: node"),
     "total as a value of pods": (

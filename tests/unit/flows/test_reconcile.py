@@ -102,7 +102,7 @@ def test_what_the_server_adds_by_itself_is_not_even_sent() -> None:
 
 def test_what_fails_does_not_keep_the_others_from_being_written() -> None:
     wanted = autoscalers("chat", "embed", "rank")
-    rule, chat, embed, rank = manifests(wanted, RULE_OPTIONS)
+    rule, chat, _embed, rank = manifests(wanted, RULE_OPTIONS)
     path = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers"
     answers = {
         f"PATCH {path}/chat": chat,

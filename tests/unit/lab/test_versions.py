@@ -11,6 +11,7 @@ from lab.versions import fill, names
 
 PINNED = [
     ("kubernetes", "k8s.io/kubernetes", "v{kubernetes}"),
+    ("kubernetes-older", "k8s.io/kubernetes", "v{kubernetes-older}"),
     ("kubernetes", "github.com/coredns/coredns", "{coredns}"),
     ("kubernetes", "go.etcd.io/etcd/server/v3", "{etcd}"),
     ("kubernetes", "helm.sh/helm/v3", "{helm}"),
