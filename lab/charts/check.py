@@ -32,6 +32,7 @@ SWITCHED_ON = {
         part: {"enabled": True} for part in ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
     },
     "nvidia-device-plugin": {"gfd": {"enabled": True}},
+    "prometheus-adapter": {"rules": {"external": [{"seriesQuery": "up", "metricsQuery": "up"}]}},
 }
 
 Object = dict[str, Any]
