@@ -9,13 +9,14 @@ from typing import Any
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from lab import charts, debian, images, packages
+from lab import charts, debian, images, older, packages
 from lab.artifacts import CACHE, Artifact, Shell, sweep
 from lab.programs import go, go_env, program_groups
 from lab.progress import BuildReporter
 from lab.versions import CHECKOUT, names
 
 GPU = CHECKOUT / "lab" / "gpu"
+HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]  # the rest the userland has
 
 
 def gpu() -> Artifact:
@@ -39,7 +40,8 @@ def gpu() -> Artifact:
 class Graph:
     """What a lab is made from."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, large: bool = False) -> None:
+        """`large` adds what only a lab of several control planes needs: the older Kubernetes and a load balancer."""
         programs = program_groups()
         self.programs = programs["kubernetes"]
         self.adapter = programs["prometheus-adapter"]
@@ -60,6 +62,10 @@ class Graph:
         self.apt = packages.apt_mirror(self.apt_key, debian.distribution_packages(self.node), contents)
         self.charts = charts.chart_mirror(self.programs, crds)
         self.images = images.image_mirror(self.userland, contents)
+        self.balancer = debian.unpacked("haproxy", debian.SUITE, HAPROXY) if large else None
+        if large:
+            self.apt = older.apt_mirror(self.apt, self.apt_key)
+            self.images = older.image_mirror(self.images)
 
     def mounted(self) -> dict[str, str]:
         """Folders that the lab's containers are made from or mount."""
@@ -71,6 +77,8 @@ class Graph:
             "charts": self.charts,
             "images": self.images,
         }
+        if self.balancer:
+            used["haproxy"] = self.balancer
         return {name: str(artifact.path) for name, artifact in used.items()}
 
     def link_programs(self, folder: Path) -> None:
@@ -94,7 +102,7 @@ class Graph:
                 walk(need)
             found.setdefault(artifact.name, artifact)
 
-        for artifact in (self.apt, self.charts, self.images):
+        for artifact in (self.apt, self.charts, self.images, *filter(None, [self.balancer])):
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)
 

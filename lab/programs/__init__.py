@@ -17,9 +17,8 @@ from lab.versions import names
 HERE = Path(__file__).parent
 
 
-def _kubernetes_flags() -> str:
+def _kubernetes_flags(version: str) -> str:
     """Without a version in the binary kubeadm and kubelet misjudge each other."""
-    version = names()["kubernetes"]
     major, minor, _ = version.split(".")
     facts = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     places = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -30,6 +29,11 @@ def _kubernetes_flags() -> str:
 _NVML_FLAGS = "'-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'"
 
 
+# netgo and osusergo keep the packages of a cgo build the same as without cgo, so that they are shared.
+# No debug information: a fifth of the compile time, and it would be stripped anyway.
+_BUILD = ("-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false")
+
+
 def program_groups() -> dict[str, Artifact]:
     """An artifact a go.mod, by the folder's name."""
     groups = yaml.safe_load((HERE / "programs.yml").read_text())
@@ -38,13 +42,11 @@ def program_groups() -> dict[str, Artifact]:
 
 def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str]) -> Artifact:
     folder = HERE / name
-    flags = f"-s -w {_NVML_FLAGS if cgo else _kubernetes_flags()}"
+    flags = f"-s -w {_NVML_FLAGS if cgo else _kubernetes_flags(names()['kubernetes'])}"
 
     def build(out: Path, run: Shell) -> None:
-        # netgo and osusergo keep the packages of a cgo build the same as without cgo, so that they are shared.
-        # No debug information: a fifth of the compile time, and it would be stripped anyway.
         run(
-            *(go(), "build", "-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false", "-ldflags", flags),
+            *(go(), "build", *_BUILD, "-ldflags", flags),
             *("-o", f"{out}/", *programs.values()),
             cwd=folder,
             env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
@@ -53,6 +55,22 @@ def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str]) -> 
             (out / _base(package)).rename(out / program)
 
     return Artifact(f"programs-{name}", build, sources=(folder,), facts=(flags, repr(programs)), expected=expected)
+
+
+def older_kubernetes() -> Artifact:
+    """`kube` of the minor version before, from the same source by a go.mod of its own. Only for those who ask for it."""
+    name = "kubernetes-older"
+    folder, source = HERE / name, HERE / "kubernetes" / "kube"
+    flags = f"-s -w {_kubernetes_flags(names()[name])}"
+
+    def build(out: Path, run: Shell) -> None:
+        run(
+            *(go(), "build", *_BUILD, "-ldflags", flags, "-modfile", folder / "go.mod", "-o", f"{out}/", "./kube"),
+            cwd=source.parent,
+            env=go_env() | {"CGO_ENABLED": "0"},
+        )
+
+    return Artifact(f"programs-{name}", build, sources=(folder, source), facts=(flags,), expected=420)
 
 
 def _base(package: str) -> str:
