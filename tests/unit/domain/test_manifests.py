@@ -82,6 +82,12 @@ def test_an_external_metric_is_selected_by_labels(metric: Any, labels: dict[str,
     assert entry["target"] == {"type": "AverageValue", "averageValue": "50"}
 
 
+@pytest.mark.parametrize(("type_", "operator"), [("Object", "avg"), ("External", "sum")])
+def test_a_workloads_value_is_an_average_or_a_total(type_: str, operator: str) -> None:
+    _shared, workload, _hpa = manifests([own(metric_type=type_)], RuleOptions())
+    assert workload["spec"]["groups"][0]["rules"][0]["expr"].startswith(f"{operator} (")
+
+
 def test_an_external_metric_of_somebody_else_has_no_rule() -> None:
     external = own(metric={"name": "sqs"}, target_value=5, metric_type="External")
     (hpa,) = manifests([external], RuleOptions())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import KubeClient, PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError, KubeClient, PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
     Autoscaler,
     HopError,
@@ -110,12 +111,79 @@ def test_what_fails_does_not_keep_the_others_from_being_written() -> None:
         f"PATCH {path}/rank": rank,
     }
     unused = {**deepcopy(rule), "metadata": {**rule["metadata"], "name": "kubegpu-old"}}
+    unused["spec"]["groups"][0]["rules"][0]["record"] = "namespace_pod:old:avg"
     outcome = run(cluster(("chat", "embed", "rank"), [rule, unused], **answers), wanted)
     assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["created", "failed", "created"]
     assert ["spec.maxReplicas: no" in str(error) for error in outcome.errors] == [True]
     assert outcome.changed
     # Whether the rule has lost its last user is not sure while something has failed.
     assert [entry["action"] for entry in outcome.result["rules"]] == ["unchanged"]
+
+
+def test_a_namespace_that_is_missing_is_assumed_to_come_in_a_dry_run_only() -> None:
+    path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+    rule = manifests(autoscalers("chat"), RULE_OPTIONS)[0]
+    transport = cluster(("chat",), [rule], **{path: refusal(404, 'namespaces "ml" not found')})
+    assert run(transport, autoscalers("chat"), dry_run=True).errors == []
+    assert ["not found" in str(error) for error in run(transport, autoscalers("chat")).errors] == [True]
+
+
+def test_targets_are_listed_by_namespace_where_the_cluster_may_not_be_listed() -> None:
+    everywhere = [replace(each, namespace=name) for each, name in zip(autoscalers("chat", "chat"), "ab", strict=True)]
+    chats = {name: {**deployment("chat"), "metadata": {"name": "chat", "namespace": name}} for name in "ab"}
+    answers = {f"GET /apis/apps/v1/namespaces/{name}/deployments": {"items": [chats[name]]} for name in "ab"}
+    forbidden = {"GET /apis/apps/v1/deployments": refusal(403, "no"), "GET /api/v1/pods": refusal(403, "no")}
+    transport = cluster((), manifests(everywhere, RULE_OPTIONS), **answers, **forbidden)
+    assert not run(transport, everywhere).changed
+    at_once = cluster((), manifests(everywhere, RULE_OPTIONS), **{
+        "GET /apis/apps/v1/deployments": {"items": list(chats.values())}, "GET /api/v1/pods": {"items": []}
+    })  # fmt: skip
+    assert not run(at_once, everywhere).changed
+    assert [asked for asked in at_once.asked if "namespaces/a" in asked] == []
+    with pytest.raises(ApiError):
+        run(cluster((), [], **{"GET /apis/apps/v1/deployments": refusal(500, "broken")}), everywhere)
+
+
+def own(query: str = "queue") -> list[Autoscaler]:
+    metric = {"name": "queue", "query": query}
+    params = {"namespace": "ml", "target": {"name": "chat"}, "metric": metric, "target_value": 1, "max_replicas": 1}
+    return [Autoscaler.from_params(params)]
+
+
+def found(*labels: dict[str, str]) -> dict[str, Any]:
+    result = [{"metric": each, "value": [0, "1"]} for each in labels]
+    return {f"GET {PROXY}/query": {"status": "success", "data": {"result": result}}}
+
+
+POD = {"namespace": "ml", "pod": "chat-0"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "seen"),
+    [
+        ([{"pod": "chat-0"}], "a series has no label namespace"),
+        ([{"namespace": "ml"}], "a series has no label pod"),
+        ([{**POD, "gpu": "0"}, {**POD, "gpu": "1"}], "pod ml/chat-0 has 2 series"),
+    ],
+)
+def test_a_query_gives_one_series_a_pod(labels: list[dict[str, str]], seen: str) -> None:
+    with pytest.raises(HopError, match=seen):
+        run(cluster(("chat",), [], **found(*labels)), own(), dry_run=True)
+
+
+def test_a_query_that_gives_nothing_is_warned_of() -> None:
+    (warning,) = run(cluster(("chat",), [], **found()), own(), dry_run=True).warnings
+    assert "metric queue gives nothing at the moment" in warning
+    assert run(cluster(("chat",), [], **found(POD)), own(), dry_run=True).warnings == []
+
+
+def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
+    wanted = [replace(each, max_replicas=65) for each in autoscalers("chat")]
+    (warning,) = run(cluster(("chat",), []), wanted, dry_run=True).warnings
+    assert "max_replicas is 65, but of pods with 1 nvidia.com/gpu the nodes that they may run on hold 64" in warning
+    wanted = [replace(each, max_replicas=40) for each in autoscalers("chat", "embed")]
+    (warning,) = run(cluster(("chat", "embed"), []), wanted, dry_run=True).warnings
+    assert "all autoscalers at their maximum need 80 nvidia.com/gpu, the nodes have 64" in warning
 
 
 def ready_pod(name: str, seconds: int, **status: Any) -> Manifest:
