@@ -96,7 +96,8 @@ def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[st
         (tree / path).symlink_to(target)
     if "conffiles" in row:
         _write(tree / "DEBIAN" / "conffiles", "".join(f"{path}\n" for path in row["conffiles"]))
-    for script, text in _scripts(row.get("start", [])).items():
+    has_units = (tree / "usr" / "lib" / "systemd" / "system").is_dir()
+    for script, text in _scripts(row.get("start", []), has_units).items():
         _write(tree / "DEBIAN" / script, text, mode=0o755)
     # Uncompressed: it is built and unpacked on the same machine.
     run(
@@ -110,18 +111,17 @@ def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[st
     shutil.rmtree(tree)
 
 
-def _scripts(units: list[str]) -> dict[str, str]:
-    """What debhelper would write: the units run after installation and not after removal."""
+def _scripts(start: list[str], has_units: bool) -> dict[str, str]:
+    """What debhelper would write: systemd knows the units, and those of `start` run until the package is removed."""
     ldconfig = "#!/bin/sh\nset -e\nldconfig\n"
-    if not units:
-        return {"postinst": ldconfig, "postrm": ldconfig}
-    listed = " ".join(units)
     booted = "if [ -d /run/systemd/system ]; then"
-    return {
-        "postinst": f"{ldconfig}{booted} systemctl daemon-reload; systemctl enable --now --quiet {listed}; fi\n",
-        "prerm": f"#!/bin/sh\nset -e\n{booted} systemctl disable --now --quiet {listed}; fi\n",
-        "postrm": f"{ldconfig}{booted} systemctl daemon-reload; fi\n",
-    }
+    reload = f"{booted} systemctl daemon-reload; fi\n" if has_units else ""
+    scripts = {"postinst": ldconfig + reload, "postrm": ldconfig + reload}
+    if start:
+        listed = " ".join(start)
+        scripts["postinst"] += f"{booted} systemctl enable --now --quiet {listed}; fi\n"
+        scripts["prerm"] = f"#!/bin/sh\nset -e\n{booted} systemctl disable --now --quiet {listed}; fi\n"
+    return scripts
 
 
 def _index(out: Path, repository: Mapping[str, str], key: Artifact, run: Shell) -> None:

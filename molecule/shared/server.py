@@ -1,0 +1,134 @@
+"""A lab server in the hands of its owner: playbooks are run on it, cards are put in, it reboots."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testinfra.host import Host
+
+SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
+EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+PLAYBOOKS = SCENARIO.parents[1] / "playbooks"
+NVSWITCH = {"vendor": "0x10de", "device": "0x22a3", "class": "0x068000"}
+B200 = {"vendor": "0x10de", "device": "0x2901", "class": "0x030200"}
+L4 = {"vendor": "0x10de", "device": "0x27b8", "class": "0x030200"}
+# A ConnectX that manages the switches of NVLink 5.
+BRIDGE = {"vendor": "0x15b3", "device": "0x1021", "class": "0x020700", "vpd": "SW_MNG"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of ansible-playbook. `returned` is what the play kept of the role's facts; empty if it failed."""
+
+    succeeded: bool
+    changed: int
+    output: str
+    returned: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The output without its line breaks: messages are wrapped."""
+        return re.sub(r"\s+", " ", self.output).replace("''", "'")
+
+
+def run(playbook: Path, *flags: str, **variables: Any) -> Run:
+    """Run a playbook on the scenario's servers."""
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), "-i", EPHEMERAL / "inventory", playbook),
+            *("--extra-vars", json.dumps(variables), *flags),
+        ],
+        env=os.environ | {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "ANSIBLE_PIPELINING": "true"},
+        capture_output=True,
+        text=True,
+    )
+    print(done.stdout, done.stderr)  # pytest shows it when the test fails
+    return Run(
+        succeeded=done.returncode == 0,
+        changed=sum(int(count) for count in re.findall(r"\bchanged=(\d+)", done.stdout)),
+        output=done.stdout,
+        returned={} if done.returncode else json.loads((EPHEMERAL / "returned.json").read_text()),
+    )
+
+
+class Server:
+    """`name` is the host in the inventory, `container` podman's word for it."""
+
+    def __init__(self, host: Host) -> None:
+        variables = host.ansible.get_variables()
+        self.host = host
+        self.name = variables["inventory_hostname"]
+        self.container = variables["ansible_host"]
+        self.pci = Path(variables["ansible_podman_extra_args"]).with_suffix("") / "pci"
+
+    def sh(self, command: str) -> str:
+        """What a command prints. Raises AssertionError when it fails."""
+        return self.host.check_output(command)
+
+    @contextmanager
+    def plugged(self, *cards: dict[str, str], instead: bool = False) -> Iterator[None]:
+        """The server with these PCI functions beside its own, or instead of them."""
+        own = [] if not instead else sorted(self.pci.iterdir())
+        hidden = EPHEMERAL / "unplugged"
+        hidden.mkdir(exist_ok=True)
+        for device in own:
+            device.rename(hidden / device.name)
+        slots = [self.pci / f"0000:{0x80 + slot:02x}:00.0" for slot in range(len(cards))]
+        for slot, card in zip(slots, cards, strict=True):
+            slot.mkdir()
+            for name, text in card.items():
+                (slot / name).write_text(f"{text}\n")
+        try:
+            yield
+        finally:
+            for slot in slots:
+                subprocess.run(["rm", "-r", slot], check=True)
+            for device in own:
+                (hidden / device.name).rename(device)
+
+    @contextmanager
+    def bootable(self) -> Iterator[list[str]]:
+        """While this lasts, the server comes back when it shuts down. Gives the times at which it did."""
+        networks = json.loads(_inspect(self.container, "{{json .NetworkSettings.Networks}}"))
+        ((network, at),) = networks.items()
+        shutdowns: list[str] = []
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.5):
+                if _inspect(self.container, "{{.State.Status}}") == "exited":
+                    shutdowns.append(_inspect(self.container, "{{.State.FinishedAt}}"))
+                    _start(self.container, network, at["IPAddress"])
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield shutdowns
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _start(container: str, network: str, address: str) -> None:
+    """podman gives a container another address at each start unless it is told one."""
+    for argv in (
+        ("network", "disconnect", network, container),
+        ("network", "connect", "--ip", address, network, container),
+        ("start", container),
+    ):
+        subprocess.run(("podman", *argv), check=True, capture_output=True)
+
+
+def _inspect(container: str, form: str) -> str:
+    command = ("podman", "inspect", "--type", "container", "--format", form, container)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
