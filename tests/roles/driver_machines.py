@@ -50,6 +50,7 @@ class Machine:
     system:    distribution and version.
     devices:   PCI functions, `vendor:device`.
     installed: packages, `name wish state version` each.
+    loaded:    release of the loaded driver; empty for none.
     enrolled:  whether the firmware knows the key that DKMS signs with.
     options:   the role's variables.
     """
@@ -58,6 +59,7 @@ class Machine:
     kernel: str = "6.1.0-40-amd64"
     devices: Sequence[str] = (L4,)
     installed: Sequence[str] = ()
+    loaded: str = ""
     secure_boot: bool | None = None
     enrolled: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -123,6 +125,12 @@ def _write(root: Path, machine: Machine) -> None:
     status = root / "var" / "lib" / "dpkg" / "status"
     status.parent.mkdir(parents=True)
     status.write_text("".join(_status(row) for row in machine.installed))
+    if machine.loaded:
+        version = root / "proc" / "driver" / "nvidia" / "version"
+        version.parent.mkdir(parents=True)
+        version.write_text(
+            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {machine.loaded}  Release Build\n"
+        )
     if machine.secure_boot is not None:
         variable = root / SECURE_BOOT
         variable.parent.mkdir(parents=True)

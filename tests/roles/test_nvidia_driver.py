@@ -192,6 +192,7 @@ REFUSED = {
         ),
         "`apt-mark unhold nvidia-driver-cuda`",
     ),
+    "a driver that no package brought": (Machine(loaded="580.95.05"), "`nvidia-uninstall`"),
     "Secure Boot": (Machine(secure_boot=True), "dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub"),
     "Secure Boot on Ubuntu": (Machine(**UBUNTU, secure_boot=True), "set nvidia_driver_source: ubuntu_prebuilt"),
     "a system that nobody tested": (Machine(system="Rocky 9.4"), "Rocky 9.4 is not supported"),
@@ -212,6 +213,9 @@ ALLOWED = {
     ),
     "Secure Boot with an enrolled key": Machine(secure_boot=True, enrolled=True),
     "Secure Boot with prebuilt modules": Machine(**UBUNTU, secure_boot=True, options=PREBUILT),
+    "Secure Boot with a driver in use": Machine(
+        secure_boot=True, loaded="580.95.05", installed=("libnvidia-ml1 install installed 580.95.05-1",)
+    ),
     "Secure Boot that is off": Machine(secure_boot=False),
     "no GPU, whatever else": Machine(devices=(), secure_boot=True, installed=NEWER),
 }
