@@ -1,0 +1,143 @@
+"""What the role kubernetes gives to kubeadm for each topology, rendered by Ansible and judged by kubeadm's parser."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("KUBEGPU_BIN", CHECKOUT / "build" / "bin"))
+RENDERED = """
+- hosts: all
+  gather_facts: false
+  vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml, {common}/defaults/main/versions.yml]
+  tasks:
+    - ansible.builtin.set_fact: {{hostname: "{{{{ inventory_hostname }}}}", cacheable: true}}
+    - ansible.builtin.set_fact: {{__kubernetes_found: "{{{{ found }}}}", __kubernetes_elsewhere: {{results: []}}}}
+    - ansible.builtin.copy:
+        content: "{{{{ {{'name': inventory_hostname}} | combine({wanted}) | to_json }}}}"
+        dest: "{out}/{{{{ inventory_hostname }}}}"
+        mode: "0600"
+"""
+CLUSTER = "{'config': __kubernetes_config_text, 'leader': __kubernetes_control_plane, 'gone': __kubernetes_gone}"
+
+
+def render(
+    folder: Path, wanted: str, *, complete: tuple[str, ...] = (), hosts: int = 1, **variables: Any
+) -> dict[str, Any]:
+    """The expressions `wanted`, by name of the control plane, cp1 and so on; `complete` are in a cluster already."""
+    marker = {"files": [{"path": "/etc/kubernetes/kubegpu/initialised"}]}
+    names = [f"cp{number}" for number in range(1, hosts + 1)]
+    found = {name: {"found": marker if name in complete else {"files": []}} for name in names}
+    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    inventory = {"all": {"vars": local, "children": {"kube_control_plane": {"hosts": found}}}}
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    roles = CHECKOUT / "roles"
+    play = RENDERED.format(role=roles / "kubernetes", common=roles / "_common", out=folder, wanted=wanted)
+    (folder / "play.yml").write_text(play)
+    words = ["-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables)]
+    subprocess.run(["ansible-playbook", *words], cwd=folder, check=True)
+    return {name: json.loads((folder / name).read_text()) for name in names}
+
+
+def kubeadm_says(folder: Path, config: str) -> subprocess.CompletedProcess[str]:
+    """What kubeadm's own parser says of the configuration; it goes by the name that it is called by."""
+    kubeadm, file = folder / "kubeadm", folder / "kubeadm.yaml"
+    kubeadm.symlink_to(BIN / "kube")
+    file.write_text(config)
+    return subprocess.run([kubeadm, "config", "validate", "--config", file], capture_output=True, text=True)
+
+
+TOPOLOGIES = {
+    "one": {},
+    "behind a load balancer": {"hosts": 3, "kubernetes_control_plane_endpoint": "lb.example:6443"},
+    "kube-vip": {"hosts": 3, "kubernetes_kube_vip_address": "192.0.2.9"},
+    "numbers for flags": {"kubernetes_controller_manager_args": {"concurrent-job-syncs": 7}},
+    "an address of its own": {"kubernetes_node_ip": "192.0.2.1", "kubernetes_schedule_on_control_plane": True},
+}
+
+
+@pytest.mark.parametrize("variables", TOPOLOGIES.values(), ids=TOPOLOGIES)
+def test_kubeadm_takes_the_configuration_of_every_topology(tmp_path: Path, variables: dict[str, Any]) -> None:
+    said = kubeadm_says(tmp_path, render(tmp_path, CLUSTER, **variables)["cp1"]["config"])
+
+    assert said.returncode == 0, said.stderr
+
+
+def test_kubeadm_refuses_a_field_that_it_does_not_know(tmp_path: Path) -> None:
+    config = render(tmp_path, CLUSTER, kubernetes_cluster_config={"netwrking": {}})["cp1"]["config"]
+
+    assert "netwrking" in kubeadm_says(tmp_path, config).stderr
+
+
+@pytest.mark.parametrize(
+    ("complete", "leader", "gone"),
+    [
+        ((), "cp1", []),
+        (("cp1",), "cp1", ["cp2", "cp3"]),
+        (("cp2", "cp3"), "cp2", ["cp1"]),
+        (("cp1", "cp2", "cp3"), "cp1", []),
+    ],
+)
+def test_only_a_control_plane_that_is_complete_leads_a_cluster(
+    tmp_path: Path, complete: tuple[str, ...], leader: str, gone: list[str]
+) -> None:
+    """A bare server in the first one's place joins: had it led, it would have made a second cluster."""
+    told = render(tmp_path, CLUSTER, complete=complete, hosts=3)
+
+    assert {name: row["leader"] for name, row in told.items()} == dict.fromkeys(told, leader)
+    assert told["cp2"]["gone"] == gone
+
+
+def test_kube_vip_gives_its_address_to_the_cluster(tmp_path: Path) -> None:
+    wanted = "{'config': __kubernetes_config_text, 'pod': __kubernetes_kube_vip}"
+    told = render(
+        tmp_path,
+        wanted,
+        kubernetes_kube_vip_address="192.0.2.9",
+        __kubernetes_kube_vip_kubeconfig="/etc/kubernetes/admin.conf",
+    )["cp1"]
+    container = told["pod"]["spec"]["containers"][0]
+    env = {row["name"]: row.get("value") for row in container["env"]}
+
+    cluster = next(doc for doc in yaml.safe_load_all(told["config"]) if doc["kind"] == "ClusterConfiguration")
+    assert cluster["controlPlaneEndpoint"] == "192.0.2.9:6443"
+    assert env["address"] == "192.0.2.9"
+    assert "vip_interface" not in env
+
+
+@pytest.mark.parametrize(
+    ("cni", "charts", "pod_subnet"),
+    [
+        ("flannel", ["flannel"], lambda values: values["podCidr"]),
+        (
+            "calico",
+            ["crd.projectcalico.org.v1", "tigera-operator"],
+            lambda values: values["installation"]["calicoNetwork"]["ipPools"][0]["cidr"],
+        ),
+        ("cilium", ["cilium"], lambda values: "10.7.0.0/16" if values["ipam"]["mode"] == "kubernetes" else ""),
+        ("bridge", [], None),
+    ],
+)
+def test_a_network_gets_the_pod_subnet_and_the_users_values(
+    tmp_path: Path, cni: str, charts: list[str], pod_subnet: Any
+) -> None:
+    told = render(
+        tmp_path,
+        "{'charts': __kubernetes_cni_charts}",
+        kubernetes_cni=cni,
+        kubernetes_pod_subnet="10.7.0.0/16",
+        kubernetes_cni_values={"mine": True},
+    )["cp1"]["charts"]
+
+    assert [chart["name"] for chart in told] == charts
+    assert all(chart["version"] and chart["repository"].startswith("https://") for chart in told)
+    if charts:
+        assert pod_subnet(told[-1]["values"]) == "10.7.0.0/16"
+        assert told[-1]["values"]["mine"] is True
