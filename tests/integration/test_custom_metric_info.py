@@ -121,7 +121,7 @@ def test_the_values_of_a_target_and_of_nothing_else(
         workloads.ready_pod(pod, app=app)
     record(chat_0=41.5, chat_1=0, embed_0=77)
     target = {"namespace": workloads.namespace, "target": {"name": "chat"}}
-    result = ask(**target, until=VALUES, wait_timeout=LISTED_S)
+    result = ask(**target, until=f"{VALUES} && result.listed", wait_timeout=LISTED_S)
     assert not result.get("failed")
     assert result["changed"] is False
     assert by_name(result) == {"chat-0": 41.5, "chat-1": 0}

@@ -9,6 +9,7 @@ from typing import Any
 
 from control_plane import eventually
 from kubernetes import client
+from kubernetes.client.exceptions import ApiException
 
 
 class Workloads:
@@ -120,6 +121,11 @@ def _is_served(kube: client.ApiClient, group: str, kind: str) -> bool:
     groups = {each.name: each for each in client.ApisApi(kube).get_api_versions().groups}
     if group not in groups:
         return False
-    version = groups[group].preferred_version.version
-    kinds = client.CustomObjectsApi(kube).get_api_resources(group, version).resources
+    try:
+        version = groups[group].preferred_version.version
+        kinds = client.CustomObjectsApi(kube).get_api_resources(group, version).resources
+    except ApiException as err:
+        if err.status != 404:
+            raise
+        return False
     return kind in {each.kind for each in kinds}
