@@ -73,3 +73,20 @@ VERIFY: ArgSpec = {
     "verify": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 180},
 }
+
+DOCTOR: ArgSpec = {
+    "namespace": {"type": "str"},
+    "name": {"type": "str"},
+    "node_facts": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "node": {"type": "str", "required": True},
+            "facts": {"type": "dict", "required": True},
+        },
+    },
+    "history": {"type": "int", "default": 900},
+    "grace": {"type": "bool", "default": True},
+    "fail_on": {"type": "str", "choices": ["error", "warning", "never"], "default": "never"},
+}

@@ -16,6 +16,12 @@ from ._domain.autoscaler import (
 )
 from ._domain.budget import Period, ReactionBudget
 from ._domain.capacity import gpus_of, gpus_per_pod, replicas_that_fit
+from ._domain.doctor import CHECKS
+from ._domain.doctor_catalogue import CATALOGUE
+from ._domain.doctor_catalogue import HOPS as DOCTOR_HOPS
+from ._domain.doctor_objects import labels_match
+from ._domain.doctor_report import report
+from ._domain.doctor_state import ApiState, AutoscalerState, MetricState, PrometheusState, Row, Scope, State
 from ._domain.findings import (
     ADAPTER,
     API_SERVER,
@@ -68,8 +74,11 @@ __all__ = [
     "API_SERVER",
     "API_VERSIONS",
     "AUTOSCALER_ANNOTATION",
+    "CATALOGUE",
+    "CHECKS",
     "CUSTOM_METRIC",
     "DEAD_TIME_ANNOTATION",
+    "DOCTOR_HOPS",
     "EXPORTER",
     "EXTERNAL",
     "HPA",
@@ -84,18 +93,25 @@ __all__ = [
     "SPEC",
     "WORKLOAD",
     "WORKLOAD_LABELS",
+    "ApiState",
     "Autoscaler",
+    "AutoscalerState",
     "Finding",
     "Goal",
     "HopError",
     "Manifest",
     "Metric",
+    "MetricState",
     "Period",
     "Profile",
+    "PrometheusState",
     "ReactionBudget",
+    "Row",
     "RuleOptions",
     "ScalingPolicy",
     "ScalingRules",
+    "Scope",
+    "State",
     "Target",
     "Tolerance",
     "autoscaler_key",
@@ -113,6 +129,7 @@ __all__ = [
     "gpus_per_pod",
     "horizontal_pod_autoscaler",
     "is_settled",
+    "labels_match",
     "manifests",
     "merged",
     "metric_names",
@@ -123,5 +140,6 @@ __all__ = [
     "profiles_of",
     "prometheus_rules",
     "replicas_that_fit",
+    "report",
     "workload_rule",
 ]

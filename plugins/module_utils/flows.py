@@ -6,6 +6,7 @@ from __future__ import annotations
 from ._flows.backend import Backend, PrometheusAdapter
 from ._flows.condition import Condition
 from ._flows.crds import apply_crds, remove_crds
+from ._flows.doctor import examine
 from ._flows.info import read_autoscalers
 from ._flows.metric_answer import MetricQuery
 from ._flows.metric_query import metric_condition, read_metric, read_metric_until
@@ -22,6 +23,7 @@ __all__ = [
     "Outcome",
     "PrometheusAdapter",
     "apply_crds",
+    "examine",
     "metric_condition",
     "read_autoscalers",
     "read_metric",

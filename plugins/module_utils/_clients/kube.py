@@ -36,11 +36,17 @@ class Resource:
 APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
 CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
+DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+NAMESPACES = Resource("v1", "Namespace", "namespaces")
 NODES = Resource("v1", "Node", "nodes")
 PODS = Resource("v1", "Pod", "pods")
+POD_MONITORS = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+PROMETHEUSES = Resource("monitoring.coreos.com/v1", "Prometheus", "prometheuses")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
+SERVICES = Resource("v1", "Service", "services")
+SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
 
 
 # Objects in one answer: the API server's own clients ask for as many.

@@ -1,0 +1,136 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Reading the API server's objects, as the doctor needs it: ages, conditions, containers, selectors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+_NVML = re.compile(r"nvml|libnvidia-ml|no NVIDIA GPU|could not load|driver/library version mismatch", re.IGNORECASE)
+
+
+def name_of(manifest: Manifest) -> str:
+    """Namespace and name, or the name alone."""
+    metadata = manifest["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+
+
+def labels_of(manifest: Manifest) -> Mapping[str, str]:
+    return manifest["metadata"].get("labels") or {}
+
+
+def unix(timestamp: str | None) -> float | None:
+    """Unix seconds of an RFC 3339 time; None without one."""
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
+
+
+def condition(manifest: Manifest, kind: str) -> Mapping[str, Any]:
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == kind), {})
+
+
+def is_ready(manifest: Manifest) -> bool:
+    return condition(manifest, "Ready").get("status") == "True"
+
+
+def containers_of(workload: Manifest) -> list[Mapping[str, Any]]:
+    """Of a pod, or of the template of what makes pods."""
+    spec = workload.get("spec") or {}
+    pod = (spec.get("template") or {}).get("spec") or spec
+    return list(pod.get("containers") or ())
+
+
+def pod_spec(workload: Manifest) -> Mapping[str, Any]:
+    """The pod template's spec; empty where we do not know the shape."""
+    spec = workload.get("spec") or {}
+    template = spec.get("template") or (spec.get("leaderWorkerTemplate") or {}).get("workerTemplate") or {}
+    return template.get("spec") or {}
+
+
+def environment(container: Manifest) -> dict[str, str]:
+    return {each["name"]: str(each.get("value", "")) for each in container.get("env") or ()}
+
+
+def arguments(container: Manifest) -> list[str]:
+    return [str(each) for each in (*(container.get("command") or ()), *(container.get("args") or ()))]
+
+
+def flag(container: Manifest, *names: str) -> str:
+    """The value of a command line option by one of its names; empty if it is not given, `true` if it has no value."""
+    given = arguments(container)
+    for text, after in pairwise([*given, ""]):
+        option, is_assigned, value = text.partition("=")
+        if option in names:
+            return value if is_assigned else (after if after and not after.startswith("-") else "true")
+    return ""
+
+
+def statuses(pod: Manifest) -> list[Mapping[str, Any]]:
+    return list((pod.get("status") or {}).get("containerStatuses") or ())
+
+
+def trouble(pod: Manifest) -> str:
+    """Why a container waits or has ended, in the kubelet's words; empty if all run."""
+    return "; ".join(_trouble(status) for status in statuses(pod) if not status.get("ready"))
+
+
+def _trouble(status: Mapping[str, Any]) -> str:
+    texts = []
+    for state in (status.get("state") or {}, status.get("lastState") or {}):
+        for kind in ("waiting", "terminated"):
+            found = state.get(kind) or {}
+            texts += filter(None, (found.get("reason"), found.get("message")))
+    return ": ".join(dict.fromkeys(text.strip() for text in texts))
+
+
+def mentions_nvml(text: str) -> bool:
+    return bool(_NVML.search(text))
+
+
+def labels_match(selector: Manifest | None, labels: Mapping[str, str]) -> bool:
+    """A label selector as objects keep it. None selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
+
+
+def _holds(expression: Manifest, labels: Mapping[str, str]) -> bool:
+    key, values = expression["key"], expression.get("values") or ()
+    return {
+        "In": labels.get(key) in values,
+        "NotIn": labels.get(key) not in values,
+        "Exists": key in labels,
+        "DoesNotExist": key not in labels,
+    }[expression["operator"]]
+
+
+def owners(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Kind and name of each owner."""
+    for each in manifest["metadata"].get("ownerReferences") or ():
+        yield each["kind"], each["name"]
+
+
+def youngest(ages: Iterable[float | None]) -> float | None:
+    """The smallest age that is known; None if none is."""
+    return min((age for age in ages if age is not None), default=None)
+
+
+def seconds(duration: str | float | None) -> float | None:
+    """A duration as Prometheus, Go and YAML write it: `1m30s`, `500ms`, 15; None if it is none."""
+    if isinstance(duration, int | float):
+        return float(duration)
+    parts = _PART.findall(duration or "")
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}

@@ -1,0 +1,175 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_doctor
+short_description: Find out where autoscaling on GPU metrics is broken
+version_added: 0.3.0
+description:
+  - Walks the chain from the GPU to the autoscaler, for a cluster or for one autoscaler, which is GPU nodes, device
+    plugin, node labels, dcgm-exporter, Prometheus' targets, labels, recording rules, metrics API, the value of each
+    pod, HorizontalPodAutoscaler and workload.
+  - What is broken is a finding, with what was seen, the cause and what mends it. What follows from it further down the
+    chain is listed as its consequence.
+  - What is so young that it passes by itself in a healthy cluster, during a start or a rolling update, is no finding.
+  - Components are found by what they are, images and labels, so it judges clusters that this collection has not made as
+    well, those of the GPU operator and of clouds for instance.
+  - Changes nothing. Needs the right to get and list. Without one of them it says in RV(result.not_checked) what it
+    could not look at and goes on.
+author:
+  - kubegpu (@kubegpu)
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.prometheus
+options:
+  namespace:
+    description:
+      - Namespace whose autoscalers are looked at. All if not given.
+    type: str
+  name:
+    description:
+      - Name of the one autoscaler, a HorizontalPodAutoscaler, to look at. It may be one that is not about GPUs.
+      - If not given, those are looked at that M(kubegpu.autoscale.gpu_autoscaler) has made, whose pods ask for GPUs, or
+        whose metric is called after GPUs.
+    type: str
+  node_facts:
+    description:
+      - What M(kubegpu.autoscale.gpu_facts) has found on the nodes. Without it drivers are not looked at.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      node:
+        description: Name of the node in the cluster.
+        type: str
+        required: true
+      facts:
+        description: The fact C(gpu_facts).
+        type: dict
+        required: true
+  history:
+    description:
+      - Seconds of metric and replicas to add for each autoscaler, as far as Prometheus has them. 0 for none.
+    type: int
+    default: 900
+  grace:
+    description:
+      - Leave out what is younger than its grace period.
+      - With V(false) everything counts at once, for a cluster that has had its time.
+    type: bool
+    default: true
+  fail_on:
+    description:
+      - Which findings fail the task. RV(result) is complete then too.
+      - By default none does, a report is what one asks for. A pipeline that is to stop sets V(error).
+    type: str
+    choices: [error, warning, never]
+    default: never
+requirements:
+  - kubernetes >= 24.2.0 (Python)
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is changed in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+seealso:
+  - module: kubegpu.autoscale.gpu_autoscaler
+  - module: kubegpu.autoscale.gpu_autoscaler_info
+  - module: kubegpu.autoscale.gpu_facts
+  - name: The findings
+    description: Each finding, its cause and its fix.
+    link: https://github.com/kubegpu/autoscale/tree/main/docs/doctor
+"""
+
+EXAMPLES = r"""
+- name: Look at the whole cluster
+  kubegpu.autoscale.gpu_doctor:
+  register: doctor
+
+- name: Show what is broken first
+  ansible.builtin.debug:
+    msg: "{{ item.id }}: {{ item.object }}: {{ item.cause }}. {{ item.fix }}"
+  loop: "{{ doctor.result.findings }}"
+  loop_control: {label: "{{ item.id }}"}
+
+- name: Stop a pipeline if one autoscaler is broken
+  kubegpu.autoscale.gpu_doctor:
+    namespace: ml
+    name: inference
+    fail_on: error
+
+- name: Look at the drivers too
+  kubegpu.autoscale.gpu_doctor:
+    node_facts:
+      - {node: gpu1, facts: {driver_problem: "", reboot_required: false}}
+"""
+
+RETURN = r"""
+result:
+  description: The report, as C(docs/doctor/report.schema.json) defines it.
+  returned: always, but not if the API server does not answer
+  type: dict
+  contains:
+    schema: {description: Name and version of the report's schema., type: str}
+    generated_at: {description: When it was made., type: str}
+    duration_s: {description: How long it took., type: float}
+    cluster: {description: Version and number of nodes., type: dict}
+    scope: {description: What was looked at., type: dict}
+    verdict: {description: V(ok), V(warning) or V(broken)., type: str}
+    hops: {description: The chain from left to right, with the status of each hop., type: list, elements: dict}
+    findings: {description: What is wrong, errors first., type: list, elements: dict}
+    not_checked: {description: Checks that could not be made, and why., type: list, elements: dict}
+    autoscalers: {description: Those that were looked at., type: list, elements: dict}
+  sample:
+    schema: kubegpu.autoscale/doctor/v1
+    generated_at: "2026-11-20T10:00:00+00:00"
+    duration_s: 1.9
+    cluster: {server_version: v1.36.3, nodes: 3, gpu_nodes: 2}
+    scope: {namespace: null, name: null}
+    verdict: broken
+    hops:
+      - {id: rule, title: Recording rules, status: broken, summary: "its labels are none"}
+    findings:
+      - id: RULE_NOT_SELECTED
+        hop: rule
+        severity: error
+        object: PrometheusRule monitoring/kubegpu-gpu
+        seen: ["its labels are none; ruleSelector of Prometheus monitoring/k8s is release=kube-prometheus-stack"]
+        cause: >-
+          no Prometheus object selects the PrometheusRule: ruleSelector of Prometheus monitoring/k8s is
+          release=kube-prometheus-stack
+        fix: set prometheus.rule_labels and prometheus.rule_namespace as ruleSelector and ruleNamespaceSelector ask for
+        doc: docs/doctor/rule.md#rule_not_selected
+        consequences: ["Metric of each pod: autoscaler ml/inference: custom.metrics.k8s.io does not list gpu"]
+        grace_s: 0
+    not_checked: []
+    autoscalers: []
+"""
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import DOCTOR, PROMETHEUS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
+
+
+def main() -> None:
+    module = GpuModule(argument_spec={**PROMETHEUS, **DOCTOR})
+    params = module.params
+    with module.boundary():
+        kube = module.kube_client()
+        module.outcome = examine(
+            kube,
+            module.prometheus_client(kube),
+            scope=Scope(params["namespace"], params["name"]),
+            facts={each["node"]: each["facts"] for each in params["node_facts"]},
+            history_s=params["history"],
+            grace=params["grace"],
+            fail_on=params["fail_on"],
+        )
+
+
+if __name__ == "__main__":
+    main()

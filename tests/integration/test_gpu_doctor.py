@@ -1,0 +1,117 @@
+"""The doctor against a real control plane with Prometheus and prometheus-adapter; there is no node but fake ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from control_plane import eventually
+from kubernetes import client
+from metric_chain import MONITORING, MetricChain
+from workloads import Workloads
+
+Run = Callable[..., dict[str, Any]]
+
+# Long enough for scrape, evaluation and the adapter's relist in this chain.
+PROOF_S = 40
+
+
+@pytest.fixture
+def spec(run: Run, chain: MetricChain, workloads: Workloads) -> dict[str, Any]:
+    """An autoscaler that works, on a node with GPUs."""
+    workloads.deployment("chat")
+    workloads.node("gpu1", gpus=4)
+    for pod in ("chat-0", "chat-1"):
+        workloads.ready_pod(pod, app="chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 30})
+    spec = {"namespace": workloads.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    proven = run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec])
+    assert not proven.get("failed")
+    return spec
+
+
+@pytest.fixture
+def examine(run: Run, workloads: Workloads) -> Callable[..., dict[str, Any]]:
+    def examine(**options: Any) -> dict[str, Any]:
+        done = run("gpu_doctor", **{"namespace": workloads.namespace, "grace": False, **options})
+        assert done["changed"] is False
+        return done["result"]
+
+    return examine
+
+
+def causes(report: dict[str, Any]) -> list[str]:
+    return [each["id"] for each in report["findings"]]
+
+
+def statuses(report: dict[str, Any]) -> dict[str, str]:
+    return {hop["id"]: hop["status"] for hop in report["hops"]}
+
+
+def test_a_chain_that_works(examine: Callable[..., dict[str, Any]], spec: dict[str, Any]) -> None:
+    report = examine()
+    assert causes(report) == []
+    assert (report["verdict"], report["cluster"]["gpu_nodes"]) == ("ok", 1)
+    assert {**statuses(report), "node": "ok"} == dict.fromkeys(statuses(report), "ok")
+    [autoscaler] = report["autoscalers"]
+    assert autoscaler["verified"] is True
+    assert autoscaler["metric"] == "gpu"
+    assert autoscaler["budget"]["evaluate_s"] == 2
+    assert autoscaler["history"]["value"][-1] == 40
+    assert [each["check"] for each in report["not_checked"]] == ["drivers, by gpu_facts"]
+
+
+def test_an_adapter_that_is_down(
+    examine: Callable[..., dict[str, Any]], kube: client.ApiClient, spec: dict[str, Any]
+) -> None:
+    slices = client.DiscoveryV1Api(kube)
+    found = slices.read_namespaced_endpoint_slice("adapter", MONITORING)
+    slices.delete_namespaced_endpoint_slice("adapter", MONITORING)
+    try:
+        eventually(lambda: "METRICS_API_UNAVAILABLE" in causes(examine()), "the adapter is missed", 20)
+        report = examine()
+        young = examine(grace=True)
+    finally:
+        found.metadata.resource_version = None
+        slices.create_namespaced_endpoint_slice(MONITORING, found)
+    assert causes(report) == ["METRICS_API_UNAVAILABLE"]
+    assert statuses(report)["metric"] == "consequence"
+    assert report["autoscalers"][0]["verified"] is False
+    assert causes(young) == []
+
+
+def test_a_rule_that_is_not_loaded(
+    run: Run, examine: Callable[..., dict[str, Any]], chain: MetricChain, spec: dict[str, Any]
+) -> None:
+    options = {"prometheus": {"rule_labels": {"release": "another"}}}
+    run(autoscalers=[spec], **options)
+    eventually(lambda: statuses(examine())["metric"] == "consequence", "the rule is unloaded and its series ends", 60)
+    report = examine()
+    assert causes(report) == ["RULE_NOT_LOADED"]
+    assert statuses(report)["labels"] == "ok"
+
+
+def test_an_exporter_that_says_nothing(
+    examine: Callable[..., dict[str, Any]], chain: MetricChain, spec: dict[str, Any]
+) -> None:
+    chain.exporter.text = ""
+    eventually(lambda: statuses(examine())["metric"] == "consequence", "its series end", 30)
+    report = examine()
+    assert causes(report) == ["EXPORTER_MISSING"]
+    assert [hop for hop, status in statuses(report).items() if status == "broken"] == ["exporter"]
+
+
+def test_findings_fail_the_task_if_asked_to(run: Run, chain: MetricChain, spec: dict[str, Any]) -> None:
+    chain.exporter.text = ""
+    options = {"namespace": spec["namespace"], "grace": False, "fail_on": "error"}
+    eventually(lambda: run("gpu_doctor", **options).get("failed"), "its series end", 30)
+    done = run("gpu_doctor", **options)
+    assert done["hop"] == "exporter"
+    assert "run the dcgm_exporter role" in done["msg"]
+    assert done["result"]["verdict"] == "broken"
+
+
+def test_an_autoscaler_that_there_is_not(run: Run, workloads: Workloads) -> None:
+    done = run("gpu_doctor", namespace=workloads.namespace, name="nobody")
+    assert f"there is no HPA {workloads.namespace}/nobody" in done["msg"]

@@ -1,0 +1,653 @@
+"""One fault each in a healthy cluster: exactly its finding, and nothing beside it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CATALOGUE, Row
+from clusters import (
+    PLUGIN,
+    SERIES,
+    SOURCES,
+    Cluster,
+    at,
+    exporter_daemon_set,
+    hpa,
+    ids,
+    meta,
+    metric,
+    node,
+    pod,
+    rows,
+    service,
+    turned,
+)
+
+Fault = Callable[[Cluster], Any]
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(finding: str, case: str = "") -> Callable[[Fault], Fault]:
+    def register(function: Fault) -> Fault:
+        FAULTS[f"{finding} {case}".strip()] = function
+        return function
+
+    return register
+
+
+def crash(of: dict[str, Any], message: str, reason: str = "CrashLoopBackOff") -> None:
+    of["status"]["conditions"][1] = turned("Ready", "False", 3000)
+    of["status"]["containerStatuses"] = [
+        {
+            "name": "main",
+            "ready": False,
+            "restartCount": 9,
+            "state": {"waiting": {"reason": reason}},
+            "lastState": {"terminated": {"reason": "Error", "exitCode": 1, "message": message, "finishedAt": at(20)}},
+        }
+    ]
+
+
+def restarted(of: dict[str, Any], times: int, code: int, reason: str) -> None:
+    ended = {"terminated": {"reason": reason, "exitCode": code, "finishedAt": at(600)}}
+    of["status"]["containerStatuses"] = [{"name": "main", "ready": True, "restartCount": times, "lastState": ended}]
+
+
+def without_gpus(cluster: Cluster) -> None:
+    for each in cluster.nodes:
+        for kind in ("capacity", "allocatable"):
+            del each["status"][kind]["nvidia.com/gpu"]
+
+
+@fault("DRIVER_NEEDS_REBOOT")
+def _(cluster: Cluster) -> None:
+    cluster.facts["gpu1"] |= {"reboot_required": True, "reboot_reason": "driver 570 is loaded, 580 is installed"}
+
+
+@fault("DRIVER_BROKEN")
+def _(cluster: Cluster) -> None:
+    cluster.facts["gpu1"]["driver_problem"] = "its module is not loaded: run `modprobe nvidia`"
+    cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    crash(cluster.pods["plugin-gpu1"], "waiting")
+    del cluster.pods["plugin-gpu1"]
+    crash(cluster.pods["dcgm-exporter-gpu1"], "Failed to initialize NVML")
+    cluster.silence("chat-0")
+
+
+@fault("NODE_NOT_READY")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[0]["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
+
+
+@fault("DEVICE_PLUGIN_MISSING")
+def _(cluster: Cluster) -> None:
+    del cluster.daemon_sets[1]
+    without_gpus(cluster)
+    cluster.silence("chat-0", "chat-1")
+    cluster.prometheus["rows"] = rows({})
+
+
+@fault("DEVICE_PLUGIN_NO_NVML")
+def _(cluster: Cluster) -> None:
+    crash(cluster.pods["plugin-gpu1"], "could not load NVML library: libnvidia-ml.so.1: cannot open shared object file")
+    cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+
+
+@fault("DEVICE_PLUGIN_NOT_READY")
+def _(cluster: Cluster) -> None:
+    crash(cluster.pods["plugin-gpu1"], "", "ImagePullBackOff")
+
+
+@fault("DEVICE_PLUGIN_NOT_ON_NODE", "taint")
+def _(cluster: Cluster) -> None:
+    del cluster.pods["plugin-gpu1"]
+    cluster.nodes[0]["spec"]["taints"] = [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]
+    del cluster.nodes[0]["status"]["capacity"]["nvidia.com/gpu"]
+    cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    cluster.hpa["spec"]["maxReplicas"] = 2
+
+
+@fault("NODE_WITHOUT_GPUS")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[0]["status"] |= {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "64"}}
+
+
+@fault("GPU_UNHEALTHY")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "3"
+
+
+@fault("NODE_LABEL_MISSING")
+def _(cluster: Cluster) -> None:
+    del cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
+    del cluster.pods["dcgm-exporter-gpu1"]
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+@fault("EXPORTER_MISSING")
+def _(cluster: Cluster) -> None:
+    del cluster.daemon_sets[0]
+    cluster.prometheus = {"rows": [], "up": []}
+    cluster.silence("chat-0", "chat-1", listed=False)
+    cluster.api["listed"] = frozenset()
+
+
+@fault("EXPORTER_NOT_ON_NODE")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[0]["spec"]["taints"] = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    cluster.target["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    del cluster.pods["dcgm-exporter-gpu1"]
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+@fault("EXPORTER_NO_NVML")
+def _(cluster: Cluster) -> None:
+    crash(cluster.pods["dcgm-exporter-gpu1"], "Failed to initialize NVML: could not find libnvidia-ml.so")
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+@fault("EXPORTER_NOT_READY")
+def _(cluster: Cluster) -> None:
+    for name in ("dcgm-exporter-gpu1", "dcgm-exporter-gpu2"):
+        crash(cluster.pods[name], "exec format error")
+    cluster.prometheus["rows"] = []
+    cluster.silence("chat-0", "chat-1")
+
+
+@fault("EXPORTER_OUT_OF_MEMORY")
+def _(cluster: Cluster) -> None:
+    restarted(cluster.pods["dcgm-exporter-gpu1"], 1, 137, "OOMKilled")
+
+
+@fault("EXPORTER_PROBES_KILL")
+def _(cluster: Cluster) -> None:
+    restarted(cluster.pods["dcgm-exporter-gpu1"], 7, 143, "Error")
+    cluster.container()["livenessProbe"]["initialDelaySeconds"] = 5
+    cluster.exporter_env(DCGM_EXPORTER_INTERVAL="5000")
+
+
+@fault("EXPORTER_NAMES_NO_PODS")
+def _(cluster: Cluster) -> None:
+    cluster.exporter_env(DCGM_EXPORTER_KUBERNETES="false")
+    _unnamed(cluster)
+
+
+@fault("EXPORTER_NO_POD_RESOURCES")
+def _(cluster: Cluster) -> None:
+    cluster.daemon_sets[0]["spec"]["template"]["spec"]["volumes"] = []
+    _unnamed(cluster)
+
+
+@fault("EXPORTER_DEVICE_IDS")
+def _(cluster: Cluster) -> None:
+    for each in cluster.nodes:
+        each["metadata"]["labels"]["cloud.google.com/gke-accelerator"] = "nvidia-l4"
+    _unnamed(cluster)
+
+
+def _unnamed(cluster: Cluster, **labels: str) -> None:
+    own = {"namespace": "monitoring", "pod": "dcgm-exporter-gpu1", **labels}
+    cluster.prometheus["rows"] = [Row({"__name__": SOURCES[1], "instance": "10.0.0.1:9400", **own})]
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+@fault("EXPORTER_RESOURCE_NAMES")
+def _(cluster: Cluster) -> None:
+    limits = cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"]
+    limits["limits"] = {"nvidia.com/gpu.shared": "1"}
+    cluster.nodes[0]["status"]["capacity"]["nvidia.com/gpu.shared"] = "8"
+    cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu.shared"] = "8"
+    cluster.exporter_env(KUBERNETES_VIRTUAL_GPUS="true")
+    cluster.daemon_sets[0]["spec"]["template"]["spec"]["hostPID"] = True
+    _unnamed(cluster)
+
+
+@fault("EXPORTER_SHARED_GPUS")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
+
+
+@fault("EXPORTER_SHARED_GPUS_BLIND")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "mps"
+    cluster.exporter_env(KUBERNETES_VIRTUAL_GPUS="true")
+
+
+@fault("EXPORTER_COLLECTS_SLOWLY")
+def _(cluster: Cluster) -> None:
+    cluster.exporter_env(DCGM_EXPORTER_INTERVAL=None)
+
+
+@fault("PROFILING_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.container()["securityContext"] = {}
+    cluster.prometheus["rows"] = rows({"ml/chat-0": "10.0.0.1:9400"}, ("DCGM_FI_DEV_GPU_UTIL",))
+    sources = ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
+    cluster.silence("chat-0", "chat-1", sources=sources)
+
+
+@fault("PROFILING_FROZEN")
+def _(cluster: Cluster) -> None:
+    labels = {"UUID": "GPU-1", "exported_namespace": "ml", "exported_pod": "chat-0"}
+    cluster.prometheus["frozen"] = [Row(labels, 97.0)]
+
+
+@fault("METRIC_BLANK_ON_MIG")
+def _(cluster: Cluster) -> None:
+    resource = "nvidia.com/mig-1g.10gb"
+    cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
+    for kind in ("capacity", "allocatable"):
+        cluster.nodes[0]["status"][kind][resource] = "7"
+    cluster.silence("chat-0", "chat-1", name="gpu_util", sources=("DCGM_FI_DEV_GPU_UTIL",))
+    cluster.prometheus["rows"] = rows({"ml/chat-0": "i", "ml/chat-1": "i"}, ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",))
+
+
+@fault("EXPORTER_IMPOSSIBLE_VALUES")
+def _(cluster: Cluster) -> None:
+    labels = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "instance": "10.0.0.1:9400"}
+    cluster.prometheus["blanks"] = [Row(labels, 9.2e18)]
+
+
+@fault("EXPORTER_TWICE")
+def _(cluster: Cluster) -> None:
+    cluster.daemon_sets.append(exporter_daemon_set("nvidia-dcgm-exporter", "gpu-operator"))
+    for name, ip in (("gpu1", "10.0.0.3"), ("gpu2", "10.0.0.4")):
+        its = pod(f"nvidia-dcgm-exporter-{name}", "gpu-operator", name, {"app.kubernetes.io/name": "dcgm-exporter"}, ip)
+        cluster.pods[its["metadata"]["name"]] = its
+        cluster.prometheus["up"].append(Row({"job": "nvidia", "instance": f"{ip}:9400"}))
+    cluster.prometheus["doubled"] = [Row({"UUID": "GPU-1"}, 2.0), Row({"UUID": "GPU-2"}, 2.0)]
+
+
+@fault("PROMETHEUS_UNREACHABLE")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus = {"error": 'services "prometheus" not found', "rules": None}
+    cluster.silence("chat-0", "chat-1")
+
+
+def unscraped(cluster: Cluster) -> None:
+    cluster.prometheus = {"rows": [], "up": [Row({"job": "node", "instance": "10.0.9.9:9100"})]}
+    cluster.silence("chat-0", "chat-1", listed=False)
+    cluster.api["listed"] = frozenset()
+
+
+@fault("MONITOR_NOT_SELECTED", "labels")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    cluster.service_monitors[0]["metadata"]["labels"] = {}
+
+
+@fault("MONITOR_NOT_SELECTED", "namespace")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    cluster.prometheuses[0]["metadata"]["namespace"] = "observability"
+    del cluster.prometheuses[0]["spec"]["serviceMonitorNamespaceSelector"]
+
+
+@fault("MONITOR_FITS_NO_SERVICE", "labels")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    cluster.service_monitors[0]["spec"]["selector"]["matchLabels"] = {"app": "dcgm-exporter-2.4.0"}
+
+
+@fault("MONITOR_FITS_NO_SERVICE", "port")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    cluster.services[0]["spec"]["ports"][0]["name"] = "gpu-metrics"
+
+
+@fault("MONITOR_MISSING")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    del cluster.service_monitors[0]
+
+
+@fault("MONITOR_INTERVAL_IGNORED")
+def _(cluster: Cluster) -> None:
+    cluster.service_monitors[0]["spec"]["endpoints"] = [{"port": "metrics"}, {"interval": "15s"}]
+
+
+@fault("TARGET_DOWN")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["up"][0] = Row({"job": "dcgm-exporter", "instance": "10.0.0.1:9400"}, 0.0)
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+@fault("TARGET_MISSING")
+def _(cluster: Cluster) -> None:
+    del cluster.prometheus["up"][0]
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+@fault("TARGET_MISSING", "no operator")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    cluster.prometheuses, cluster.service_monitors = [], []
+
+
+@fault("POD_WITHOUT_GPU_LIMIT")
+def _(cluster: Cluster) -> None:
+    del cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"]
+    cluster.prometheus["rows"] = rows({"ml/embed-0": "10.0.0.1:9400"})
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+@fault("EXPORTER_NO_POD_LABELS")
+def _(cluster: Cluster) -> None:
+    _unnamed(cluster)
+
+
+@fault("SERIES_WITHOUT_NAMESPACE")
+def _(cluster: Cluster) -> None:
+    labels = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "instance": "10.0.0.1:9400", "exported_pod": "chat-0"}
+    cluster.prometheus["rows"] = [Row(labels)]
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+@fault("POD_WITHOUT_SERIES")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+@fault("RULE_NOT_SELECTED")
+def _(cluster: Cluster) -> None:
+    cluster.rule_objects[0]["metadata"]["labels"] = {"release": "another"}
+    cluster.prometheus["rules"] = {}
+    cluster.silence("chat-0", "chat-1", listed=False)
+    cluster.api["listed"] = frozenset()
+
+
+@fault("RULE_NOT_LOADED")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["rules"] = {}
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+@fault("RULE_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["rules"], cluster.rule_objects = {}, []
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+@fault("RULE_FAILS")
+def _(cluster: Cluster) -> None:
+    cluster.rule |= {"health": "err", "lastError": "many-to-many matching not allowed"}
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+@fault("RULE_NOT_EVALUATED")
+def _(cluster: Cluster) -> None:
+    cluster.rule["lastEvaluation"] = at(600)
+    cluster.silence("chat-0", "chat-1")
+
+
+@fault("RULE_TOO_SLOW")
+def _(cluster: Cluster) -> None:
+    cluster.rule["evaluationTime"] = 3.5
+
+
+@fault("RULE_TWICE")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["rules"] = {SERIES: [cluster.rule, cluster.rule]}
+
+
+@fault("RULE_GIVES_NAN")
+def _(cluster: Cluster) -> None:
+    cluster.metric = metric(recorded={"chat-0": (math.nan,), "chat-1": (55.0,)}, values={"chat-0": 0.0, "chat-1": 55.0})
+
+
+@fault("RULE_GIVES_NOTHING")
+def _(cluster: Cluster) -> None:
+    cluster.silence("chat-0", "chat-1", listed=False)
+    cluster.api["listed"] = frozenset()
+
+
+@fault("METRICS_API_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.api |= {"service": None, "listed": None, "is_prometheus_adapter": False}
+    cluster.metric = metric(values={}, listed=None)
+    _inactive(cluster)
+
+
+def _inactive(cluster: Cluster, message: str = "unable to get metric gpu", reason: str = "FailedGetPodsMetric") -> None:
+    cluster.hpa["status"]["conditions"][1] = turned("ScalingActive", "False", reason=reason, message=message)
+
+
+@fault("METRICS_API_UNAVAILABLE", "no endpoints")
+def _(cluster: Cluster) -> None:
+    cluster.api |= {"unavailable": "FailedDiscoveryCheck: context deadline exceeded", "listed": None}
+    cluster.metric = metric(values={}, listed=None)
+    _inactive(cluster)
+
+
+@fault("METRICS_API_UNAVAILABLE", "silent")
+def _(cluster: Cluster) -> None:
+    cluster.api["listed"] = None
+    cluster.metric = metric(values={}, listed=None)
+
+
+@fault("METRICS_API_OF_ANOTHER")
+def _(cluster: Cluster) -> None:
+    cluster.api |= {"owner": "service keda/datadog", "is_prometheus_adapter": False, "listed": frozenset({"pods/x"})}
+    cluster.metric = metric(values={}, listed=False)
+    _inactive(cluster)
+
+
+def unlisted(cluster: Cluster) -> None:
+    cluster.api["listed"] = frozenset()
+    cluster.metric = metric(values={}, listed=False)
+    _inactive(cluster)
+
+
+@fault("ADAPTER_WRONG_URL", "no service")
+def _(cluster: Cluster) -> None:
+    unlisted(cluster)
+    _adapter_args(cluster)[0] = "--prometheus-url=http://prometheus.default.svc:9090"
+
+
+@fault("ADAPTER_WRONG_URL", "port")
+def _(cluster: Cluster) -> None:
+    unlisted(cluster)
+    _adapter_args(cluster)[0] = "--prometheus-url=http://kube-prometheus-stack-prometheus.monitoring.svc:9999"
+
+
+@fault("ADAPTER_WRONG_URL", "port twice")
+def _(cluster: Cluster) -> None:
+    unlisted(cluster)
+    _adapter_args(cluster)[0] = "--prometheus-url=http://kube-prometheus-stack-prometheus.monitoring.svc:9090:9090"
+
+
+def _adapter_args(cluster: Cluster) -> list[str]:
+    return cluster.adapter["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@fault("ADAPTER_LISTS_NOTHING")
+def _(cluster: Cluster) -> None:
+    unlisted(cluster)
+
+
+@fault("ADAPTER_FORGETS")
+def _(cluster: Cluster) -> None:
+    _adapter_args(cluster)[1:] = ["--metrics-relist-interval=10s"]
+    cluster.rule["interval"] = 30.0
+
+
+@fault("METRIC_NOT_LISTED")
+def _(cluster: Cluster) -> None:
+    cluster.api["listed"] = frozenset({"pods/other"})
+    cluster.metric = metric(values={}, listed=False)
+    _inactive(cluster)
+
+
+@fault("METRIC_WITHOUT_VALUE")
+def _(cluster: Cluster) -> None:
+    cluster.metric = metric(values={"chat-1": 55.0}, refusal="the server could not find the metric")
+
+
+@fault("METRIC_DISAGREES")
+def _(cluster: Cluster) -> None:
+    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0}, disagreeing=("chat-0",))
+
+
+@fault("HPA_NOT_SEEN")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["status"] = {}
+
+
+@fault("HPA_CANNOT_SCALE")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["status"]["conditions"][0] = turned("AbleToScale", "False", reason="FailedUpdateScale", message="no")
+
+
+@fault("HPA_SELECTOR_AMBIGUOUS")
+def _(cluster: Cluster) -> None:
+    _inactive(cluster, "pods by selector app=chat are controlled by multiple HPAs", "AmbiguousSelector")
+
+
+@fault("HPA_FORBIDDEN")
+def _(cluster: Cluster) -> None:
+    _inactive(cluster, 'pods.custom.metrics.k8s.io is forbidden: User "system:serviceaccount:kube-system:hpa"')
+
+
+@fault("HPA_NOT_ACTIVE")
+def _(cluster: Cluster) -> None:
+    _inactive(cluster, "missing request for cpu", "FailedGetResourceMetric")
+
+
+@fault("HPA_AT_MAXIMUM")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=7200, reason="TooManyReplicas")
+
+
+@fault("HPA_FASTER_THAN_METRIC")
+def _(cluster: Cluster) -> None:
+    cluster.budget["evaluate_s"] = 30.0
+
+
+@fault("HPA_METRIC_STANDS_STILL")
+def _(cluster: Cluster) -> None:
+    cluster.target["spec"]["template"]["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11"
+
+
+@fault("WORKLOAD_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.target = None
+    del cluster.pods["chat-0"], cluster.pods["chat-1"]
+    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    cluster.hpa["status"]["conditions"][0] = turned("AbleToScale", "False", reason="FailedGetScale", message="no")
+
+
+@fault("WORKLOAD_AT_ZERO")
+def _(cluster: Cluster) -> None:
+    cluster.replicas = 0
+    del cluster.pods["chat-0"], cluster.pods["chat-1"]
+    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    _inactive(cluster, "scaling is disabled since the replica count of the target is zero", "ScalingDisabled")
+
+
+@fault("WORKLOAD_TWO_AUTOSCALERS", "HPAs")
+def _(cluster: Cluster) -> None:
+    second = hpa()
+    second["metadata"] = meta("chat-cpu", "ml")
+    cluster.other_hpas = [second]
+
+
+@fault("WORKLOAD_TWO_AUTOSCALERS", "KEDA")
+def _(cluster: Cluster) -> None:
+    cluster.scaled_objects = [{"metadata": meta("chat", "ml"), "spec": {"scaleTargetRef": {"name": "chat"}}}]
+
+
+@fault("WORKLOAD_PODS_PENDING")
+def _(cluster: Cluster) -> None:
+    third = pod("chat-2", "ml", "", {"app": "chat"}, ready=False)
+    third["status"]["conditions"] = [turned("PodScheduled", "False", 3600, message="0/2: Insufficient nvidia.com/gpu")]
+    cluster.pods["chat-2"] = third
+
+
+@fault("WORKLOAD_NOT_READY")
+def _(cluster: Cluster) -> None:
+    for name in ("chat-0", "chat-1"):
+        crash(cluster.pods[name], "CUDA out of memory")
+    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    _inactive(cluster)
+
+
+@fault("WORKLOAD_NO_READINESS_PROBE")
+def _(cluster: Cluster) -> None:
+    del cluster.target["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
+
+
+@fault("WORKLOAD_MAXIMUM_OVER_GPUS")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["spec"]["maxReplicas"] = 9
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_its_finding_and_nothing_else(name: str) -> None:
+    cluster = Cluster()
+    FAULTS[name](cluster)
+    found = cluster.report()
+    assert ids(found) == [name.split()[0]]
+    [finding] = found["findings"]
+    kind = CATALOGUE[finding["id"]]
+    assert found["verdict"] == {"error": "broken", "warning": "warning"}[kind.severity]
+    status = next(hop["status"] for hop in found["hops"] if hop["id"] == kind.hop)
+    assert status == {"error": "broken", "warning": "warning"}[kind.severity]
+    assert all(finding["seen"])
+    assert finding["object"]
+    assert not re.search(r"\{[a-z]+\}|\{\{", finding["cause"] + finding["fix"])
+
+
+def test_each_finding_of_the_catalogue_has_a_fault() -> None:
+    assert {name.split()[0] for name in FAULTS} == set(CATALOGUE)
+
+
+def test_what_follows_is_said_as_a_consequence() -> None:
+    cluster = Cluster()
+    FAULTS["RULE_NOT_SELECTED"](cluster)
+    found = cluster.report()
+    [finding] = found["findings"]
+    assert [each.split(":")[0] for each in finding["consequences"]] == [
+        "Metrics API",
+        "Metric of each pod",
+        "HorizontalPodAutoscaler",
+    ]
+    statuses = {hop["id"]: hop["status"] for hop in found["hops"]}
+    assert statuses["rule"] == "broken"
+    assert {statuses[hop] for hop in ("metrics_api", "metric", "hpa")} == {"consequence"}
+    assert statuses["workload"] == "ok"
+
+
+def test_a_second_fault_is_a_second_finding() -> None:
+    """A node without an exporter does not explain why the pod of another node has no series."""
+    cluster = Cluster()
+    FAULTS["EXPORTER_NOT_ON_NODE"](cluster)
+    cluster.prometheus["rows"] = rows({"ml/embed-0": "10.0.0.2:9400"})
+    cluster.silence("chat-0", "chat-1")
+    found = cluster.report()
+    assert ids(found) == ["EXPORTER_NOT_ON_NODE"]
+
+
+def test_a_node_of_another_operator_is_found_by_its_labels() -> None:
+    cluster = Cluster()
+    cluster.nodes.append(node("gpu3", 0, **{"feature.node.kubernetes.io/pci-10de.present": "true"}))
+    cluster.nodes[2]["metadata"]["labels"].pop("nvidia.com/gpu.present")
+    found = cluster.report()
+    assert ids(found) == ["DEVICE_PLUGIN_NOT_ON_NODE"]
+    assert "nvidia.com/gpu.present=true" in found["findings"][0]["seen"][0]
+
+
+def test_services_and_pods_of_others_are_left_alone() -> None:
+    cluster = Cluster()
+    cluster.services.append(service("web", "ml", {"app": "web"}, 80, "http"))
+    cluster.pods["stray"] = pod("stray", "nvidia-device-plugin", "cpu1", PLUGIN, ready=False)
+    assert ids(cluster.report()) == []

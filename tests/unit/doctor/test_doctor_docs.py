@@ -1,0 +1,77 @@
+"""What the documentation says of findings and of the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils import argspecs
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CATALOGUE, DOCTOR_HOPS
+from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_doctor import DOCUMENTATION, RETURN
+from clusters import Cluster
+from collection import ROOT
+from jsonschema import Draft202012Validator
+
+DOCS = ROOT / "docs" / "doctor"
+SCHEMA = json.loads((DOCS / "report.schema.json").read_text())
+KNOWN_WAYS = 66
+
+
+@pytest.mark.parametrize("hop", DOCTOR_HOPS)
+def test_each_finding_has_its_text(hop: str) -> None:
+    headings = re.findall(r"^## (.+)$", (DOCS / f"{hop}.md").read_text(), re.MULTILINE)
+    assert headings == [ailment.id for ailment in CATALOGUE.values() if ailment.hop == hop]
+
+
+@pytest.mark.parametrize("ailment", CATALOGUE.values(), ids=CATALOGUE)
+def test_a_finding_links_to_its_text(ailment: Any) -> None:
+    page, _, anchor = ailment.doc.partition("#")
+    assert f"## {anchor.upper()}\n" in (ROOT / page).read_text()
+    assert (f"{ailment.grace_s} s" in _text(ailment)) is bool(ailment.grace_s)
+
+
+def _text(ailment: Any) -> str:
+    page = (DOCS / f"{ailment.hop}.md").read_text()
+    text = page.partition(f"## {ailment.id}\n")[2].partition("\n## ")[0]
+    return "\n".join(line for line in text.splitlines() if line.startswith("Counts after"))
+
+
+def test_each_known_way_to_break_the_chain_is_judged_or_said_not_to_be() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \| (.*?) ?\|$", (DOCS / "README.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, *_rest in rows] == list(range(1, KNOWN_WAYS + 1))
+    judged = [row for row in rows if row[2] != "not judged yet"]
+    assert f"{len(judged)} of {KNOWN_WAYS} are judged" in (DOCS / "README.md").read_text()
+    assert all(note for _number, _what, finding, note in rows if finding == "not judged yet")
+    assert {each for row in judged for each in re.findall(r"\[(\w+)\]", row[2])} <= set(CATALOGUE)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_report_is_as_its_schema_says(broken: bool) -> None:
+    cluster = Cluster(unread={"facts": "not given"})
+    if broken:
+        cluster.service_monitors, cluster.prometheus = [], {"rows": [], "up": []}
+        cluster.silence("chat-0", "chat-1")
+    found = json.loads(json.dumps(cluster.report(), allow_nan=False))
+    Draft202012Validator(SCHEMA).validate(found)
+    assert found["verdict"] == ("broken" if broken else "ok")
+    assert [hop["id"] for hop in found["hops"]] == SCHEMA["$defs"]["hop"]["enum"]
+
+
+def test_the_sample_of_the_module_is_a_report() -> None:
+    result = yaml.safe_load(RETURN)["result"]
+    Draft202012Validator(SCHEMA).validate(result["sample"])
+    assert set(result["contains"]) == set(SCHEMA["required"])
+
+
+def test_documentation_says_what_the_argument_spec_says() -> None:
+    def shape(options: dict[str, Any], inner: str) -> dict[str, Any]:
+        return {
+            name: [option.get(key) for key in ("type", "default", "choices", "elements")]
+            + [bool(option.get("required")), shape(option.get(inner, {}), inner)]
+            for name, option in options.items()
+        }
+
+    assert shape(yaml.safe_load(DOCUMENTATION)["options"], "suboptions") == shape(argspecs.DOCTOR, "options")

@@ -1,0 +1,210 @@
+"""The doctor is silent about what is healthy, and about what is only on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, Row, report
+from clusters import EXPORTER, Cluster, at, ids, meta, metric, node, pod, rows, turned
+
+
+def test_a_healthy_cluster_has_no_finding() -> None:
+    found = Cluster().report()
+    assert ids(found) == []
+    assert found["verdict"] == "ok"
+    assert {hop["status"] for hop in found["hops"]} == {"ok"}
+    assert found["not_checked"] == []
+
+
+@pytest.mark.parametrize("layout", ["exported_", ""])
+def test_each_layout_of_labels_is_understood(layout: str) -> None:
+    cluster = Cluster()
+    cluster.prometheus["rows"] = rows({"ml/chat-0": "10.0.0.1:9400", "ml/chat-1": "10.0.0.2:9400"}, layout=layout)
+    found = cluster.report()
+    assert ids(found) == []
+    summary = next(hop["summary"] for hop in found["hops"] if hop["id"] == "labels")
+    assert summary == f"2 pods are named by {layout}namespace, {layout}pod"
+
+
+def test_a_target_that_names_the_namespace_only() -> None:
+    cluster = Cluster()
+    names = {"chat-0": "10.0.0.1:9400", "chat-1": "10.0.0.2:9400"}
+    cluster.prometheus["rows"] = [
+        Row({"__name__": "DCGM_FI_DEV_GPU_UTIL", "namespace": "monitoring", "exported_namespace": "ml", "pod": name})
+        for name in names
+    ]
+    found = cluster.report()
+    assert ids(found) == []
+    assert "exported_namespace, pod" in next(hop["summary"] for hop in found["hops"] if hop["id"] == "labels")
+
+
+def young(cluster: Cluster, name: str, age_s: float, *, ready: bool = True) -> None:
+    """A pod that was made some seconds ago, in the place of the one of that name."""
+    old = cluster.pods[name]
+    new = pod(
+        name,
+        old["metadata"]["namespace"],
+        old["spec"]["nodeName"],
+        old["metadata"]["labels"],
+        old["status"]["podIP"],
+        ready,
+        age_s,
+    )
+    cluster.pods[name] = new
+
+
+def a_scale_up(cluster: Cluster) -> None:
+    """Three more pods, of which one is ready, but not seen yet, one starts, and one waits for its image."""
+    cluster.pods["chat-2"] = pod("chat-2", "ml", "gpu1", {"app": "chat"}, age_s=20)
+    cluster.pods["chat-3"] = pod("chat-3", "ml", "gpu1", {"app": "chat"}, ready=False, age_s=60)
+    pending = pod("chat-4", "ml", "", {"app": "chat"}, ready=False, age_s=60)
+    pending["status"]["conditions"] = [turned("PodScheduled", "False", 60, message="Insufficient nvidia.com/gpu")]
+    cluster.pods["chat-4"] = pending
+    cluster.metric = metric(holders=frozenset({"chat-0", "chat-1", "chat-2"}))
+
+
+def a_first_deployment(cluster: Cluster) -> None:
+    """Nothing of it is in the chain yet, and the HPA says so."""
+    for name in ("chat-0", "chat-1"):
+        young(cluster, name, 30)
+    cluster.prometheus["rows"] = []
+    cluster.rule_objects[0]["metadata"] = meta("kubegpu-gpu", "monitoring", 30, release="kube-prometheus-stack")
+    cluster.prometheus["rules"] = {}
+    cluster.api["listed"] = frozenset()
+    cluster.silence("chat-0", "chat-1", listed=False)
+    cluster.hpa["status"]["conditions"][1] = turned("ScalingActive", "False", 30, reason="FailedGetPodsMetric")
+
+
+def an_update_of_the_exporter(cluster: Cluster) -> None:
+    """One pod at a time is replaced, and is not ready for its probe's first 45 s."""
+    young(cluster, "dcgm-exporter-gpu1", 30, ready=False)
+    cluster.prometheus["up"][0] = Row({"job": "dcgm-exporter", "instance": "10.0.0.1:9400"}, 0.0)
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+def an_exporter_that_has_just_come_back(cluster: Cluster) -> None:
+    young(cluster, "dcgm-exporter-gpu1", 10)
+    del cluster.prometheus["up"][0]
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+def a_restart_of_prometheus(cluster: Cluster) -> None:
+    """It replays its log: nothing answers, and the HPA soon says so."""
+    young(cluster, "prometheus-0", 60, ready=False)
+    cluster.prometheus = {"error": "no endpoints available", "rules": None}
+    cluster.silence("chat-0", "chat-1")
+
+
+def a_prometheus_that_has_just_come_back(cluster: Cluster) -> None:
+    young(cluster, "prometheus-0", 15)
+    cluster.prometheus = {"rows": [], "up": [], "rules": {}}
+    cluster.api["listed"] = frozenset()
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+def a_restart_of_the_adapter(cluster: Cluster) -> None:
+    young(cluster, "prometheus-adapter-0", 20, ready=False)
+    service = cluster.api["service"]
+    service["status"]["conditions"] = [turned("Available", "False", 20, reason="MissingEndpoints")]
+    cluster.api |= {"unavailable": "MissingEndpoints: no addresses", "listed": None}
+    cluster.metric = metric(values={}, listed=None)
+    cluster.hpa["status"]["conditions"][1] = turned("ScalingActive", "False", 10, reason="FailedGetPodsMetric")
+
+
+def an_adapter_that_has_just_come_back(cluster: Cluster) -> None:
+    """It lists metrics after its first relist only."""
+    young(cluster, "prometheus-adapter-0", 25)
+    cluster.api["listed"] = frozenset()
+    cluster.metric = metric(values={}, listed=False)
+
+
+def a_new_node(cluster: Cluster) -> None:
+    """It has joined, and its DaemonSets' pods pull their images."""
+    new = node("gpu3", 0)
+    new["metadata"]["creationTimestamp"] = at(90)
+    new["status"]["conditions"] = [turned("Ready", age_s=40)]
+    cluster.nodes.append(new)
+    cluster.pods["plugin-gpu3"] = pod("plugin-gpu3", "nvidia-device-plugin", "gpu3", {}, ready=False, age_s=40)
+    cluster.pods["exporter-gpu3"] = pod("exporter-gpu3", "monitoring", "gpu3", EXPORTER, ready=False, age_s=40)
+
+
+def an_update_of_the_device_plugin(cluster: Cluster) -> None:
+    """The kubelet offers no GPU until the plugin has registered again."""
+    young(cluster, "plugin-gpu1", 15)
+    cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+
+
+def a_burst(cluster: Cluster) -> None:
+    cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=600, reason="TooManyReplicas")
+
+
+def a_new_autoscaler(cluster: Cluster) -> None:
+    cluster.hpa["metadata"] = meta("chat", "ml", 5)
+    cluster.hpa["status"] = {}
+
+
+PASSING: tuple[Callable[[Cluster], None], ...] = (
+    a_scale_up,
+    a_first_deployment,
+    an_update_of_the_exporter,
+    an_exporter_that_has_just_come_back,
+    a_restart_of_prometheus,
+    a_prometheus_that_has_just_come_back,
+    a_restart_of_the_adapter,
+    an_adapter_that_has_just_come_back,
+    a_new_node,
+    an_update_of_the_device_plugin,
+    a_burst,
+    a_new_autoscaler,
+)
+
+
+@pytest.mark.parametrize("change", PASSING, ids=lambda change: change.__name__)
+def test_what_passes_by_itself_gives_no_alarm(change: Callable[[Cluster], None]) -> None:
+    cluster = Cluster()
+    change(cluster)
+    assert ids(cluster.report()) == []
+
+
+@pytest.mark.parametrize("change", PASSING, ids=lambda change: change.__name__)
+def test_it_is_seen_all_the_same(change: Callable[[Cluster], None]) -> None:
+    cluster = Cluster()
+    change(cluster)
+    found = cluster.report(grace=False)
+    assert ids(found)
+    assert all(finding["grace_s"] > 0 for finding in found["findings"])
+
+
+def test_a_restart_of_kube_state_metrics_is_nobodys_business() -> None:
+    """No hop reads it: only the history does."""
+    cluster = Cluster()
+    cluster.prometheus["up"].append(Row({"job": "kube-state-metrics", "instance": "10.0.0.9:8080"}, 0.0))
+    assert ids(cluster.report()) == []
+
+
+def test_a_cluster_without_gpus_and_autoscalers_is_well() -> None:
+    cluster = Cluster(nodes=[node("cpu1", 0)], daemon_sets=[])
+    del cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
+    state = cluster.state()
+    bare = replace(state, facts={}, autoscalers=(), apis=(), component_pods=())
+    assert ids(report(bare, CHECKS)) == []
+
+
+def test_without_a_right_the_rest_is_looked_at() -> None:
+    cluster = Cluster(nodes=[], unread={"nodes": "no right to list nodes of apiGroup '' at the cluster scope"})
+    found = cluster.report()
+    assert ids(found) == []
+    assert {each["hop"] for each in found["not_checked"]} == {
+        "node",
+        "device_plugin",
+        "node_labels",
+        "exporter",
+        "workload",
+    }
+    statuses = {hop["id"]: hop["status"] for hop in found["hops"]}
+    assert {hop for hop, status in statuses.items() if status == "unknown"} == {"device_plugin", "node_labels"}
+    assert "list nodes" in found["not_checked"][0]["reason"]
