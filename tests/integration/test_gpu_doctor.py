@@ -50,6 +50,7 @@ def statuses(report: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_chain_that_works(examine: Callable[..., dict[str, Any]], spec: dict[str, Any]) -> None:
+    eventually(lambda: examine()["autoscalers"][0]["history"], "the history has a first point", 30)
     report = examine()
     assert causes(report) == []
     assert (report["verdict"], report["cluster"]["gpu_nodes"]) == ("ok", 1)

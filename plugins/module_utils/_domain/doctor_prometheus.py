@@ -350,40 +350,46 @@ def _recorders(state: State, series: str) -> list[Manifest]:
     ]
 
 
-def _rules_loaded(state: State) -> Iterator[Symptom]:
-    if state.prometheus.rules is None:
-        return
+def _unloaded(state: State) -> dict[str, list[AutoscalerState]]:
+    """The series that no loaded rule records, with those who need them; none if Prometheus does not say its rules."""
     users: dict[str, list[AutoscalerState]] = {}
     for each, metric in _rule_metrics(state):
-        if metric.series not in state.prometheus.rules:
+        if state.prometheus.rules is not None and metric.series not in state.prometheus.rules:
             users.setdefault(metric.series, []).append(each)
-    for series, its in users.items():
-        yield _not_loaded(state, series, its)
+    return users
 
 
-def _not_loaded(state: State, series: str, users: Sequence[AutoscalerState]) -> Symptom:
-    reach, objects = state.of(users), _recorders(state, series)
-    if not objects:
-        recorded = "and no PrometheusRule records it" if "rule_objects" not in state.unread else ""
-        return Symptom(
-            "RULE_MISSING",
-            f"series {series}",
-            f"Prometheus {state.prometheus.name} has no rule for it {recorded}".strip(),
-            reach,
-        )
-    name = f"PrometheusRule {name_of(objects[0])}"
-    why = _missed(state, objects[0], "ruleSelector", "ruleNamespaceSelector") if state.prometheuses else ""
-    if why:
-        seen = f"its labels are {_text(labels_of(objects[0]))}; {why}"
-        return Symptom("RULE_NOT_SELECTED", name, seen, reach, words={"why": why})
-    age = youngest([state.created(objects[0]), state.prometheus_age])
-    return Symptom(
-        "RULE_NOT_LOADED",
-        name,
-        f"it records {series}, which Prometheus {state.prometheus.name} has not loaded",
-        reach,
-        age,
-    )
+def _unselected(state: State, series: str) -> tuple[Manifest, str] | None:
+    """A PrometheusRule for the series that no Prometheus object selects, and why."""
+    for each in _recorders(state, series)[:1] if state.prometheuses else ():
+        if why := _missed(state, each, "ruleSelector", "ruleNamespaceSelector"):
+            return each, why
+    return None
+
+
+def _rules_selected(state: State) -> Iterator[Symptom]:
+    for series, users in _unloaded(state).items():
+        if found := _unselected(state, series):
+            rule, why = found
+            seen = f"its labels are {_text(labels_of(rule))}; {why}"
+            name = f"PrometheusRule {name_of(rule)}"
+            yield Symptom("RULE_NOT_SELECTED", name, seen, state.of(users), words={"why": why})
+
+
+def _rules_loaded(state: State) -> Iterator[Symptom]:
+    for series, users in _unloaded(state).items():
+        objects, prometheus = _recorders(state, series), f"Prometheus {state.prometheus.name}"
+        if not objects:
+            seen = f"{prometheus} has no rule for it"
+            yield Symptom("RULE_MISSING", f"series {series}", seen, state.of(users))
+        elif not _unselected(state, series):
+            yield Symptom(
+                "RULE_NOT_LOADED",
+                f"PrometheusRule {name_of(objects[0])}",
+                f"it records {series}, which {prometheus} has not loaded",
+                state.of(users),
+                youngest([state.created(objects[0]), state.prometheus_age]),
+            )
 
 
 def _rules_work(state: State) -> Iterator[Symptom]:
@@ -475,6 +481,7 @@ _PODS = ("daemon_sets", "component_pods", "prometheus")
 _MONITORS = (*_PODS, "services", "service_monitors", "pod_monitors")
 _SELECTED = (*_MONITORS, "prometheuses", "namespaces")
 _SERIES = ("prometheus", "metrics")
+_RULES = ("rule_objects", "prometheuses", "namespaces")
 
 PROMETHEUS_CHECKS = (
     Check("scrape", "Prometheus answers", _answers, _PROMETHEUS),
@@ -486,6 +493,7 @@ PROMETHEUS_CHECKS = (
     Check("labels", "pods have a GPU limit", _limits, ("targets", *_SERIES)),
     Check("labels", "series name pods", _some_pod_is_named, ("component_pods", *_SERIES)),
     Check("labels", "series name each pod", _pods_named, ("component_pods", *_SERIES)),
+    Check("rule", "Prometheus selects the rules", _rules_selected, (*_SERIES, *_RULES)),
     Check("rule", "rules are loaded", _rules_loaded, _SERIES),
     Check("rule", "rules are evaluated", _rules_work, _SERIES),
     Check("rule", "rules give a value for each pod", _recorded, _SERIES),

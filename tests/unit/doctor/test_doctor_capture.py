@@ -1,0 +1,206 @@
+"""What is asked of a cluster: how often, with which rights, and of whose components."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError, KubeClient, PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError, Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
+from clusters import ADAPTER, NOW, SERIES, SOURCES, Cluster, deployment, hpa, ids, meta, node, pod
+from fake_cluster import FakeTransport, Request, refusal
+
+SERVICE = "kube-prometheus-stack-prometheus"
+PROXY = f"/api/v1/namespaces/monitoring/services/{SERVICE}:9090/proxy/api/v1"
+MONITORING = "/apis/monitoring.coreos.com/v1"
+PATHS = {
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "services": "/api/v1/services",
+    "namespaces": "/api/v1/namespaces",
+    "daemon_sets": "/apis/apps/v1/daemonsets",
+    "service_monitors": f"{MONITORING}/servicemonitors",
+    "prometheuses": f"{MONITORING}/prometheuses",
+    "rule_objects": f"{MONITORING}/prometheusrules",
+    "hpas": "/apis/autoscaling/v2/horizontalpodautoscalers",
+}
+
+
+class LiveCluster(FakeTransport):
+    """A healthy cluster behind an API server, with a Prometheus that knows the answers instead of the data."""
+
+    def __init__(self, nodes: int = 2, autoscalers: int = 1) -> None:
+        names = [f"chat-{n}" if n else "chat" for n in range(autoscalers)]
+        cluster = Cluster(nodes=[node(f"gpu{n + 1}") for n in range(nodes)])
+        self.pods = [each for name, each in cluster.pods.items() if not name.startswith("chat")]
+        for n in range(2, nodes):
+            self.pods += [
+                pod(f"{kind}-gpu{n + 1}", place, f"gpu{n + 1}", {"app.kubernetes.io/name": label}, f"10.0.1.{n}")
+                for kind, place, label in (
+                    ("plugin", "nvidia-device-plugin", "nvidia-device-plugin"),
+                    ("dcgm-exporter", "monitoring", "dcgm-exporter"),
+                )
+            ]
+        self.pods += [pod(f"{name}-a", "ml", f"gpu{n % nodes + 1}", {"app": name}) for n, name in enumerate(names)]
+        hpas = []
+        for name in names:
+            its = hpa(name)
+            its["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+            hpas.append(its)
+        targets = [deployment(name) for name in names]
+        cluster.adapter["metadata"] = meta("prometheus-adapter", "monitoring")
+        cluster.adapter["spec"]["template"]["metadata"] = {"labels": ADAPTER}
+        api = cluster.api["service"]
+        api["spec"] = {"service": {"namespace": "monitoring", "name": "prometheus-adapter"}}
+        values = [
+            {"describedObject": {"kind": "Pod", "namespace": "ml", "name": f"{name}-a"}, "value": "41"}
+            for name in names
+        ]
+        lists = {name: getattr(cluster, name, None) for name in PATHS}
+        lists |= {"pods": self.pods, "hpas": hpas}
+        served = [{"name": "deployments", "kind": "Deployment"}, {"name": "deployments/scale", "kind": "Scale"}]
+        custom = "/apis/custom.metrics.k8s.io"
+        super().__init__(
+            {
+                **{f"GET {PATHS[name]}": {"items": items} for name, items in lists.items()},
+                "GET /version": {"gitVersion": "v1.36.3"},
+                "GET /apis/apps/v1": {"resources": served},
+                "GET /apis/apps/v1/deployments": {"items": [*targets, cluster.adapter]},
+                "GET /apis/apps/v1/namespaces/ml/deployments": {"items": targets},
+                "GET /apis/apps/v1/namespaces/monitoring/deployments": {"items": [cluster.adapter]},
+                "GET /apis/apiregistration.k8s.io/v1/apiservices/v1beta1.custom.metrics.k8s.io": api,
+                f"GET {custom}": {"versions": [{"version": "v1beta1"}], "preferredVersion": {"version": "v1beta1"}},
+                f"GET {custom}/v1beta1": {"resources": [{"name": "pods/gpu"}]},
+                f"GET {custom}/v1beta1/namespaces/ml/pods/*/gpu": {"items": values},
+                f"GET {PROXY}/rules": {"data": {"groups": [{"interval": 2, "rules": [cluster.rule]}]}},
+            }
+        )
+        self.names = names
+        self.prometheus_error: ApiError | None = None
+        self.exporters = [each for each in self.pods if each["metadata"]["name"].startswith("dcgm")]
+
+    def __call__(self, method: str, path: str, *, query: Any, **options: Any) -> Any:
+        if path != f"{PROXY}/query":
+            return super().__call__(method, path, query=query, **options)
+        self.requests.append(Request(method, path, query))
+        if self.prometheus_error:
+            raise self.prometheus_error
+        kind = "scalar" if query["query"] == "time()" else "vector"
+        return {"data": {"resultType": kind, "result": self._result(query["query"])}}
+
+    def _result(self, promql: str) -> Any:
+        pods = [{"namespace": "ml", "pod": f"{name}-a"} for name in self.names]
+        if promql == "time()":
+            return [NOW, str(NOW)]
+        if promql == "up":
+            return [_sample({"instance": f"{each['status']['podIP']}:9400"}) for each in self.exporters]
+        if promql.startswith("count by (__name__"):
+            return [_sample({**each, "__name__": SOURCES[0], "instance": "i"}) for each in pods]
+        if promql.startswith(SERIES):
+            return [{"metric": each, "values": [[NOW - 15, "40"], [NOW, "41"]]} for each in pods]
+        return []
+
+
+def _sample(labels: dict[str, str]) -> dict[str, Any]:
+    return {"metric": labels, "value": [NOW, "1"]}
+
+
+def look(live: FakeTransport, **options: Any) -> dict[str, Any]:
+    kube = KubeClient(live)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service=SERVICE, port=9090)
+    given = {"scope": Scope(), "facts": {}, "history_s": 900, "grace": True, "fail_on": "never", **options}
+    return examine(kube, prometheus, **given).result
+
+
+def test_a_healthy_cluster_is_read_as_one() -> None:
+    found = look(LiveCluster())
+    assert ids(found) == []
+    assert found["cluster"] == {"server_version": "v1.36.3", "nodes": 2, "gpu_nodes": 2}
+    [autoscaler] = found["autoscalers"]
+    assert (autoscaler["verified"], autoscaler["replicas"], autoscaler["desired_replicas"]) == (True, 2, 2)
+    assert autoscaler["history"]["value"] == [40, 41]
+    assert autoscaler["budget"]["collect_s"] == 1
+
+
+def test_the_number_of_requests_does_not_grow() -> None:
+    few, many = LiveCluster(), LiveCluster(nodes=200, autoscalers=100)
+    assert ids(look(few)) == ids(look(many)) == []
+    assert len(many.requests) == len(few.requests) <= 40
+    assert {request.method for request in many.requests} == {"GET"}
+
+
+def test_nothing_is_listed_twice() -> None:
+    live = LiveCluster()
+    look(live)
+    lists = Counter(request.path for request in live.requests if request.path in PATHS.values())
+    assert set(lists.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("field", "right"),
+    [
+        ("nodes", "list nodes of apiGroup '' at the cluster scope"),
+        ("daemon_sets", "list daemonsets of apiGroup 'apps' at the cluster scope"),
+        ("services", "list services of apiGroup '' at the cluster scope"),
+        ("prometheuses", "list prometheuses of apiGroup 'monitoring.coreos.com' at the cluster scope"),
+        ("rule_objects", "list prometheusrules of apiGroup 'monitoring.coreos.com' at the cluster scope"),
+        ("hpas", "list horizontalpodautoscalers of apiGroup 'autoscaling' at the cluster scope"),
+    ],
+)
+def test_a_missing_right_is_named_and_the_rest_looked_at(field: str, right: str) -> None:
+    live = LiveCluster()
+    live.answers[f"GET {PATHS[field]}"] = ApiError(403, {"message": "forbidden"}, f"GET {PATHS[field]}")
+    found = look(live)
+    assert ids(found) == []
+    assert f"no right to {right}" in {each["reason"] for each in found["not_checked"]}
+
+
+def test_an_api_server_that_does_not_answer_is_no_report() -> None:
+    live = LiveCluster()
+    live.answers["GET /api/v1/nodes"] = ApiError(0, "connection refused", "GET /api/v1/nodes")
+    with pytest.raises(ApiError, match="connection refused"):
+        look(live)
+
+
+def test_one_autoscaler_can_be_named() -> None:
+    live = LiveCluster(autoscalers=3)
+    assert [each["name"] for each in look(live, scope=Scope("ml", "chat-1"))["autoscalers"]] == ["chat-1"]
+    with pytest.raises(HopError, match="there is no HPA ml/nobody"):
+        look(live, scope=Scope("ml", "nobody"))
+
+
+def test_autoscalers_that_are_not_about_gpus_are_left_alone() -> None:
+    live = LiveCluster()
+    web = hpa("web", metric="requests_per_second")
+    web["status"] = {}
+    live.answers[f"GET {PATHS['hpas']}"]["items"].append(web)
+    assert [each["name"] for each in look(live)["autoscalers"]] == ["chat"]
+    found = look(live, scope=Scope("ml", "web"))
+    assert "HPA_NOT_SEEN" in ids(look(live, scope=Scope("ml", "web"), grace=False))
+    assert [each["metric"] for each in found["autoscalers"]] == ["requests_per_second"]
+
+
+def test_a_prometheus_that_is_not_there_is_a_finding() -> None:
+    live = LiveCluster()
+    unserved = refusal(503, "no endpoints available for service")
+    live.prometheus_error = unserved
+    # Without Prometheus' clock the ages are those of this machine's.
+    found = look(live, grace=False)
+    assert ids(found) == ["PROMETHEUS_UNREACHABLE"]
+    assert found["findings"][0]["seen"] == ["no endpoints available for service"]
+
+
+@pytest.mark.parametrize(("fail_on", "errors"), [("never", 0), ("error", 1), ("warning", 2)])
+def test_what_fails_the_task(fail_on: str, errors: int) -> None:
+    live = LiveCluster()
+    del live.answers["GET /apis/apps/v1/namespaces/ml/deployments"]["items"][0]["spec"]["template"]["spec"][
+        "containers"
+    ][0]["readinessProbe"]
+    live.answers[f"GET {PATHS['nodes']}"]["items"][0]["status"]["conditions"][0]["status"] = "Unknown"
+    kube = KubeClient(live)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service=SERVICE, port=9090)
+    outcome = examine(kube, prometheus, scope=Scope(), facts={}, history_s=0, grace=True, fail_on=fail_on)
+    assert ids(outcome.result) == ["NODE_NOT_READY", "WORKLOAD_NO_READINESS_PROBE"]
+    assert len(outcome.errors) == errors
