@@ -28,7 +28,8 @@ class Ailment:
 
     cause, fix: may hold {words} that a symptom gives.
     grace_s:    a condition younger than this passes by itself in a healthy cluster: during a start, a rolling update.
-    is_silence: something is missing that an error further left, or before it in its own hop, explains.
+    is_silence: something is missing that an error further left, or before it in its own hop, explains; only one of the
+                hops in explained_by does.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Ailment:
     fix: str
     grace_s: int = 0
     is_silence: bool = False
+    explained_by: tuple[str, ...] = tuple(HOPS)
 
     @property
     def doc(self) -> str:
@@ -49,6 +51,8 @@ _DESCRIBE = "kubectl -n {namespace} describe pod {name}; kubectl -n {namespace} 
 _NODE_GRACE_S = 300
 # Readiness of the chart's exporter begins after 45 s.
 _START_GRACE_S = 120
+# Where pods run: whatever else is broken, they start.
+_PLACES = ("node", "device_plugin")
 
 _TABLE = (
     # node
@@ -529,7 +533,6 @@ _TABLE = (
         "the controller cannot read or set the replicas of the target",
         "correct scaleTargetRef, or install what brings that kind with its scale subresource",
         grace_s=_START_GRACE_S,
-        is_silence=True,
     ),
     Ailment(
         "HPA_SELECTOR_AMBIGUOUS",
@@ -608,6 +611,7 @@ _TABLE = (
         "add nodes, or set max_replicas to what the GPUs hold; kubectl -n {namespace} describe pods",
         grace_s=600,
         is_silence=True,
+        explained_by=_PLACES,
     ),
     Ailment(
         "WORKLOAD_NOT_READY",
@@ -616,6 +620,8 @@ _TABLE = (
         "no pod of the workload is ready, so there is nothing to scale on",
         "kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {target}",
         grace_s=600,
+        is_silence=True,
+        explained_by=_PLACES,
     ),
     Ailment(
         "WORKLOAD_NO_READINESS_PROBE",

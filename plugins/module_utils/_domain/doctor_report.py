@@ -129,7 +129,11 @@ class _Explanations:
         if not symptom.kind.is_silence:
             return None
         reaching = [self._by_reach[each] for each in {ALL, *symptom.reach} if each in self._by_reach]
-        others = [(place, each) for place, each in reaching if each.ailment != symptom.ailment]
+        others = [
+            (place, each)
+            for place, each in reaching
+            if each.ailment != symptom.ailment and each.kind.hop in symptom.kind.explained_by
+        ]
         return min(others, key=lambda found: found[0], default=(0, None))[1]
 
 

@@ -324,11 +324,16 @@ def _probes(state: State) -> Iterator[Symptom]:
 
 
 def _capacity(state: State) -> Iterator[Symptom]:
+    """Counted once for all workloads with the same demands."""
+    known: dict[str, int] = {}
     for each in state.autoscalers:
         wanted = gpus_per_pod(each.template)
         if not wanted or not state.gpu_nodes:
             continue
-        fits, most = replicas_that_fit(each.template, state.gpu_nodes.values()), each.hpa["spec"]["maxReplicas"]
+        key = repr([each.template.get(demand) for demand in ("nodeSelector", "tolerations", "affinity")] + [wanted])
+        if key not in known:
+            known[key] = replicas_that_fit(each.template, state.gpu_nodes.values())
+        fits, most = known[key], each.hpa["spec"]["maxReplicas"]
         if fits < most and not state.bare_nodes and not _grows(state):
             seen = f"max_replicas is {most}, the nodes it may run on hold {fits} with {_gpus(wanted)} each"
             yield Symptom("WORKLOAD_MAXIMUM_OVER_GPUS", each.workload, seen)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CATALOGUE, Row
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CATALOGUE, CHECKS, Row, report
 from clusters import (
     PLUGIN,
     SERIES,
@@ -627,14 +628,31 @@ def test_what_follows_is_said_as_a_consequence() -> None:
     assert statuses["workload"] == "ok"
 
 
-def test_a_second_fault_is_a_second_finding() -> None:
-    """A node without an exporter does not explain why the pod of another node has no series."""
+def test_a_fault_of_one_node_does_not_explain_another() -> None:
     cluster = Cluster()
     FAULTS["EXPORTER_NOT_ON_NODE"](cluster)
     cluster.prometheus["rows"] = rows({"ml/embed-0": "10.0.0.2:9400"})
     cluster.silence("chat-0", "chat-1")
-    found = cluster.report()
-    assert ids(found) == ["EXPORTER_NOT_ON_NODE"]
+    state = cluster.state()
+    second = replace(state.autoscalers[0], hpa=hpa("embed"), pods=[pod("embed-1", "ml", "gpu2", {})])
+    found = report(replace(state, autoscalers=[*state.autoscalers, second]), CHECKS)
+    assert ids(found)[:2] == ["EXPORTER_NOT_ON_NODE", "POD_WITHOUT_SERIES"]
+    assert "embed-1 on node gpu2" in found["findings"][1]["seen"][0]
+
+
+def test_pods_that_find_no_node_are_no_consequence_of_a_rule() -> None:
+    cluster = Cluster()
+    FAULTS["RULE_MISSING"](cluster)
+    FAULTS["WORKLOAD_PODS_PENDING"](cluster)
+    assert ids(cluster.report()) == ["RULE_MISSING", "WORKLOAD_PODS_PENDING"]
+
+
+def test_faults_that_are_alike_are_one_finding() -> None:
+    cluster = Cluster()
+    for each in cluster.nodes:
+        each["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
+    [finding] = cluster.report()["findings"]
+    assert finding["object"] == "node gpu1, node gpu2"
 
 
 def test_a_node_of_another_operator_is_found_by_its_labels() -> None:
