@@ -75,6 +75,7 @@ code {
   }
   .chain li:nth-child(4n):not(:last-child):has(+ .dark)::after { border-top-style: dashed; }
   .chain .light { margin: 0 auto .35rem; z-index: 1; }
+  .chain .summary { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; }
 }
 @media (min-width: 85rem) {
   .chain { grid-template-columns: repeat(11, 1fr); }
@@ -142,5 +143,6 @@ footer { margin-top: 2rem; color: var(--quiet); font-size: .85rem; }
   h2, h3 { break-after: avoid; }
   .scroll { overflow: visible; }
   .skip { display: none; }
+  .chain .summary { display: block; }
 }
 """

@@ -41,7 +41,7 @@ def _rest(report: Report, colour: bool, width: int) -> Iterator[str]:
     if report["not_checked"]:
         yield from ["", "Not checked"]
         for each in report["not_checked"]:
-            yield from _hanging("- ", f"{each['check']}, {title_of(report, each['hop'])}: {each['reason']}", width)
+            yield from _hanging("- ", f"{title_of(report, each['hop'])}: {each['check']}: {each['reason']}", width)
 
 
 def _head(report: Report, width: int) -> list[str]:

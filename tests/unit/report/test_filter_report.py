@@ -35,3 +35,15 @@ def test_the_documented_formats_are_those_that_there_are() -> None:
 def test_what_cannot_be_shown_is_refused(value: object, format_: str, seen: str) -> None:
     with pytest.raises(AnsibleFilterError, match=seen):
         show(value, format_)
+
+
+def test_role_options_are_documented_with_their_defaults() -> None:
+    role = ROOT / "roles" / "gpu_doctor"
+    spec = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
+    templates = {name for name, value in defaults.items() if "{{" in str(value)}
+    assert templates == {"gpu_doctor_prometheus", "gpu_doctor_report_dir"}
+    assert set(spec) == set(defaults)
+    assert {name: option["default"] for name, option in spec.items() if name not in templates} == {
+        name: value for name, value in defaults.items() if name not in templates
+    }

@@ -77,7 +77,7 @@ def test_what_is_not_known_is_not_made_up() -> None:
 
 def test_what_was_not_checked_comes_with_its_reason() -> None:
     assert text_lines(BROKEN, width=200)[-1] == (
-        "- APIService of custom.metrics.k8s.io, Metrics API: the user may not get apiservices.apiregistration.k8s.io"
+        "- Metrics API: APIService of custom.metrics.k8s.io: the user may not get apiservices.apiregistration.k8s.io"
     )
 
 
