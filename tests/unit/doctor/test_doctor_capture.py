@@ -28,6 +28,9 @@ PATHS = {
 }
 
 
+NAMESPACES = ("monitoring", "nvidia-device-plugin", "ml")
+
+
 class LiveCluster(FakeTransport):
     """A healthy cluster behind an API server, with a Prometheus that knows the answers instead of the data."""
 
@@ -79,6 +82,7 @@ class LiveCluster(FakeTransport):
         )
         self.names = names
         self.prometheus_error: ApiError | None = None
+        self.gone: dict[str, float] = {}
         self.exporters = [each for each in self.pods if each["metadata"]["name"].startswith("dcgm")]
 
     def __call__(self, method: str, path: str, *, query: Any, **options: Any) -> Any:
@@ -99,7 +103,10 @@ class LiveCluster(FakeTransport):
         if promql.startswith("count by (__name__"):
             return [_sample({**each, "__name__": SOURCES[0], "instance": "i"}) for each in pods]
         if promql.startswith(SERIES):
-            return [{"metric": each, "values": [[NOW - 15, "40"], [NOW, "41"]]} for each in pods]
+            return [{"metric": each, "values": [[NOW - 15, "40"], [NOW, "41"]]} for each in pods] + [
+                {"metric": {"namespace": "ml", "pod": name}, "values": [[NOW, str(value)]]}
+                for name, value in self.gone.items()
+            ]
         return []
 
 
@@ -155,6 +162,25 @@ def test_a_missing_right_is_named_and_the_rest_looked_at(field: str, right: str)
     found = look(live)
     assert ids(found) == []
     assert f"no right to {right}" in {each["reason"] for each in found["not_checked"]}
+
+
+def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> None:
+    live = LiveCluster()
+    for path in ("/api/v1/pods", *(f"/api/v1/namespaces/{name}/pods" for name in NAMESPACES)):
+        live.answers[f"GET {path}"] = ApiError(403, {"message": "forbidden"}, f"GET {path}")
+    found = look(live)
+    assert ids(found) == []
+    reasons = " ".join(each["reason"] for each in found["not_checked"])
+    assert "no right to list pods of apiGroup '' in namespace" in reasons
+    assert next(hop["id"] for hop in found["hops"] if hop["status"] == "unknown") == "node_labels"
+
+
+def test_pods_that_are_gone_are_in_the_history() -> None:
+    """By the names that a Deployment's ReplicaSets give; pods of others are not."""
+    live = LiveCluster()
+    live.gone = {"chat-5d9c7f88b-x2x4q": 99, "chat-web-5d9c7f88b-x2x4q": 5, "chatty-0": 5}
+    [autoscaler] = look(live)["autoscalers"]
+    assert autoscaler["history"]["value"] == [40, (41 + 99) / 2]
 
 
 def test_an_api_server_that_does_not_answer_is_no_report() -> None:

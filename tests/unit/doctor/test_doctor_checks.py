@@ -640,6 +640,22 @@ def test_a_fault_of_one_node_does_not_explain_another() -> None:
     assert "embed-1 on node gpu2" in found["findings"][1]["seen"][0]
 
 
+def test_a_warning_explains_nothing() -> None:
+    cluster = Cluster()
+    FAULTS["GPU_UNHEALTHY"](cluster)
+    FAULTS["METRIC_WITHOUT_VALUE"](cluster)
+    assert ids(cluster.report()) == ["METRIC_WITHOUT_VALUE", "GPU_UNHEALTHY"]
+
+
+def test_a_selector_that_is_not_set_selects_nothing() -> None:
+    cluster = Cluster()
+    FAULTS["RULE_NOT_LOADED"](cluster)
+    del cluster.prometheuses[0]["spec"]["ruleSelector"]
+    [finding] = cluster.report()["findings"]
+    assert finding["id"] == "RULE_NOT_SELECTED"
+    assert "ruleSelector of Prometheus monitoring/k8s is not set" in finding["seen"][0]
+
+
 def test_pods_that_find_no_node_are_no_consequence_of_a_rule() -> None:
     cluster = Cluster()
     FAULTS["RULE_MISSING"](cluster)

@@ -163,6 +163,21 @@ def test_a_healthy_cluster_of_others_has_no_finding(cluster: Any) -> None:
     assert {hop["status"] for hop in found["hops"]} == {"ok"}
 
 
+def test_what_shares_the_image_of_the_device_plugin_is_not_taken_for_it() -> None:
+    cluster = gpu_operator()
+    cluster.pods["gfd"] = pod("gfd", "gpu-operator", "gpu1", {"app": "gpu-feature-discovery"}, ready=False)
+    assert ids(cluster.report()) == []
+
+
+def test_a_metric_of_our_name_by_a_rule_of_others() -> None:
+    """It has values, so nobody misses the series that our rule would record."""
+    cluster = Cluster(managed=False)
+    cluster.metric = metric(recorded={})
+    cluster.rule_objects = []
+    cluster.prometheus["rules"] = {}
+    assert ids(cluster.report()) == []
+
+
 def test_their_faults_are_found_too() -> None:
     cluster = gpu_operator()
     cluster.prometheus |= {"rows": [], "up": []}
