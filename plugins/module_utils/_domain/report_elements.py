@@ -34,7 +34,9 @@ def _add(parent: Element, child: Child) -> None:
         return
     if isinstance(child, Element):
         parent.append(child)
-    elif len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + clean(child)
+        return
+    text = clean(child)
+    if len(parent):
+        parent[-1].tail = (parent[-1].tail or "") + text
     else:
-        parent.text = (parent.text or "") + clean(child)
+        parent.text = (parent.text or "") + text

@@ -23,6 +23,13 @@ def test_no_line_is_wider_than_asked_for(name: str, width: int) -> None:
     assert [line for line in text_lines(REPORTS[name], width=width) if len(line) > width] == []
 
 
+@pytest.mark.parametrize("name", REPORTS)
+def test_narrow_lines_say_what_wide_ones_say(name: str) -> None:
+    assert (
+        " ".join(text_lines(REPORTS[name], width=40)).split() == " ".join(text_lines(REPORTS[name], width=999)).split()
+    )
+
+
 def test_a_finding_says_what_was_seen_the_cause_and_the_fix() -> None:
     lines = text_lines(BROKEN, width=200)
     its = finding()
