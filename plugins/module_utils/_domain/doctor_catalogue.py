@@ -94,6 +94,7 @@ _TABLE = (
         "the container does not see the driver: containerd's default runtime is not nvidia and the pod names no "
         "RuntimeClass, or the node has no driver",
         "run the nvidia_driver and nvidia_container_toolkit roles, or set the plugin's runtimeClassName to nvidia",
+        grace_s=_NODE_GRACE_S,
         is_silence=True,
     ),
     Ailment(
@@ -167,6 +168,7 @@ _TABLE = (
         "the container does not see the driver: containerd's default runtime is not nvidia and the pod names no "
         "RuntimeClass",
         "run the nvidia_container_toolkit role; set dcgm_exporter_runtime_class to nvidia",
+        grace_s=_NODE_GRACE_S,
         is_silence=True,
     ),
     Ailment(
@@ -540,6 +542,7 @@ _TABLE = (
         "error",
         "the pods belong to several autoscalers, so none of them acts",
         "give each workload's pods a label of their own, and have one autoscaler for each",
+        grace_s=_START_GRACE_S,
     ),
     Ailment(
         "HPA_FORBIDDEN",
@@ -547,6 +550,7 @@ _TABLE = (
         "error",
         "the HPA controller may not read the metrics API",
         "grant its service account get on {group}; prometheus-adapter's chart does with rbac.create: true",
+        grace_s=_START_GRACE_S,
     ),
     Ailment(
         "HPA_NOT_ACTIVE",

@@ -186,12 +186,13 @@ def _hpa_condition(state: State, each: AutoscalerState) -> Iterator[Symptom]:
         yield Symptom("HPA_CANNOT_SCALE", name, _said(able), reach, state.turned(each.hpa, "AbleToScale"), words=words)
     if active.get("status") != "False" or not each.ready_pods or reason == "ScalingDisabled":
         return
+    since_s = state.turned(each.hpa, "ScalingActive")
     if reason == "AmbiguousSelector":
-        yield Symptom("HPA_SELECTOR_AMBIGUOUS", name, _said(active), reach, words=words)
+        yield Symptom("HPA_SELECTOR_AMBIGUOUS", name, _said(active), reach, since_s, words=words)
     elif "forbidden" in active.get("message", "").lower():
-        yield Symptom("HPA_FORBIDDEN", name, _said(active), reach, words=words)
+        yield Symptom("HPA_FORBIDDEN", name, _said(active), reach, since_s, words=words)
     else:
-        age = youngest([state.turned(each.hpa, "ScalingActive"), _series_ready(state, each)])
+        age = youngest([since_s, _series_ready(state, each)])
         yield Symptom("HPA_NOT_ACTIVE", name, _said(active), reach, age, lag_s(each), words)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, Row, report
-from clusters import EXPORTER, Cluster, at, ids, meta, metric, node, pod, rows, turned
+from clusters import EXPORTER, PLUGIN, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
@@ -128,8 +128,15 @@ def a_new_node(cluster: Cluster) -> None:
     new["metadata"]["creationTimestamp"] = at(90)
     new["status"]["conditions"] = [turned("Ready", age_s=40)]
     cluster.nodes.append(new)
-    cluster.pods["plugin-gpu3"] = pod("plugin-gpu3", "nvidia-device-plugin", "gpu3", {}, ready=False, age_s=40)
+    cluster.pods["plugin-gpu3"] = pod("plugin-gpu3", "nvidia-device-plugin", "gpu3", PLUGIN, ready=False, age_s=40)
     cluster.pods["exporter-gpu3"] = pod("exporter-gpu3", "monitoring", "gpu3", EXPORTER, ready=False, age_s=40)
+
+
+def a_node_whose_driver_is_being_installed(cluster: Cluster) -> None:
+    a_new_node(cluster)
+    for name in ("plugin-gpu3", "exporter-gpu3"):
+        status = cluster.pods[name]["status"]["containerStatuses"][0]
+        status["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": "could not load NVML library"}}
 
 
 def an_update_of_the_device_plugin(cluster: Cluster) -> None:
@@ -157,6 +164,7 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_restart_of_the_adapter,
     an_adapter_that_has_just_come_back,
     a_new_node,
+    a_node_whose_driver_is_being_installed,
     an_update_of_the_device_plugin,
     a_burst,
     a_new_autoscaler,
