@@ -50,7 +50,7 @@ lab-clean: lab-env ## remove all labs and the cache of what they are built from
 	@$(LAB_CLI) clean
 
 ##@ the tests
-.PHONY: test lint unit molecule test-cluster bench-modules charts-check docs
+.PHONY: test lint unit molecule test-nodes test-cluster bench-modules charts-check docs
 test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, molecule on the lab
 
 lint: test-env ## ruff, ansible-lint, the role pages and the changelog
@@ -66,7 +66,10 @@ unit: test-env programs ## tests/unit, tests/rules and, against a real API serve
 		--cov=plugins/module_utils/_domain --cov-report=term:skip-covered --cov-fail-under=95
 
 molecule: test-env programs ## the site on one server, and the node roles, each from a bare machine
-	@$(BIN)/molecule test --all --exclude cluster --report
+	@$(BIN)/molecule test --all --exclude cluster --exclude driver --exclude runtime --report
+
+test-nodes: test-env programs ## the ways in which drivers and container runtimes are known to break, one by one on a lab server
+	@$(BIN)/molecule test --scenario-name driver --scenario-name runtime --report
 
 test-cluster: test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
