@@ -143,14 +143,16 @@ def test_a_branch_changes_in_one_transaction(driver: Server) -> None:
         assert role(release=OLDER).succeeded
         load(driver)
         assert role(release=OLDER).succeeded
-        assert installed(driver) == dict.fromkeys(SET | {"nvidia-fabricmanager-570"}, OLDER)
+        driver.sh("apt-get --yes install libnvidia-nscq-570 2>&1")
+        assert installed(driver) == dict.fromkeys(SET | {"nvidia-fabricmanager-570", "libnvidia-nscq-570"}, OLDER)
         before = len(transactions(driver))
 
         assert role(release=NEXT).succeeded
 
         (transaction,) = transactions(driver)[before:]
         assert installed(driver) == dict.fromkeys(SET | {FABRIC_MANAGER}, NEXT)
-        assert "Purge: nvidia-fabricmanager-570" in transaction
+        (purged,) = re.findall(r"^Purge: (.*)", transaction, re.MULTILINE)
+        assert sorted(re.findall(r"(\S+):amd64", purged)) == ["libnvidia-nscq-570", "nvidia-fabricmanager-570"]
 
 
 def test_it_does_not_go_down_unless_asked_to(driver: Server) -> None:
@@ -199,6 +201,7 @@ def test_fabric_manager_is_of_the_driver_s_release(driver: Server) -> None:
     """It refuses any other to the last digit: NVIDIA/gpu-operator#544, NVIDIA/gpu-driver-container#735."""
     with switches(driver):
         assert role().succeeded
+        assert runs(driver, FABRIC_MANAGER)
         driver.sh(f"apt-get --yes --allow-downgrades install {FABRIC_MANAGER}={NEWER}-1 2>&1")
         driver.sh("systemctl restart nvidia-fabricmanager || true")
         assert not runs(driver, FABRIC_MANAGER)
@@ -271,11 +274,12 @@ def test_a_proxy_serves_these_repositories_alone(driver: Server) -> None:
     assert role(nvidia_driver_state="absent").succeeded
     driver.sh("apt-get clean")
     driver.sh(f"cat >/run/proxy.py <<'END'\n{PROXY}END")
-    driver.sh("systemd-run --quiet --collect --unit proxy python3 /run/proxy.py")
+    log = "--property StandardError=truncate:/run/proxy.log"
+    driver.sh(f"systemd-run --quiet --collect --unit proxy {log} python3 /run/proxy.py")
     driver.sh("timeout 10 sh -c 'until grep --quiet :0C38 /proc/net/tcp; do sleep 0.1; done'")
 
     proxied = role(kubegpu_apt_proxy="http://127.0.0.1:3128")
-    asked = driver.sh("journalctl --unit proxy --output cat")
+    asked = driver.sh("cat /run/proxy.log")
     driver.sh("systemctl stop proxy")
 
     assert proxied.succeeded
@@ -311,5 +315,6 @@ def test_absent_leaves_the_server_as_it_was(driver: Server) -> None:
 
     assert gone.returned == {"required": False, "reason": ""}
     assert driver.sh(look) == bare
+    assert not re.findall(r".*(?:kubegpu|nvidia|nouveau|libcuda).*", bare)
     assert loaded(driver) == ""
     assert role(nvidia_driver_state="absent").changed == 0
