@@ -174,8 +174,13 @@ def broken(ask: Ask, **options: Any) -> dict[str, Any]:
     assert wait["failed"]
     assert (wait["hop"], wait["fix"]) == (look["result"]["hop"], look["result"]["fix"])
     assert wait["msg"].startswith(f"{wait['hop']}: ")
-    assert wait["result"] == look["result"]
+    assert without_counts(wait["result"]) == without_counts(look["result"])
     return look["result"]
+
+
+def without_counts(result: dict[str, Any]) -> dict[str, Any]:
+    """How many metrics the adapter lists changes with what earlier tests have left."""
+    return {**result, "seen": re.sub(r"\d+ metrics", "some metrics", result["seen"] or "")}
 
 
 def test_an_api_that_nobody_serves(ask: Ask, workloads: Workloads) -> None:
