@@ -50,7 +50,7 @@ lab-clean: lab-env ## remove all labs and the cache of what they are built from
 	@$(LAB_CLI) clean
 
 ##@ the tests
-.PHONY: test lint unit molecule test-nodes test-cluster bench-modules charts-check docs
+.PHONY: test lint unit molecule test-nodes test-cluster bench-modules bench-doctor charts-check docs
 test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, molecule on the lab
 
 lint: test-env ## ruff, ansible-lint, the role pages and the changelog
@@ -77,6 +77,9 @@ test-cluster: test-env programs ## three control planes: join, upgrade by a mino
 
 bench-modules: test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_modules.py $(ARGS)
+
+bench-doctor: test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
+	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)
 
 charts-check: test-env programs ## compare the lab's charts with the originals (CHARTS=folder with them)
 	@$(BIN)/python -m lab.charts.check $(CHARTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +28,10 @@ USER = "bench"
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    "rules": [{"level": "Metadata", "users": [USER], "omitStages": ["RequestReceived"]}, {"level": "None"}],
+    "rules": [
+        {"level": "Metadata", "users": [USER], "omitStages": ["RequestReceived", "ResponseStarted"]},
+        {"level": "None"},
+    ],
 }
 
 
@@ -65,18 +68,19 @@ class BenchPlane(ControlPlane):
 class Cluster:
     kubeconfig: Path
     version: str
+    kube: client.ApiClient
+    chain: MetricChain
     _plane: BenchPlane
-    _kube: client.ApiClient
     _workloads: list[Workloads]
 
     def deploy(self, number: int) -> None:
         """Bring the Deployments to a number; they are never taken away."""
-        there = len(client.AppsV1Api(self._kube).list_deployment_for_all_namespaces().items)
+        there = len(client.AppsV1Api(self.kube).list_deployment_for_all_namespaces().items)
         for index in range(there, number):
             self._workloads[index % NAMESPACES].deployment(_name(index))
 
     def remove_hpas(self) -> None:
-        hpas = client.AutoscalingV2Api(self._kube)
+        hpas = client.AutoscalingV2Api(self.kube)
         for workloads in self._workloads:
             hpas.delete_collection_namespaced_horizontal_pod_autoscaler(workloads.namespace)
         eventually(
@@ -90,12 +94,15 @@ class Cluster:
 
 
 @contextmanager
-def start_cluster() -> Iterator[Cluster]:
+def start_cluster(*, interval_s: int = 1, prepare: Callable[[Path], None] | None = None) -> Iterator[Cluster]:
+    """interval_s: of Prometheus. prepare: what has to be in its work folder before it starts."""
     with ExitStack() as stack:
         plane = BenchPlane(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubegpu-bench-"))))
         stack.callback(plane.stop)
         kube = plane.start()
-        chain = MetricChain(plane, kube)
+        chain = MetricChain(plane, kube, interval_s=interval_s)
+        if prepare:
+            prepare(plane.work)
         chain.start()
         stack.callback(chain.stop)
         client.ApiextensionsV1Api(kube).create_custom_resource_definition(yaml.safe_load(CRD.read_text()))
@@ -103,15 +110,20 @@ def start_cluster() -> Iterator[Cluster]:
         workloads = [Workloads(kube, _namespace(index)) for index in range(NAMESPACES)]
         workloads[0].node("gpu", GPUS)
         version = client.VersionApi(kube).get_code().git_version
-        yield Cluster(plane.bench_kubeconfig(), version, plane, kube, workloads)
+        yield Cluster(plane.bench_kubeconfig(), version, kube, chain, plane, workloads)
 
 
 def autoscalers(number: int, max_replicas: int = 4) -> list[dict[str, Any]]:
     """Options for as many autoscalers, spread over the namespaces, each with the Deployment that deploy() makes."""
     return [
-        {"namespace": _namespace(index), "target": {"name": _name(index)}, "max_replicas": max_replicas}
-        for index in range(number)
+        {"namespace": namespace, "target": {"name": name}, "max_replicas": max_replicas}
+        for namespace, name in places(number)
     ]
+
+
+def places(number: int) -> list[tuple[str, str]]:
+    """Namespace and name of the Deployments that deploy() makes."""
+    return [(_namespace(index), _name(index)) for index in range(number)]
 
 
 def count_requests(events: Iterator[dict[str, Any]], begin: datetime, end: datetime) -> Counter[str]:

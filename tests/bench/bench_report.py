@@ -62,12 +62,12 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on what was measured; `most` or least."""
+    """A bound on what was measured; `most` or least. `seen` takes it from the bench's report."""
 
     what: str
     unit: str
     bound: float
-    seen: Callable[[Report], float | None]
+    seen: Callable[[Any], float | None]
     most: bool = True
 
     def is_met(self, seen: float) -> bool:
@@ -87,15 +87,15 @@ TARGETS = (
 
 def tables(report: Report) -> list[Table]:
     shown = [_walls(report), _requests(report)]
-    return [*shown, *([_comparison(report)] if report.tasks else []), _targets(report)]
+    return [*shown, *([_comparison(report)] if report.tasks else []), verdicts(report, TARGETS)]
 
 
 def _walls(report: Report) -> Table:
     table = Table("autoscalers", *(f"{size:,}" for size in report.sizes), "power", "ms each", title="Seconds of a run")
     for step in STEPS:
-        walls = [_number(report.wall_s(step, size)) for size in report.sizes]
-        table.add_row(step, *walls, _number(report.growth(step)), _number(_marginal_ms(report, step)))
-    table.add_row("memory, MB", *(_number(report.most_memory(size), 0) for size in report.sizes), "", "")
+        walls = [number(report.wall_s(step, size)) for size in report.sizes]
+        table.add_row(step, *walls, number(report.growth(step)), number(_marginal_ms(report, step)))
+    table.add_row("memory, MB", *(number(report.most_memory(size), 0) for size in report.sizes), "", "")
     return table
 
 
@@ -123,24 +123,24 @@ def _comparison(report: Report) -> Table:
         cells = [
             cell
             for step in (FIRST, UNCHANGED)
-            for cell in (_number(report.task_s(way, step)), f"{_number(report.times_slower(way, step), 1)} x")
+            for cell in (number(report.task_s(way, step)), f"{number(report.times_slower(way, step), 1)} x")
         ]
         table.add_row(f"{way}{note}", *cells)
     table.title = f"The task over {report.tasks[0].of:,} HPAs"
     return table
 
 
-def _targets(report: Report) -> Table:
+def verdicts(report: object, targets: Sequence[Target]) -> Table:
     table = Table("target", "bound", "seen", "", title="Targets")
-    for target in TARGETS:
+    for target in targets:
         seen = target.seen(report)
         if seen is not None:
             bound = f"{'at most' if target.most else 'at least'} {target.bound:g} {target.unit}"
-            table.add_row(target.what, bound, _number(seen), "met" if target.is_met(seen) else "[red]missed")
+            table.add_row(target.what, bound, number(seen), "met" if target.is_met(seen) else "[red]missed")
     return table
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 

@@ -59,6 +59,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Done:
+    """One run of a module: what it returned, and as in Run."""
+
+    result: dict[str, Any]
+    wall_s: float
+    rss_mb: float
+    requests: dict[str, int]
+
+
+@dataclass(frozen=True)
 class TaskTime:
     """A task in ansible-playbook, as Ansible's callback times it.
 
@@ -107,23 +117,27 @@ def measure_size(cluster: Cluster, number: int, rounds: int, progress: Progress)
 
 
 def _run_module(cluster: Cluster, number: int, step: str, options: Mapping[str, Any], expected: Counter[str]) -> Run:
-    given = {"kubeconfig": str(cluster.kubeconfig), "verify": False, **options}
+    done = run_module(cluster, "gpu_autoscaler", {"verify": False, **options})
+    actions = Counter(entry["action"] for entry in done.result.get("result", {}).get("autoscalers", []))
+    if done.result.get("failed") or actions != expected:
+        raise Failed(f"{step} of {number} autoscalers: {done.result.get('msg') or dict(actions)}")
+    return Run(number, step, done.wall_s, done.rss_mb, done.requests)
+
+
+def run_module(cluster: Cluster, module: str, options: Mapping[str, Any]) -> Done:
+    """Raises Failed if what it prints is no JSON."""
     with tempfile.NamedTemporaryFile("r") as peak:
         begin = datetime.now(UTC)
         started = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, MODULE_PEAK, peak.name, "gpu_autoscaler"],
-            input=json.dumps(given),
+            [sys.executable, MODULE_PEAK, peak.name, module],
+            input=json.dumps({"kubeconfig": str(cluster.kubeconfig), **options}),
             stdout=subprocess.PIPE,
             text=True,
         )
         wall_s = time.perf_counter() - started
         rss_mb = int(peak.read()) * MB_PER_KIB
-    result = _json(done.stdout)
-    actions = Counter(entry["action"] for entry in result.get("result", {}).get("autoscalers", []))
-    if result.get("failed") or actions != expected:
-        raise Failed(f"{step} of {number} autoscalers: {result.get('msg') or dict(actions)}")
-    return Run(number, step, wall_s, rss_mb, cluster.requests(begin, datetime.now(UTC)))
+    return Done(_json(done.stdout), wall_s, rss_mb, cluster.requests(begin, datetime.now(UTC)))
 
 
 def _json(output: str) -> dict[str, Any]:

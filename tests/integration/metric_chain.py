@@ -100,10 +100,13 @@ class RuleLoader:
 
 
 class MetricChain:
-    def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
+    """interval_s: between two scrapes, and two evaluations of rules that have no interval of their own."""
+
+    def __init__(self, plane: ControlPlane, kube: client.ApiClient, *, interval_s: int = 1) -> None:
         self.exporter = Exporter()
         self._plane = plane
         self._kube = kube
+        self._interval = f"{interval_s}s"
         self._prometheus, self._adapter = free_port(), free_port()
         self._rules = RuleLoader(plane, kube, self._prometheus)
 
@@ -115,7 +118,7 @@ class MetricChain:
             "static_configs": [{"targets": [f"127.0.0.1:{self.exporter.port}"]}],
         }
         _write(plane, "prometheus.yml", {
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "global": {"scrape_interval": self._interval, "evaluation_interval": self._interval},
             "rule_files": ["rules.yml"],
             "scrape_configs": [scrape],
         })  # fmt: skip
@@ -144,7 +147,11 @@ class MetricChain:
 
     def series(self) -> str:
         """What Prometheus has of the exporter's series now, as text to look into."""
-        query = urllib.parse.urlencode({"query": '{job="dcgm-exporter"}'})
+        return self.answer('{job="dcgm-exporter"}')
+
+    def answer(self, promql: str) -> str:
+        """What Prometheus says to a query now, as text."""
+        query = urllib.parse.urlencode({"query": promql})
         with urllib.request.urlopen(f"http://127.0.0.1:{self._prometheus}/api/v1/query?{query}") as answer:
             return answer.read().decode()
 
