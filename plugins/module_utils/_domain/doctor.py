@@ -1,9 +1,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from .doctor_catalogue import HOPS
 from .doctor_node import NODE_CHECKS
 from .doctor_prometheus import PROMETHEUS_CHECKS
+from .doctor_settings import SETTINGS_CHECKS
 from .doctor_workload import WORKLOAD_CHECKS
 
 # From left to right, so that a cause is met before what follows from it.
-CHECKS = (*NODE_CHECKS, *PROMETHEUS_CHECKS, *WORKLOAD_CHECKS)
+CHECKS = tuple(
+    sorted(
+        (*NODE_CHECKS, *PROMETHEUS_CHECKS, *WORKLOAD_CHECKS, *SETTINGS_CHECKS),
+        key=lambda check: list(HOPS).index(check.hop),
+    )
+)

@@ -254,6 +254,16 @@ _TABLE = (
         is_silence=True,
     ),
     Ailment(
+        "EXPORTER_FIELD_MISSING",
+        "exporter",
+        "error",
+        "the exporter reports GPUs, but not {fields}: its list of counters lacks the field, or after an upgrade this "
+        "exporter or driver does not give it any more",
+        "add the field to the exporter's counters (CSV), go back to the version that had it, or use another metric",
+        grace_s=_START_GRACE_S,
+        is_silence=True,
+    ),
+    Ailment(
         "PROFILING_FROZEN",
         "exporter",
         "error",
@@ -578,6 +588,14 @@ _TABLE = (
         "prometheus.evaluation_interval; or use a Pods metric",
     ),
     Ailment(
+        "HPA_RATIO_AS_PERCENT",
+        "hpa",
+        "error",
+        "DCGM's profiling fields are 0 to 1, the target is meant in percent, so it is never reached: the HPA only "
+        "scales down",
+        "multiply by 100 in the rule that makes the metric, or give the target as a ratio",
+    ),
+    Ailment(
         "HPA_METRIC_STANDS_STILL",
         "hpa",
         "warning",
@@ -606,6 +624,13 @@ _TABLE = (
         "error",
         "two autoscalers act on one workload and undo each other's work",
         "keep one of them; put further metrics into its extra_metrics",
+    ),
+    Ailment(
+        "WORKLOAD_REPLICAS_OWNED",
+        "workload",
+        "warning",
+        "a manifest with replicas is applied by {manager}: each time it undoes what the HPA has done",
+        "leave spec.replicas out of the manifest, chart or role; Argo CD: ignoreDifferences for /spec/replicas",
     ),
     Ailment(
         "WORKLOAD_PODS_PENDING",

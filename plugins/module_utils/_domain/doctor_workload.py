@@ -258,7 +258,7 @@ def _targets(state: State) -> Iterator[Symptom]:
             yield Symptom(
                 "WORKLOAD_NOT_READY",
                 each.workload,
-                f"0 of {len(each.pods)} pods are ready" + _first_trouble(each.pods),
+                f"0 of {len(each.pods)} pods are ready" + _first_trouble(each.pods) + _without_ready_pods(each),
                 reach,
                 youngest([state.created(each.target), _not_ready_s(state, each.pods)]),
                 words=words,
@@ -267,6 +267,15 @@ def _targets(state: State) -> Iterator[Symptom]:
 
 def _first_trouble(pods: Sequence[Manifest]) -> str:
     return next((f": {name_of(pod)}: {text}" for pod in pods if (text := trouble(pod))), "")
+
+
+def _without_ready_pods(each: AutoscalerState) -> str:
+    """A Value is multiplied with the pods that are ready. Source: kubernetes/kubernetes#130130."""
+    entries = [entry.get(entry.get("type", "").lower()) or {} for entry in each.hpa["spec"].get("metrics") or ()]
+    if any((entry.get("target") or {}).get("type") == "Value" for entry in entries):
+        minimum = each.hpa["spec"].get("minReplicas", 1)
+        return f"; its HPA has a target of type Value, so it goes to the minimum of {minimum}"
+    return ""
 
 
 def _not_ready_s(state: State, pods: Sequence[Manifest]) -> float | None:

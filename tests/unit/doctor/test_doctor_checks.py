@@ -234,6 +234,20 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0", "chat-1", sources=sources)
 
 
+@fault("PROFILING_MISSING", "one node")
+def _(cluster: Cluster) -> None:
+    sources = ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
+    cluster.prometheus["rows"] = rows({"ml/chat-0": "10.0.0.1:9400"}, ("DCGM_FI_DEV_GPU_UTIL",)) + rows(
+        {"ml/chat-1": "10.0.0.2:9400"}, ("DCGM_FI_DEV_GPU_UTIL", *sources)
+    )
+    cluster.silence("chat-0", sources=sources)
+
+
+@fault("EXPORTER_FIELD_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.silence("chat-0", "chat-1", name="gpu_memory", sources=("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE"))
+
+
 @fault("PROFILING_FROZEN")
 def _(cluster: Cluster) -> None:
     labels = {"UUID": "GPU-1", "exported_namespace": "ml", "exported_pod": "chat-0"}
@@ -539,6 +553,25 @@ def _(cluster: Cluster) -> None:
     cluster.target["spec"]["template"]["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11"
 
 
+def ratio(cluster: Cluster, query: str) -> None:
+    """A rule of somebody else makes the metric, and says so."""
+    cluster.managed = False
+    values = {"chat-0": 0.4, "chat-1": 0.98}
+    cluster.metric = metric(name="duty", series="", values=values, recorded={}, sources=(), reporter="")
+    cluster.prometheus["rules"] = {SERIES: [cluster.rule], "duty": [{**cluster.rule, "query": query}]}
+
+
+@fault("HPA_RATIO_AS_PERCENT")
+def _(cluster: Cluster) -> None:
+    ratio(cluster, "avg by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)")
+
+
+@fault("HPA_RATIO_AS_PERCENT", "by the field's own name")
+def _(cluster: Cluster) -> None:
+    ratio(cluster, "")
+    cluster.metric = replace(cluster.metric, name="DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+
+
 @fault("WORKLOAD_MISSING")
 def _(cluster: Cluster) -> None:
     cluster.target = None
@@ -567,6 +600,20 @@ def _(cluster: Cluster) -> None:
     cluster.scaled_objects = [{"metadata": meta("chat", "ml"), "spec": {"scaleTargetRef": {"name": "chat"}}}]
 
 
+def written_by(manager: str, age_s: float, **more: str) -> dict[str, Any]:
+    fields = {"f:spec": {"f:replicas": {}}}
+    return {"manager": manager, "operation": "Update", "time": at(age_s), "fieldsV1": fields, **more}
+
+
+@fault("WORKLOAD_REPLICAS_OWNED")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["status"]["lastScaleTime"] = at(3600)
+    cluster.target["metadata"]["managedFields"] = [
+        {**written_by("kube-controller-manager", 60), "fieldsV1": {"f:status": {}}},
+        written_by("helm", 1800),
+    ]
+
+
 @fault("WORKLOAD_PODS_PENDING")
 def _(cluster: Cluster) -> None:
     third = pod("chat-2", "ml", "", {"app": "chat"}, ready=False)
@@ -580,6 +627,13 @@ def _(cluster: Cluster) -> None:
         crash(cluster.pods[name], "CUDA out of memory")
     cluster.metric = metric(holders=frozenset(), values={}, recorded={})
     _inactive(cluster)
+
+
+@fault("WORKLOAD_NOT_READY", "a target of type Value")
+def _(cluster: Cluster) -> None:
+    FAULTS["WORKLOAD_NOT_READY"](cluster)
+    described = {"describedObject": {"kind": "Deployment", "name": "chat"}, "metric": {"name": "gpu"}}
+    cluster.hpa["spec"]["metrics"] = [{"type": "Object", "object": {**described, "target": {"type": "Value"}}}]
 
 
 @fault("WORKLOAD_NO_READINESS_PROBE")
@@ -685,3 +739,9 @@ def test_services_and_pods_of_others_are_left_alone() -> None:
     cluster.services.append(service("web", "ml", {"app": "web"}, 80, "http"))
     cluster.pods["stray"] = pod("stray", "nvidia-device-plugin", "cpu1", PLUGIN, ready=False)
     assert ids(cluster.report()) == []
+
+
+def test_without_a_ready_pod_a_value_goes_to_the_minimum() -> None:
+    cluster = Cluster()
+    FAULTS["WORKLOAD_NOT_READY a target of type Value"](cluster)
+    assert "so it goes to the minimum of 1" in cluster.report()["findings"][0]["seen"][0]
