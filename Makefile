@@ -50,7 +50,7 @@ lab-clean: lab-env ## remove all labs and the cache of what they are built from
 	@$(LAB_CLI) clean
 
 ##@ the tests
-.PHONY: test lint unit molecule test-nodes test-cluster bench-modules bench-doctor charts-check docs
+.PHONY: test lint unit molecule faults test-nodes test-cluster bench-modules bench-doctor charts-check docs
 test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, molecule on the lab
 
 lint: test-env ## ruff, ansible-lint, the role pages and the changelog
@@ -62,11 +62,14 @@ lint: test-env ## ruff, ansible-lint, the role pages and the changelog
 	@git diff --exit-code -- 'roles/*/README.md' || { echo "the pages above are not what the specs say: commit what make docs wrote"; exit 1; }
 
 unit: test-env programs ## tests/unit, tests/rules and, against a real API server, tests/integration
-	@KUBEGPU_BIN=$(CURDIR)/build/bin PATH=$(CURDIR)/build/bin:$(PATH) $(BIN)/python -m pytest tests \
+	@KUBEGPU_BIN=$(CURDIR)/build/bin PATH=$(CURDIR)/build/bin:$(PATH) $(BIN)/python -m pytest tests --ignore tests/faults \
 		--cov=plugins/module_utils/_domain --cov-report=term:skip-covered --cov-fail-under=95
 
 molecule: test-env programs ## the site on one server, and the node roles, each from a bare machine
 	@$(BIN)/molecule test --all --exclude cluster --exclude driver --exclude runtime --report
+
+faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load (ARGS="-k rule --outage 60")
+	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v $(ARGS)
 
 test-nodes: test-env programs ## the ways in which drivers and container runtimes are known to break, one by one on a lab server
 	@$(BIN)/molecule test --scenario-name driver --scenario-name runtime --report

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ._flows.backend import Backend, PrometheusAdapter
+from ._flows.capture import capture
 from ._flows.condition import Condition
 from ._flows.crds import apply_crds, remove_crds
 from ._flows.doctor import examine
@@ -23,6 +24,7 @@ __all__ = [
     "Outcome",
     "PrometheusAdapter",
     "apply_crds",
+    "capture",
     "examine",
     "metric_condition",
     "read_autoscalers",

@@ -227,6 +227,26 @@ def _exporter_pods(state: State) -> Iterator[Symptom]:
                 yield from _unready(state, node, pod, "EXPORTER_NO_NVML", "EXPORTER_NOT_READY")
 
 
+def _exporter_values(state: State) -> Iterator[Symptom]:
+    """Exporters that are read, and have nothing to say. Silent where a relabeling hides whose series are whose."""
+    if state.prometheus.serving is None:
+        return
+    serving = {row.labels.get("instance") for row in state.prometheus.serving}
+    if serving - {row.labels.get("instance") for row in state.prometheus.up}:
+        return
+    for pod in state.exporter_pods:
+        row, node = state.targets.get(name_of(pod)), pod["spec"].get("nodeName", "")
+        if row and row.value and node in state.gpu_nodes and row.labels.get("instance") not in serving:
+            yield Symptom(
+                "EXPORTER_SERVES_NOTHING",
+                f"pod {name_of(pod)} on node {node}",
+                "up is 1, but it has no series DCGM_FI_*",
+                state.on_nodes([node]),
+                youngest([state.turned(pod, "Ready"), state.prometheus_age]),
+                words=_words(pod),
+            )
+
+
 def _exporter_restarts(state: State) -> Iterator[Symptom]:
     """Restarts that were not the exporter's own fault, of pods that run again."""
     for daemon_set in state.exporters:
@@ -452,6 +472,7 @@ NODE_CHECKS = (
     Check("exporter", "dcgm-exporter is there", _exporter_there, (*_DAEMONS, "prometheus")),
     Check("exporter", "each GPU node has an exporter", _exporter_on_nodes, _PODS),
     Check("exporter", "the exporter's pods run", _exporter_pods, _PODS),
+    Check("exporter", "the exporter sees GPUs", _exporter_values, (*_PODS, "prometheus")),
     Check("exporter", "the exporter is not restarted", _exporter_restarts, ("daemon_sets", "component_pods")),
     Check("exporter", "the exporter asks which pods hold GPUs", _exporter_settings, (*_DAEMONS, "prometheus")),
     Check("exporter", "the exporter knows the resources of the pods", _resource_names, ("daemon_sets",)),

@@ -82,6 +82,7 @@ _NAMES = "exported_namespace, exported_pod, namespace, pod"
 # By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
 _QUERIES = {
     "rows": f'count by (__name__, instance, {_NAMES}) ({{__name__=~"{{sources}}"}})',
+    "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+"})',
     "up": "up",
     "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',
     "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "

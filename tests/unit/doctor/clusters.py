@@ -292,6 +292,7 @@ class Cluster:
     prometheus: Manifest = field(
         default_factory=lambda: {
             "rows": rows({"ml/chat-0": "10.0.0.1:9400", "ml/chat-1": "10.0.0.2:9400"}),
+            "serving": [Row({"instance": f"10.0.0.{n}:9400"}) for n in (1, 2)],
             "up": [Row({"job": "dcgm-exporter", "instance": f"10.0.0.{n}:9400"}) for n in (1, 2)],
         }
     )

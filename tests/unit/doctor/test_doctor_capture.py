@@ -98,7 +98,7 @@ class LiveCluster(FakeTransport):
         pods = [{"namespace": "ml", "pod": f"{name}-a"} for name in self.names]
         if promql == "time()":
             return [NOW, str(NOW)]
-        if promql == "up":
+        if promql == "up" or promql.startswith("count by (instance)"):
             return [_sample({"instance": f"{each['status']['podIP']}:9400"}) for each in self.exporters]
         if promql.startswith("count by (__name__"):
             return [_sample({**each, "__name__": SOURCES[0], "instance": "i"}) for each in pods]

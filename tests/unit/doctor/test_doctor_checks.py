@@ -162,6 +162,13 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0", "chat-1")
 
 
+@fault("EXPORTER_SERVES_NOTHING")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    del cluster.prometheus["serving"][0]
+    cluster.silence("chat-0")
+
+
 @fault("EXPORTER_OUT_OF_MEMORY")
 def _(cluster: Cluster) -> None:
     restarted(cluster.pods["dcgm-exporter-gpu1"], 1, 137, "OOMKilled")
@@ -277,6 +284,7 @@ def _(cluster: Cluster) -> None:
         its = pod(f"nvidia-dcgm-exporter-{name}", "gpu-operator", name, {"app.kubernetes.io/name": "dcgm-exporter"}, ip)
         cluster.pods[its["metadata"]["name"]] = its
         cluster.prometheus["up"].append(Row({"job": "nvidia", "instance": f"{ip}:9400"}))
+        cluster.prometheus["serving"].append(Row({"instance": f"{ip}:9400"}))
     cluster.prometheus["doubled"] = [Row({"UUID": "GPU-1"}, 2.0), Row({"UUID": "GPU-2"}, 2.0)]
 
 

@@ -196,7 +196,8 @@ def test_a_second_exporter_beside_the_managed_one() -> None:
     cluster.daemon_sets[2]["spec"]["template"]["spec"]["nodeSelector"] = {}
     for name in ("gpu1", "gpu2"):
         cluster.pods[f"y-{name}"] = pod(f"dcgm-exporter-own-{name}", "monitoring", name, EXPORTER, f"10.0.2.{name[-1]}")
-        cluster.prometheus["up"].append(Row({"job": "own", "instance": f"10.0.2.{name[-1]}:9400"}))
+        for kind in ("up", "serving"):
+            cluster.prometheus[kind].append(Row({"job": "own", "instance": f"10.0.2.{name[-1]}:9400"}))
     cluster.prometheus["doubled"] = [Row({"UUID": "GPU-1"}, 2.0)]
     found = cluster.report()
     assert ids(found) == ["EXPORTER_TWICE"]

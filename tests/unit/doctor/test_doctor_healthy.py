@@ -216,3 +216,10 @@ def test_without_a_right_the_rest_is_looked_at() -> None:
     statuses = {hop["id"]: hop["status"] for hop in found["hops"]}
     assert {hop for hop, status in statuses.items() if status == "unknown"} == {"device_plugin", "node_labels"}
     assert "list nodes" in found["not_checked"][0]["reason"]
+
+
+def test_series_whose_exporter_cannot_be_told() -> None:
+    """A relabeling that puts another instance on them, not an exporter that has none."""
+    cluster = Cluster()
+    cluster.prometheus["serving"] = [Row({"instance": "gpu-metrics"})]
+    assert ids(cluster.report()) == []

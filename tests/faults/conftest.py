@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from live_lab import Lab, ids, wait_until
+
+# What an interrupted run has left may take so long to pass.
+HEALED_S = 120
+TABLE = Path(__file__).parents[2] / "build" / "faults" / "safety.md"
+HEAD = """| what is broken | for | replicas before | during | in the minute after |
+| --- | --- | --- | --- | --- |"""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--outage", type=float, default=600, help="seconds that test_safety.py breaks the chain for")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "rare: left out of `make test`, for its time")
+
+
+@pytest.fixture(scope="session")
+def lab(pytestconfig: pytest.Config) -> Lab:
+    """The lab of `--ansible-inventory`, on which site.yml has run."""
+    lab = Lab(Path(pytestconfig.getoption("ansible_inventory")).absolute())
+    wait_until(
+        lambda: not ids(lab.examine(grace=False)),
+        lambda: f"the lab is healthy before the first fault; run `make site`: {lab.examine(grace=False)['findings']}",
+        HEALED_S,
+    )
+    return lab
+
+
+@pytest.fixture(scope="session")
+def outage_s(pytestconfig: pytest.Config) -> float:
+    return pytestconfig.getoption("outage")
+
+
+@pytest.fixture(scope="session")
+def note() -> Callable[[str], None]:
+    """Writes a row of the table of outages, and shows it."""
+    TABLE.parent.mkdir(parents=True, exist_ok=True)
+    TABLE.write_text(HEAD + "\n")
+
+    def note(row: str) -> None:
+        print(row)
+        with TABLE.open("a") as table:
+            table.write(row + "\n")
+
+    return note

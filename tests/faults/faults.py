@@ -1,0 +1,809 @@
+"""The ways in which the lab is broken, hop by hop, each with the finding that the doctor has to come to.
+
+Each breaks one thing, as somebody would or as it happens by itself, and puts it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from live_lab import MONITORING, SAMPLE, STACK, WORKLOADS, Lab, Manifest, wait_until
+
+Break = Callable[[Lab], AbstractContextManager[None]]
+
+PLUGIN = "nvidia-device-plugin"
+EXPORTER = "dcgm-exporter"
+ADAPTER = "prometheus-adapter"
+RULE = "kubegpu-gpu"
+API = "v1beta1.custom.metrics.k8s.io"
+HPA = "HorizontalPodAutoscaler"
+GPUS = 8
+UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One way to break the chain.
+
+    finding: id of what the doctor has to say, and nothing else.
+    rows:    of the catalogue in docs/doctor/README.md.
+    often:   in each `make test`; the others in `make faults`.
+    """
+
+    name: str
+    finding: str
+    rows: tuple[int, ...]
+    often: bool
+    breaking: Break
+
+
+FAULTS: list[Fault] = []
+
+
+def fault(finding: str, *rows: int, often: bool = False) -> Callable[[Callable[[Lab], Iterator[None]]], None]:
+    def register(function: Callable[[Lab], Iterator[None]]) -> None:
+        FAULTS.append(Fault(function.__name__, finding, rows, often, contextmanager(function)))
+
+    return register
+
+
+# ---- what many of them change
+
+
+def container(workload: Manifest) -> Manifest:
+    return workload["spec"]["template"]["spec"]["containers"][0]
+
+
+def with_environment(**variables: str | None) -> Callable[[Manifest], None]:
+    """Variables of the first container; None takes one away."""
+
+    def change(workload: Manifest) -> None:
+        kept = [each for each in container(workload).get("env") or () if each["name"] not in variables]
+        new = [{"name": name, "value": value} for name, value in variables.items() if value is not None]
+        container(workload)["env"] = kept + new
+
+    return change
+
+
+def with_image_missing(workload: Manifest) -> None:
+    container(workload)["image"] = container(workload)["image"].rpartition(":")[0] + ":no-such-version"
+
+
+def without_runtime_class(workload: Manifest) -> None:
+    workload["spec"]["template"]["spec"]["runtimeClassName"] = None
+
+
+def with_node_selector(**labels: str) -> Callable[[Manifest], None]:
+    def change(workload: Manifest) -> None:
+        workload["spec"]["template"]["spec"]["nodeSelector"] = labels
+
+    return change
+
+
+def with_replicas(number: int) -> Callable[[Manifest], None]:
+    def change(workload: Manifest) -> None:
+        workload["spec"]["replicas"] = number
+
+    return change
+
+
+def with_endpoint(**fields: Any) -> Callable[[Manifest], None]:
+    """Of a ServiceMonitor: its only endpoint with other fields."""
+
+    def change(monitor: Manifest) -> None:
+        monitor["spec"]["endpoints"][0].update(fields)
+
+    return change
+
+
+def relabelled(*steps: Manifest) -> Callable[[Manifest], None]:
+    """A ServiceMonitor that does more with the series than it did."""
+
+    def change(monitor: Manifest) -> None:
+        monitor["spec"]["endpoints"][0]["metricRelabelings"] += steps
+
+    return change
+
+
+def selecting_by_release(selector: str) -> Callable[[Manifest], None]:
+    """A Prometheus that selects as the chart's values have it by default."""
+
+    def change(prometheus: Manifest) -> None:
+        prometheus["spec"][selector] = {"matchLabels": {"release": STACK}}
+
+    return change
+
+
+def without_release(manifest: Manifest) -> None:
+    (manifest["metadata"].get("labels") or {}).pop("release", None)
+
+
+def with_expression(expression: Callable[[str], str]) -> Callable[[Manifest], None]:
+    """A PrometheusRule whose recording rule is made of the one that it was."""
+
+    def change(rule: Manifest) -> None:
+        first = rule["spec"]["groups"][0]["rules"][0]
+        first["expr"] = expression(first["expr"])
+
+    return change
+
+
+def with_option(option: str, value: str) -> Callable[[Manifest], None]:
+    """A command line option `--option=value` of the first container."""
+
+    def change(workload: Manifest) -> None:
+        its = container(workload)
+        its["args"] = [each for each in its["args"] if not each.startswith(f"--{option}=")] + [f"--{option}={value}"]
+
+    return change
+
+
+def another(manifest: Manifest, name: str) -> Manifest:
+    """A copy of an object under another name, made by nobody."""
+    found = deepcopy(manifest)
+    found["metadata"] = {"name": name, "namespace": manifest["metadata"].get("namespace")}
+    found.pop("status", None)
+    return found
+
+
+def second_deployment(lab: Lab, name: str, *, gpus: Manifest | None = None) -> Manifest:
+    """A workload like the sample, one replica; `gpus` are its limits."""
+    found = another(lab.get("Deployment", SAMPLE, WORKLOADS), name)
+    labels = {"app.kubernetes.io/name": name}
+    found["spec"]["replicas"] = 1
+    found["spec"]["selector"]["matchLabels"] = labels
+    found["spec"]["template"]["metadata"] = {"labels": labels}
+    if gpus is not None:
+        container(found)["resources"] = {"limits": gpus}
+    return found
+
+
+def second_autoscaler(lab: Lab, name: str, target: str, metric: str = "gpu") -> Manifest:
+    """An HPA like the sample's for another Deployment."""
+    found = another(lab.get(HPA, SAMPLE, WORKLOADS), name)
+    found["spec"]["scaleTargetRef"]["name"] = target
+    found["spec"]["maxReplicas"] = 2
+    found["spec"]["metrics"][0]["pods"]["metric"] = {"name": metric}
+    return found
+
+
+def restart_users_of_the_driver(lab: Lab) -> None:
+    """Who held the driver that is gone does not find the new one."""
+    lab.restart("DaemonSet", PLUGIN, PLUGIN)
+    lab.restart("DaemonSet", EXPORTER)
+    lab.restart("Deployment", SAMPLE, WORKLOADS)
+
+
+# ---- GPU nodes and drivers
+
+
+@fault("NODE_NOT_READY", often=True)
+def the_kubelet_stops(lab: Lab) -> Iterator[None]:
+    with lab.on_gpu_server("systemctl stop kubelet", "systemctl start kubelet"):
+        yield
+
+
+@fault("DRIVER_NEEDS_REBOOT")
+def a_driver_is_installed_that_is_not_loaded(lab: Lab) -> Iterator[None]:
+    # The stand-in for the driver says its version there, as the kernel module does.
+    told = "/proc/driver/nvidia/version"
+    installed = lab.facts["driver_version_installed"]
+    rewrite = "sed s/{}/{}/ " + told + " > /run/version && cat /run/version > " + told
+    with lab.on_gpu_server(rewrite.format(installed, "570.86.15"), rewrite.format("570.86.15", installed)):
+        yield
+
+
+@fault("DRIVER_BROKEN", 1)
+def the_driver_is_unloaded(lab: Lab) -> Iterator[None]:
+    try:
+        with lab.on_gpu_server("systemctl stop nvidia-persistenced", "systemctl start nvidia-persistenced"):
+            yield
+    finally:
+        restart_users_of_the_driver(lab)
+
+
+# ---- device plugin and allocatable GPUs
+
+
+@fault("DEVICE_PLUGIN_MISSING", 3)
+def the_device_plugin_is_deleted(lab: Lab) -> Iterator[None]:
+    with lab.without("DaemonSet", PLUGIN, PLUGIN):
+        yield
+
+
+@fault("DEVICE_PLUGIN_NO_NVML", 1, often=True)
+def the_device_plugin_runs_without_the_nvidia_runtime(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", PLUGIN, without_runtime_class, PLUGIN):
+        yield
+
+
+@fault("DEVICE_PLUGIN_NOT_READY", 3)
+def the_image_of_the_device_plugin_is_missing(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", PLUGIN, with_image_missing, PLUGIN):
+        yield
+
+
+@fault("DEVICE_PLUGIN_NOT_ON_NODE", 3)
+def the_device_plugin_selects_other_nodes(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", PLUGIN, with_node_selector(pool="other"), PLUGIN):
+        yield
+
+
+@fault("NODE_WITHOUT_GPUS", 3)
+def all_gpus_fall_off_the_bus(lab: Lab) -> Iterator[None]:
+    try:
+        for gpu in range(GPUS):
+            lab.driver(f"set {gpu} xid 79")
+        yield
+    finally:
+        for gpu in range(GPUS):
+            lab.driver(f"set {gpu} xid 0")
+        lab.restart("DaemonSet", PLUGIN, PLUGIN)
+
+
+@fault("GPU_UNHEALTHY", 3, often=True)
+def an_xid_error_takes_a_gpu_out_of_use(lab: Lab) -> Iterator[None]:
+    lab.driver("set 7 xid 79")
+    try:
+        yield
+    finally:
+        lab.driver("set 7 xid 0")
+        lab.restart("DaemonSet", PLUGIN, PLUGIN)
+
+
+# ---- node labels
+
+
+@fault("NODE_LABEL_MISSING", 5, often=True)
+def the_exporter_selects_a_label_that_the_node_lacks(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", EXPORTER, with_node_selector(**{"nvidia.com/gpu.deploy.dcgm-exporter": "true"})):
+        yield
+
+
+@fault("NODE_LABEL_MISSING", 5)
+def the_label_of_the_gpu_node_is_gone(lab: Lab) -> Iterator[None]:
+    def unlabelled(node: Manifest) -> None:
+        del node["metadata"]["labels"]["nvidia.com/gpu.present"]
+
+    with lab.changed("Node", lab.gpu_node, unlabelled, None):
+        yield
+
+
+# ---- dcgm-exporter
+
+
+@fault("EXPORTER_MISSING")
+def the_exporter_is_deleted(lab: Lab) -> Iterator[None]:
+    with lab.without("DaemonSet", EXPORTER):
+        yield
+
+
+@fault("EXPORTER_NOT_ON_NODE", 5)
+def a_taint_keeps_the_exporter_away(lab: Lab) -> Iterator[None]:
+    def tainted(node: Manifest) -> None:
+        node["spec"]["taints"] = [
+            *(node["spec"].get("taints") or ()),
+            {"key": "dedicated", "value": "training", "effect": "NoSchedule"},
+        ]
+
+    with lab.changed("Node", lab.gpu_node, tainted, None):
+        lab.restart("DaemonSet", EXPORTER)
+        yield
+
+
+@fault("EXPORTER_NO_NVML", 1, often=True)
+def the_exporter_runs_without_the_nvidia_runtime(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", EXPORTER, without_runtime_class):
+        yield
+
+
+@fault("EXPORTER_NOT_READY")
+def the_image_of_the_exporter_is_missing(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", EXPORTER, with_image_missing):
+        yield
+
+
+@fault("EXPORTER_SERVES_NOTHING", 2, often=True)
+def the_driver_is_reloaded_under_the_exporter(lab: Lab) -> Iterator[None]:
+    lab.gpu_server.check_output("systemctl restart nvidia-persistenced")
+    try:
+        yield
+    finally:
+        restart_users_of_the_driver(lab)
+
+
+@fault("EXPORTER_PROBES_KILL", 6, 7)
+def the_liveness_probe_ends_the_exporter(lab: Lab) -> Iterator[None]:
+    def impatient(workload: Manifest) -> None:
+        container(workload)["livenessProbe"] |= {"initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 1}
+        container(workload)["livenessProbe"]["httpGet"]["path"] = "/no-such-page"
+
+    with lab.changed("DaemonSet", EXPORTER, impatient):
+        yield
+
+
+@fault("EXPORTER_NAMES_NO_PODS", 9, often=True)
+def the_exporter_is_not_told_to_name_pods(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", EXPORTER, with_environment(DCGM_EXPORTER_KUBERNETES="false")):
+        yield
+
+
+@fault("EXPORTER_NO_POD_RESOURCES", 9)
+def the_exporter_cannot_ask_the_kubelet(lab: Lab) -> Iterator[None]:
+    def unmounted(workload: Manifest) -> None:
+        pod = workload["spec"]["template"]["spec"]
+        pod["volumes"] = [each for each in pod["volumes"] if each["name"] != "pod-gpu-resources"]
+        container(workload)["volumeMounts"] = [
+            each for each in container(workload)["volumeMounts"] if each["name"] != "pod-gpu-resources"
+        ]
+
+    with lab.changed("DaemonSet", EXPORTER, unmounted):
+        yield
+
+
+@fault("EXPORTER_COLLECTS_SLOWLY", 23)
+def the_exporter_collects_every_half_minute(lab: Lab) -> Iterator[None]:
+    with lab.changed("DaemonSet", EXPORTER, with_environment(DCGM_EXPORTER_INTERVAL="30000")):
+        yield
+
+
+@fault("EXPORTER_SHARED_GPUS", 13)
+def gpus_are_shared_and_the_exporter_does_not_know(lab: Lab) -> Iterator[None]:
+    def shared(node: Manifest) -> None:
+        node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
+
+    with lab.changed("Node", lab.gpu_node, shared, None):
+        yield
+
+
+@fault("EXPORTER_SHARED_GPUS_BLIND", 13)
+def gpus_are_shared_and_the_exporter_sees_no_processes(lab: Lab) -> Iterator[None]:
+    def shared(node: Manifest) -> None:
+        node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
+
+    with (
+        lab.changed("Node", lab.gpu_node, shared, None),
+        lab.changed("DaemonSet", EXPORTER, with_environment(KUBERNETES_VIRTUAL_GPUS="true")),
+    ):
+        yield
+
+
+@fault("EXPORTER_IMPOSSIBLE_VALUES", 18, often=True)
+def a_gpu_reads_an_impossible_value(lab: Lab) -> Iterator[None]:
+    lab.driver("set 7 util 2147483632")
+    try:
+        yield
+    finally:
+        lab.driver("set 7 util auto")
+
+
+@fault("EXPORTER_IMPOSSIBLE_VALUES", 18)
+def all_gpus_read_impossible_values(lab: Lab) -> Iterator[None]:
+    try:
+        for gpu in range(GPUS):
+            lab.driver(f"set {gpu} util 2147483632")
+        yield
+    finally:
+        for gpu in range(GPUS):
+            lab.driver(f"set {gpu} util auto")
+
+
+@fault("EXPORTER_TWICE", 21)
+def a_second_exporter_is_installed(lab: Lab) -> Iterator[None]:
+    with lab.beside(another(lab.get("DaemonSet", EXPORTER, MONITORING), "another-dcgm-exporter")):
+        yield
+
+
+@fault("PROFILING_MISSING", 15)
+def an_autoscaler_wants_profiling_that_the_gpus_lack(lab: Lab) -> Iterator[None]:
+    with (
+        lab.beside(second_deployment(lab, "chat")),
+        lab.beside(second_autoscaler(lab, "chat", "chat", metric="gpu_compute")),
+    ):
+        yield
+
+
+@fault("METRIC_BLANK_ON_MIG", 14)
+def an_autoscaler_reads_utilisation_of_mig_instances(lab: Lab) -> Iterator[None]:
+    resource = "nvidia.com/mig-1g.5gb"
+    with (
+        lab.offering(resource, 4),
+        lab.beside(second_deployment(lab, "chat", gpus={resource: "1"})),
+        lab.beside(second_autoscaler(lab, "chat", "chat", metric="gpu_util")),
+    ):
+        yield
+
+
+@fault("EXPORTER_RESOURCE_NAMES", 12)
+def the_pods_ask_for_a_resource_that_the_exporter_does_not_know(lab: Lab) -> Iterator[None]:
+    resource = "nvidia.com/rtx4090"
+    with (
+        lab.offering(resource, 4),
+        lab.beside(second_deployment(lab, "chat", gpus={resource: "1"})),
+        lab.beside(second_autoscaler(lab, "chat", "chat")),
+    ):
+        yield
+
+
+# ---- Prometheus scrapes the exporter
+
+
+@fault("PROMETHEUS_UNREACHABLE")
+def prometheus_is_gone(lab: Lab) -> Iterator[None]:
+    with lab.changed("Prometheus", f"{STACK}-prometheus", with_replicas(0)):
+        yield
+
+
+@fault("MONITOR_NOT_SELECTED", 25, often=True)
+def the_monitor_lacks_the_label_of_the_release(lab: Lab) -> Iterator[None]:
+    with (
+        lab.changed("Prometheus", f"{STACK}-prometheus", selecting_by_release("serviceMonitorSelector")),
+        lab.changed("ServiceMonitor", EXPORTER, without_release),
+    ):
+        yield
+
+
+@fault("MONITOR_FITS_NO_SERVICE", 26)
+def the_monitor_asks_for_another_port(lab: Lab) -> Iterator[None]:
+    with lab.changed("ServiceMonitor", EXPORTER, with_endpoint(port="gpu-metrics")):
+        yield
+
+
+@fault("MONITOR_FITS_NO_SERVICE", 26)
+def the_monitor_selects_another_service(lab: Lab) -> Iterator[None]:
+    def elsewhere(monitor: Manifest) -> None:
+        monitor["spec"]["selector"]["matchLabels"] = {"app": "nvidia-dcgm-exporter"}
+
+    with lab.changed("ServiceMonitor", EXPORTER, elsewhere):
+        yield
+
+
+@fault("MONITOR_MISSING")
+def the_monitor_is_deleted(lab: Lab) -> Iterator[None]:
+    with lab.without("ServiceMonitor", EXPORTER):
+        yield
+
+
+@fault("MONITOR_INTERVAL_IGNORED", 27)
+def the_interval_stands_in_an_endpoint_of_its_own(lab: Lab) -> Iterator[None]:
+    def torn(monitor: Manifest) -> None:
+        [endpoint] = monitor["spec"]["endpoints"]
+        monitor["spec"]["endpoints"] = [endpoint, {"interval": "1s"}]
+        del endpoint["interval"], endpoint["scrapeTimeout"]
+
+    with lab.changed("ServiceMonitor", EXPORTER, torn):
+        yield
+
+
+@fault("TARGET_DOWN")
+def the_exporter_is_asked_for_another_page(lab: Lab) -> Iterator[None]:
+    with lab.changed("ServiceMonitor", EXPORTER, with_endpoint(path="/no-such-page")):
+        yield
+
+
+@fault("TARGET_MISSING")
+def a_relabeling_drops_the_target(lab: Lab) -> Iterator[None]:
+    drop = {"action": "drop", "sourceLabels": ["__meta_kubernetes_namespace"], "regex": MONITORING}
+    with lab.changed("ServiceMonitor", EXPORTER, with_endpoint(relabelings=[drop])):
+        yield
+
+
+# ---- series name the pods
+
+
+@fault("POD_WITHOUT_GPU_LIMIT", 11, often=True)
+def a_workload_has_no_gpu_limit(lab: Lab) -> Iterator[None]:
+    with (
+        lab.beside(second_deployment(lab, "chat", gpus={"cpu": "1"})),
+        lab.beside(second_autoscaler(lab, "chat", "chat")),
+    ):
+        yield
+
+
+@fault("EXPORTER_NO_POD_LABELS", 9, 32)
+def a_relabeling_drops_the_names_of_pods(lab: Lab) -> Iterator[None]:
+    with lab.changed("ServiceMonitor", EXPORTER, relabelled({"action": "labeldrop", "regex": "pod|namespace"})):
+        yield
+
+
+@fault("SERIES_WITHOUT_NAMESPACE", 31)
+def a_relabeling_drops_the_namespace(lab: Lab) -> Iterator[None]:
+    with lab.changed("ServiceMonitor", EXPORTER, relabelled({"action": "labeldrop", "regex": "namespace"})):
+        yield
+
+
+@fault("POD_WITHOUT_SERIES", 19)
+def a_relabeling_drops_one_workload(lab: Lab) -> Iterator[None]:
+    drop = {"action": "drop", "sourceLabels": ["pod"], "regex": "chat-.*"}
+    with (
+        lab.beside(second_deployment(lab, "chat")),
+        lab.beside(second_autoscaler(lab, "chat", "chat")),
+        lab.changed("ServiceMonitor", EXPORTER, relabelled(drop)),
+    ):
+        yield
+
+
+# ---- recording rules
+
+
+@fault("RULE_NOT_SELECTED", 28, often=True)
+def the_rule_lacks_the_label_of_the_release(lab: Lab) -> Iterator[None]:
+    with (
+        lab.changed("Prometheus", f"{STACK}-prometheus", selecting_by_release("ruleSelector")),
+        lab.changed("PrometheusRule", RULE, without_release),
+    ):
+        yield
+
+
+@fault("RULE_MISSING")
+def the_rule_is_deleted(lab: Lab) -> Iterator[None]:
+    with lab.without("PrometheusRule", RULE):
+        yield
+
+
+@fault("RULE_NOT_LOADED", 29)
+def the_operator_is_gone_when_the_rule_comes(lab: Lab) -> Iterator[None]:
+    again = another(rule := lab.get("PrometheusRule", RULE, MONITORING), RULE)
+    again["metadata"]["labels"] = rule["metadata"]["labels"]
+    with lab.without("PrometheusRule", RULE):
+        wait_until(lambda: not lab.query("namespace_pod:gpu:avg"), "Prometheus unloads the rule", 180)
+        with lab.changed("Deployment", f"{STACK}-operator", with_replicas(0)):
+            wait_until(
+                lambda: not lab.get("Deployment", f"{STACK}-operator", MONITORING)["status"].get("replicas"),
+                "the operator is gone",
+                60,
+            )
+            with lab.beside(again):
+                yield
+
+
+@fault("RULE_FAILS", 35, often=True)
+def the_rule_matches_many_to_many(lab: Lab) -> Iterator[None]:
+    many = with_expression(lambda _: f"{UTILISATION} * on (Hostname) {UTILISATION}")
+    with lab.changed("PrometheusRule", RULE, many):
+        yield
+
+
+@fault("RULE_TWICE", 49)
+def two_rules_record_the_same(lab: Lab) -> Iterator[None]:
+    rule = lab.get("PrometheusRule", RULE, MONITORING)
+    twin = another(rule, "copied-from-a-blog")
+    twin["metadata"]["labels"] = {"release": STACK}
+    with lab.beside(twin):
+        yield
+
+
+@fault("RULE_GIVES_NOTHING")
+def the_rule_asks_for_a_job_that_is_not_there(lab: Lab) -> Iterator[None]:
+    none = with_expression(lambda expression: f'({expression}) and on () up{{job="nvidia-dcgm-exporter"}}')
+    with lab.changed("PrometheusRule", RULE, none):
+        yield
+
+
+@fault("RULE_GIVES_NAN", 50)
+def the_rule_divides_by_zero(lab: Lab) -> Iterator[None]:
+    with lab.changed("PrometheusRule", RULE, with_expression(lambda expression: f"0 * ({expression}) / 0")):
+        yield
+
+
+# ---- metrics API
+
+
+@fault("METRICS_API_MISSING", 41)
+def the_api_is_not_registered(lab: Lab) -> Iterator[None]:
+    with lab.without("APIService", API, None):
+        yield
+
+
+@fault("METRICS_API_UNAVAILABLE", 40, 54, often=True)
+def the_adapter_is_gone(lab: Lab) -> Iterator[None]:
+    with lab.changed("Deployment", ADAPTER, with_replicas(0)):
+        yield
+
+
+@fault("METRICS_API_UNAVAILABLE", 40)
+def the_api_points_at_a_service_that_is_not_there(lab: Lab) -> Iterator[None]:
+    def elsewhere(service: Manifest) -> None:
+        service["spec"]["service"]["name"] = "custom-metrics-apiserver"
+
+    with lab.changed("APIService", API, elsewhere, None):
+        yield
+
+
+@fault("ADAPTER_WRONG_URL", 42, often=True)
+def the_adapter_asks_a_service_that_is_not_there(lab: Lab) -> Iterator[None]:
+    with lab.changed("Deployment", ADAPTER, with_option("prometheus-url", "http://prometheus.monitoring.svc:9090")):
+        yield
+
+
+@fault("ADAPTER_LISTS_NOTHING", 42, 45)
+def no_rule_of_the_adapter_fits(lab: Lab) -> Iterator[None]:
+    def other_series(config: Manifest) -> None:
+        text = config["data"]["config.yaml"]
+        config["data"]["config.yaml"] = text.replace("namespace_pod:", "pod:").replace("namespace_workload:", "app:")
+
+    with lab.changed("ConfigMap", ADAPTER, other_series):
+        lab.restart("Deployment", ADAPTER)
+        yield
+    lab.restart("Deployment", ADAPTER)
+
+
+@fault("ADAPTER_FORGETS", 44)
+def the_adapter_looks_back_too_short(lab: Lab) -> Iterator[None]:
+    with lab.changed("Deployment", ADAPTER, with_option("metrics-max-age", "1s")):
+        yield
+
+
+# ---- metric of each pod
+
+
+@fault("METRIC_NOT_LISTED", 43)
+def the_adapter_has_only_other_rules(lab: Lab) -> Iterator[None]:
+    def other_rule(config: Manifest) -> None:
+        text = config["data"]["config.yaml"]
+        config["data"]["config.yaml"] = text.replace("namespace_pod:(.+):avg", "kube_pod_(info)").replace(
+            "namespace_pod:.+:avg", "kube_pod_info"
+        )
+
+    with lab.changed("ConfigMap", ADAPTER, other_rule):
+        lab.restart("Deployment", ADAPTER)
+        yield
+    lab.restart("Deployment", ADAPTER)
+
+
+@fault("METRIC_WITHOUT_VALUE", 47, 48)
+def the_adapter_loses_the_pod_in_its_aggregation(lab: Lab) -> Iterator[None]:
+    def grouped(config: Manifest) -> None:
+        config["data"]["config.yaml"] = config["data"]["config.yaml"].replace("by (<<.GroupBy>>)", "by (namespace)")
+
+    with lab.changed("ConfigMap", ADAPTER, grouped):
+        lab.restart("Deployment", ADAPTER)
+        yield
+    lab.restart("Deployment", ADAPTER)
+
+
+@fault("METRIC_DISAGREES", 49)
+def the_adapter_changes_the_value(lab: Lab) -> Iterator[None]:
+    def shifted(config: Manifest) -> None:
+        config["data"]["config.yaml"] = config["data"]["config.yaml"].replace(
+            "max(<<.Series>>{<<.LabelMatchers>>})", "max(<<.Series>>{<<.LabelMatchers>>} + 50)"
+        )
+
+    with lab.changed("ConfigMap", ADAPTER, shifted):
+        lab.restart("Deployment", ADAPTER)
+        yield
+    lab.restart("Deployment", ADAPTER)
+
+
+# ---- HorizontalPodAutoscaler
+
+
+@fault("HPA_FORBIDDEN", 53)
+def the_controller_may_not_read_the_metric(lab: Lab) -> Iterator[None]:
+    with lab.without("ClusterRoleBinding", "prometheus-adapter-hpa-controller", None):
+        yield
+
+
+@fault("HPA_NOT_SEEN")
+def the_controller_is_gone(lab: Lab) -> Iterator[None]:
+    manifest = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+    aside = "/etc/kubernetes/kube-controller-manager.yaml"
+    lab.control_plane.check_output(f"mv {manifest} {aside}")
+    try:
+        wait_until(
+            lambda: not lab.list("Pod", "kube-system", label_selector="component=kube-controller-manager"),
+            "the controller manager is gone",
+            60,
+        )
+        with lab.beside(second_autoscaler(lab, "chat", SAMPLE)):
+            yield
+    finally:
+        lab.control_plane.check_output(f"mv {aside} {manifest}")
+
+
+@fault("HPA_SELECTOR_AMBIGUOUS", 61)
+def two_autoscaled_workloads_share_their_labels(lab: Lab) -> Iterator[None]:
+    twin = another(lab.get("Deployment", SAMPLE, WORKLOADS), "twin")
+    with lab.beside(twin, second_autoscaler(lab, "twin", "twin")):
+        yield
+
+
+@fault("HPA_METRIC_STANDS_STILL", 64)
+def a_model_server_scales_on_utilisation(lab: Lab) -> Iterator[None]:
+    server = second_deployment(lab, "chat")
+    image, container(server)["image"] = container(server)["image"], "docker.io/vllm/vllm-openai:v0.11.0"
+    lab.gpu_server.check_output("ctr -n k8s.io images tag --force %s %s", image, container(server)["image"])
+    with lab.beside(server, second_autoscaler(lab, "chat", "chat")):
+        yield
+
+
+@fault("HPA_FASTER_THAN_METRIC", 58)
+def the_rule_is_evaluated_every_half_minute(lab: Lab) -> Iterator[None]:
+    def slow(rule: Manifest) -> None:
+        rule["spec"]["groups"][0]["interval"] = "30s"
+
+    with lab.changed("PrometheusRule", RULE, slow):
+        yield
+
+
+@fault("HPA_NOT_ACTIVE", 56)
+def an_autoscaler_reads_the_processor_and_nobody_measures_it(lab: Lab) -> Iterator[None]:
+    autoscaler = second_autoscaler(lab, "chat", "chat")
+    autoscaler["spec"]["metrics"] = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}
+    ]
+    with lab.beside(second_deployment(lab, "chat"), autoscaler):
+        yield
+
+
+@fault("HPA_AT_MAXIMUM", 58)
+def the_maximum_is_too_low_for_the_load(lab: Lab) -> Iterator[None]:
+    def low(hpa: Manifest) -> None:
+        hpa["spec"]["maxReplicas"] = 1
+
+    with lab.changed(HPA, SAMPLE, low, WORKLOADS), lab.under_load(2):
+        yield
+
+
+# ---- workload
+
+
+@fault("WORKLOAD_MISSING", often=True)
+def the_target_is_not_there(lab: Lab) -> Iterator[None]:
+    with lab.beside(second_autoscaler(lab, "chat", "no-such-deployment")):
+        yield
+
+
+@fault("WORKLOAD_AT_ZERO", 62)
+def the_target_is_scaled_to_zero(lab: Lab) -> Iterator[None]:
+    with lab.changed("Deployment", SAMPLE, with_replicas(0), WORKLOADS):
+        yield
+
+
+@fault("WORKLOAD_TWO_AUTOSCALERS", 61, often=True)
+def a_second_autoscaler_for_one_target(lab: Lab) -> Iterator[None]:
+    with lab.beside(second_autoscaler(lab, "chat", SAMPLE)):
+        yield
+
+
+@fault("WORKLOAD_NO_READINESS_PROBE", 58)
+def the_target_has_no_readiness_probe(lab: Lab) -> Iterator[None]:
+    def unprobed(workload: Manifest) -> None:
+        del container(workload)["readinessProbe"]
+
+    with lab.changed("Deployment", SAMPLE, unprobed, WORKLOADS):
+        yield
+
+
+@fault("WORKLOAD_NOT_READY")
+def the_target_is_never_ready(lab: Lab) -> Iterator[None]:
+    def never(workload: Manifest) -> None:
+        container(workload)["readinessProbe"]["httpGet"]["path"] = "/no-such-page"
+
+    with lab.changed("Deployment", SAMPLE, never, WORKLOADS):
+        yield
+
+
+@fault("WORKLOAD_MAXIMUM_OVER_GPUS", 59)
+def the_maximum_is_more_than_there_are_gpus(lab: Lab) -> Iterator[None]:
+    def greedy(hpa: Manifest) -> None:
+        hpa["spec"]["maxReplicas"] = 40
+
+    with lab.changed(HPA, SAMPLE, greedy, WORKLOADS):
+        yield
+
+
+@fault("WORKLOAD_PODS_PENDING", 59)
+def no_node_takes_the_pods(lab: Lab) -> Iterator[None]:
+    def cordoned(node: Manifest) -> None:
+        node["spec"]["unschedulable"] = True
+
+    def grown(hpa: Manifest) -> None:
+        hpa["spec"]["minReplicas"] = 2
+
+    with lab.changed("Node", lab.gpu_node, cordoned, None), lab.changed(HPA, SAMPLE, grown, WORKLOADS):
+        yield

@@ -1,0 +1,264 @@
+"""The lab that is broken: its objects, its servers, its Prometheus, and the doctor that looks at it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import testinfra
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import KubeClient, PrometheusClient, connect
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, Scope, report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import capture
+from kubernetes.client import ApiClient, CoreV1Api
+from kubernetes.config import new_client_from_config
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+from testinfra.host import Host
+
+from lab.load.cluster import LabCluster
+
+Manifest = dict[str, Any]
+Change = Callable[[Manifest], None]
+Report = dict[str, Any]
+
+MONITORING = "monitoring"
+STACK = "kube-prometheus-stack"
+WORKLOADS = "gpu-workload"
+SAMPLE = "sample"
+DRIVER = "/run/nvidia-persistenced/socket"
+
+# Plural names belong to their group here, since some kinds have a name in two.
+_GROUPS = {
+    "APIService": "apiregistration.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
+    "DaemonSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "Prometheus": "monitoring.coreos.com/v1",
+    "PrometheusRule": "monitoring.coreos.com/v1",
+    "StatefulSet": "apps/v1",
+    "ServiceMonitor": "monitoring.coreos.com/v1",
+}
+_OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "ownerReferences")
+
+
+class Lab:
+    """inventory: of the lab, with `artifacts/kubeconfig` beside it."""
+
+    def __init__(self, inventory: Path) -> None:
+        self._inventory = inventory
+        folder = inventory if inventory.is_dir() else inventory.parent
+        self.kubeconfig = folder / "artifacts" / "kubeconfig"
+        self._kube = KubeClient(connect({"kubeconfig": str(self.kubeconfig)}))
+        self.api: ApiClient = new_client_from_config(str(self.kubeconfig))
+        self._objects = DynamicClient(self.api)
+        self._prometheus = PrometheusClient(
+            self._kube.get_raw, namespace=MONITORING, service=f"{STACK}-prometheus", port=9090
+        )
+
+    # ---- looking
+
+    def examine(self, *, grace: bool) -> Report:
+        return self.examine_twice()[not grace]
+
+    def examine_twice(self) -> tuple[Report, Report]:
+        """One look at the cluster, judged with grace and without."""
+        state = capture(
+            self._kube, self._prometheus, scope=Scope(None, None), facts={self.gpu_node: self.facts}, history_s=0
+        )
+        return report(state, CHECKS, grace=True), report(state, CHECKS, grace=False)
+
+    def query(self, text: str) -> dict[str, float]:
+        """The values of a query, by pod."""
+        return {series.labels.get("pod", ""): series.values[-1] for series in self._prometheus.query(text)}
+
+    def get(self, kind: str, name: str, namespace: str | None = None) -> Manifest:
+        return self._resource(kind).get(name=name, namespace=namespace).to_dict()
+
+    def list(self, kind: str, namespace: str | None = None, **options: Any) -> list[Manifest]:
+        return self._resource(kind).get(namespace=namespace, **options).to_dict()["items"]
+
+    # ---- the servers
+
+    @cached_property
+    def gpu_node(self) -> str:
+        [node] = self.list("Node", label_selector="nvidia.com/gpu.present=true")
+        return node["metadata"]["name"]
+
+    @cached_property
+    def control_plane(self) -> Host:
+        [node] = self.list("Node", label_selector="node-role.kubernetes.io/control-plane")
+        return self._host(node["metadata"]["name"])
+
+    @cached_property
+    def gpu_server(self) -> Host:
+        return self._host(self.gpu_node)
+
+    def _host(self, name: str) -> Host:
+        return testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self._inventory))
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """What gpu_facts finds on the GPU server, read once."""
+        return self.gpu_server.ansible("kubegpu.autoscale.gpu_facts", check=False)["ansible_facts"]["gpu_facts"]
+
+    @contextmanager
+    def on_gpu_server(self, breaking: str, mending: str) -> Iterator[None]:
+        """Commands that change what gpu_facts finds there."""
+        try:
+            self.gpu_server.check_output(breaking)
+            vars(self).pop("facts", None)
+            yield
+        finally:
+            self.gpu_server.check_output(mending)
+            vars(self).pop("facts", None)
+
+    def driver(self, request: str) -> None:
+        """Ask the stand-in for the GPUs' driver to act up, see lab/gpu/driver.h."""
+        program = (
+            f"import socket; driver = socket.socket(socket.AF_UNIX); driver.connect({DRIVER!r}); "
+            f"driver.sendall({request.encode() + bytes([10])!r}); print(driver.recv(99).decode())"
+        )
+        answer = self.gpu_server.check_output("python3 -c %s", program)
+        assert answer.strip() == "ok", answer
+
+    # ---- breaking: each of these restores when its block ends
+
+    @contextmanager
+    def changed(self, kind: str, name: str, change: Change, namespace: str | None = MONITORING) -> Iterator[None]:
+        """An object that is another for a while."""
+        before = self.get(kind, name, namespace)
+        try:
+            self._edit(kind, name, namespace, change)
+            yield
+        finally:
+            self._restore(kind, before)
+
+    @contextmanager
+    def without(self, kind: str, name: str, namespace: str | None = MONITORING) -> Iterator[None]:
+        before = self.get(kind, name, namespace)
+        try:
+            self.delete(kind, name, namespace)
+            yield
+        finally:
+            self._restore(kind, before)
+
+    @contextmanager
+    def beside(self, *manifests: Manifest) -> Iterator[None]:
+        """Objects that are there for a while."""
+        with ExitStack() as stack:
+            for each in manifests:
+                metadata = each["metadata"]
+                stack.callback(self.delete, each["kind"], metadata["name"], metadata.get("namespace"))
+                self._resource(each["kind"]).create(body=each, namespace=metadata.get("namespace"))
+            yield
+
+    @contextmanager
+    def offering(self, resource: str, amount: int) -> Iterator[None]:
+        """The GPU node has an extended resource that no device plugin looks after."""
+        path = "/status/capacity/" + resource.replace("/", "~1")
+        self._patch_status([{"op": "add", "path": path, "value": str(amount)}])
+        try:
+            yield
+        finally:
+            self._patch_status([{"op": "remove", "path": path}])
+
+    def _patch_status(self, steps: list[Manifest]) -> None:
+        CoreV1Api(self.api).patch_node_status(self.gpu_node, steps)
+
+    @contextmanager
+    def under_load(self, gpus: float) -> Iterator[None]:
+        """The sample is asked for so many GPU-seconds a second."""
+        cluster = LabCluster(self.kubeconfig, WORKLOADS, SAMPLE)
+        try:
+            cluster.demand(gpus)
+            yield
+        finally:
+            cluster.demand(0)
+
+    def restart(self, kind: str, name: str, namespace: str | None = MONITORING) -> None:
+        """As `kubectl rollout restart` does it."""
+
+        def renew(workload: Manifest) -> None:
+            template = workload["spec"]["template"]["metadata"]
+            template["annotations"] = {
+                **(template.get("annotations") or {}),
+                "kubectl.kubernetes.io/restartedAt": datetime.now(UTC).isoformat(),
+            }
+
+        self._edit(kind, name, namespace, renew)
+
+    def is_rolled_out(self, kind: str, name: str, namespace: str | None = MONITORING) -> bool:
+        """All its pods are new and ready, in a Deployment's words or a DaemonSet's."""
+        found = self.get(kind, name, namespace)
+        status = found.get("status") or {}
+        wanted = status.get("desiredNumberScheduled", found["spec"].get("replicas"))
+        counts = (
+            ("updatedNumberScheduled", "numberReady") if kind == "DaemonSet" else ("updatedReplicas", "readyReplicas")
+        )
+        return status.get("observedGeneration") == found["metadata"]["generation"] and all(
+            status.get(count, 0) == wanted for count in counts
+        )
+
+    def _resource(self, kind: str) -> Any:
+        return self._objects.resources.get(api_version=_GROUPS.get(kind, "v1"), kind=kind)
+
+    def _edit(self, kind: str, name: str, namespace: str | None, change: Change) -> None:
+        for _attempt in range(20):  # controllers write the status of what they see at the same time
+            manifest = self.get(kind, name, namespace)
+            change(manifest)
+            try:
+                self._resource(kind).replace(body=manifest, name=name, namespace=namespace)
+            except ConflictError:
+                continue
+            return
+        raise AssertionError(f"{kind} {name} is written by others all the time")
+
+    def delete(self, kind: str, name: str, namespace: str | None) -> None:
+        try:
+            self._resource(kind).delete(name=name, namespace=namespace)
+        except NotFoundError:
+            return
+        wait_until(lambda: not self._exists(kind, name, namespace), f"{kind} {name} is gone", 120)
+
+    def _exists(self, kind: str, name: str, namespace: str | None) -> bool:
+        try:
+            self.get(kind, name, namespace)
+        except NotFoundError:
+            return False
+        return True
+
+    def _restore(self, kind: str, before: Manifest) -> None:
+        metadata = before["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace")
+        if not self._exists(kind, name, namespace):
+            fresh = {key: value for key, value in before.items() if key != "status"}
+            fresh["metadata"] = {key: value for key, value in metadata.items() if key not in _OF_THE_SERVER}
+            self._resource(kind).create(body=fresh, namespace=namespace)
+            return
+
+        def put_back(manifest: Manifest) -> None:
+            for part in {*before, *manifest} - {"metadata", "status"}:
+                manifest[part] = deepcopy(before.get(part))
+            for part in ("labels", "annotations"):
+                manifest["metadata"][part] = metadata.get(part)
+
+        self._edit(kind, name, namespace, put_back)
+
+
+def wait_until(is_so: Callable[[], Any], what: str | Callable[[], str], within_s: float, every_s: float = 1) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s:.0f} s: {what if isinstance(what, str) else what()}")
+        time.sleep(every_s)
+
+
+def ids(found: Report) -> set[str]:
+    return {finding["id"] for finding in found["findings"]}
