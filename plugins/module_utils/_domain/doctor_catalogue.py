@@ -184,8 +184,8 @@ _TABLE = (
         "EXPORTER_SERVES_NOTHING",
         "exporter",
         "error",
-        "the exporter answers, but sees no GPU any more: the driver was reloaded under it, or a systemctl daemon-reload "
-        "has taken the devices from its container",
+        "the exporter answers, but sees no GPU any more: the driver was reloaded under it, or a systemctl "
+        "daemon-reload has taken the devices from its container",
         "kubectl -n {namespace} delete pod {name}; if it comes back, use CDI (nvidia_container_toolkit role), which "
         "keeps the devices",
         grace_s=_START_GRACE_S,
