@@ -19,7 +19,7 @@ from metric_chain import MetricChain
 from workloads import Workloads
 
 # In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
-ON_A_CLUSTER = ("gpu_autoscaler", "gpu_autoscaler_info", "custom_metric_info")
+ON_A_CLUSTER = ("gpu_autoscaler", "gpu_autoscaler_info", "custom_metric_info", "gpu_doctor")
 
 
 def examples(module: str) -> list[dict[str, Any]]:

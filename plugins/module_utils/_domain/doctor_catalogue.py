@@ -427,6 +427,7 @@ _TABLE = (
         "error",
         "Prometheus cannot evaluate the rule",
         "try the query in Prometheus; look for other rules that record the same series",
+        grace_s=_START_GRACE_S,
     ),
     Ailment(
         "RULE_NOT_EVALUATED",
@@ -455,6 +456,7 @@ _TABLE = (
         "error",
         "the rule divides by zero; prometheus-adapter makes 0 of NaN, and the HPA scales down to the minimum",
         "guard the denominator: `x / (y > 0)`",
+        grace_s=_START_GRACE_S,
     ),
     Ailment(
         "RULE_GIVES_NOTHING",
@@ -539,6 +541,7 @@ _TABLE = (
         "the API gives another value than Prometheus has recorded: it asks another Prometheus, or a second rule makes "
         "the metric",
         "see --prometheus-url of the adapter, and its rules for a second one of that name",
+        grace_s=_START_GRACE_S,
     ),
     # hpa
     Ailment(

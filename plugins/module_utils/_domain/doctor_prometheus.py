@@ -388,8 +388,13 @@ def _rules_loaded(state: State) -> Iterator[Symptom]:
                 f"PrometheusRule {name_of(objects[0])}",
                 f"it records {series}, which {prometheus} has not loaded",
                 state.of(users),
-                youngest([state.created(objects[0]), state.prometheus_age]),
+                rule_age(state, series),
             )
+
+
+def rule_age(state: State, series: str) -> float | None:
+    """Since when the rules of a series are as they are, in Prometheus as well: since it was started at most."""
+    return youngest([*(state.changed(each) for each in _recorders(state, series)), state.prometheus_age])
 
 
 def _rules_work(state: State) -> Iterator[Symptom]:
@@ -410,7 +415,8 @@ def _rule_works(state: State, series: str, rule: Mapping, reach: frozenset[str])
     interval_s = float(rule.get("interval") or 0)
     age = state.age(rule.get("lastEvaluation")) if _is_evaluated(rule) else None
     if rule.get("health") == "err":
-        yield Symptom("RULE_FAILS", f"series {series}", str(rule.get("lastError")), reach)
+        seen = str(rule.get("lastError"))
+        yield Symptom("RULE_FAILS", f"series {series}", seen, reach, rule_age(state, series), 2 * interval_s)
     elif age is not None and age > _MISSED * interval_s + _MISSED_S:
         seen = f"evaluated {age:.0f} s ago, its interval is {interval_s:g} s"
         yield Symptom("RULE_NOT_EVALUATED", f"series {series}", seen, reach)
@@ -434,6 +440,8 @@ def _recorded(state: State) -> Iterator[Symptom]:
                     f"autoscaler {each}",
                     f"{metric.series} is NaN for {enumeration(nan)}",
                     state.of([each]),
+                    youngest([_held_s(state, each, nan), rule_age(state, metric.series)]),
+                    more_grace_s=lag_s(each),
                 )
             if metric.series and metric.unrecorded and metric.series in (state.prometheus.rules or {}):
                 yield Symptom(

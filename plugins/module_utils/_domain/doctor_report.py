@@ -179,15 +179,19 @@ def _hop(
     its = [finding for finding in findings if finding.kind.hop == hop]
     consequences = [each for finding in findings for each in finding.consequences if each.kind.hop == hop]
     errors = [finding for finding in its if finding.kind.severity == "error"]
+    reasons = [reason for check in checks if check.hop == hop for reason in check.obstacles(state)]
     if errors:
         status, summary = "broken", _summary(errors)
     elif consequences:
         status, summary = "consequence", consequences[0].seen
     elif not any(check.hop == hop for check in made):
-        reasons = [reason for check in checks if check.hop == hop for reason in check.obstacles(state)]
         status, summary = "unknown", reasons[0] if reasons else "nothing was asked"
+    elif its:
+        status, summary = "warning", _summary(its)
+    elif nothing := _NOTHING[hop](state):
+        status, summary = "unknown", ": ".join([nothing, *reasons[:1]])
     else:
-        status, summary = ("warning", _summary(its)) if its else ("ok", _SUMMARIES[hop](state))
+        status, summary = "ok", _SUMMARIES[hop](state)
     return {"id": hop, "title": HOPS[hop], "status": status, "summary": summary}
 
 
@@ -230,23 +234,56 @@ def _layouts(state: State) -> str:
         else "exported_namespace, pod"
         if row.labels.get("exported_namespace")
         else "namespace, pod"
-        for row in state.gpu_rows
+        for row in state.prometheus.rows
         if row.pod
     }
-    pods = {row.pod for row in state.gpu_rows if row.pod}
-    return f"{len(pods)} pods are named by {' and by '.join(sorted(found))}" if found else "no pod holds a GPU"
+    pods = {row.pod for row in state.prometheus.rows if row.pod}
+    return f"{len(pods)} pods are named by {' and by '.join(sorted(found))}"
+
+
+def _exporters(state: State) -> str:
+    pods = f"{len(state.exporter_pods)} pods of dcgm-exporter"
+    return pods if state.exporter_pods else "an exporter that is no DaemonSet of this cluster"
+
+
+def _no_rule(state: State) -> str:
+    if state.prometheus.rules is None:
+        return "Prometheus does not say which rules it has"
+    recorded = any(metric.series for each in state.autoscalers for metric in each.metrics)
+    return "" if recorded else "no metric that is looked at is recorded by a rule"
+
+
+def _no_value(state: State) -> str:
+    held = any(metric.holders for each in state.autoscalers for metric in each.metrics)
+    return "" if held else "no ready pod of an autoscaler has to have a value"
 
 
 _SUMMARIES: Mapping[str, Callable[[State], str]] = {
     "node": lambda state: f"{len(state.gpu_nodes)} of {len(state.nodes)} nodes have GPUs",
     "device_plugin": lambda state: f"{len(state.pods_of(state.plugins))} pods of the device plugin",
     "node_labels": lambda state: f"{len(state.gpu_nodes)} GPU nodes are found by what needs them",
-    "exporter": lambda state: f"{len(state.exporter_pods)} pods of dcgm-exporter",
+    "exporter": _exporters,
     "scrape": lambda state: f"{state.prometheus.name} has {len(state.gpu_rows)} kinds of GPU series",
     "labels": _layouts,
     "rule": lambda state: f"{len(state.prometheus.rules or {})} recorded series",
-    "metrics_api": lambda state: ", ".join(f"{api.group} by {api.owner}" for api in state.apis) or "none is asked for",
+    "metrics_api": lambda state: ", ".join(f"{api.group} by {api.owner}" for api in state.apis),
     "metric": lambda state: f"{sum(len(each.metrics) for each in state.autoscalers)} metrics are looked at",
     "hpa": lambda state: f"{len(state.autoscalers)} autoscalers are looked at",
     "workload": lambda state: f"{sum(len(each.ready_pods) for each in state.autoscalers)} pods are ready",
+}
+
+_NO_EXPORTER = "no dcgm-exporter is known"
+# Why a hop without a finding is not well either: nothing of it is there. Empty if something could be judged.
+_NOTHING: Mapping[str, Callable[[State], str]] = {
+    "node": lambda state: "" if state.gpu_nodes else "no node is known to have GPUs",
+    "device_plugin": lambda state: "" if state.pods_of(state.plugins) else "no pod of a device plugin is known",
+    "node_labels": lambda state: "" if state.gpu_nodes and state.exporters else _NO_EXPORTER,
+    "exporter": lambda state: "" if state.exporter_pods or state.gpu_rows else _NO_EXPORTER,
+    "scrape": lambda state: "" if state.exporter_pods or state.gpu_rows else _NO_EXPORTER,
+    "labels": lambda state: "" if any(row.pod for row in state.prometheus.rows) else "no series names a pod",
+    "rule": _no_rule,
+    "metrics_api": lambda state: "" if state.apis else "no autoscaler asks for a metrics API",
+    "metric": _no_value,
+    "hpa": lambda state: "" if state.autoscalers else "no autoscaler is looked at",
+    "workload": lambda state: "" if state.autoscalers else "no autoscaler is looked at",
 }

@@ -251,6 +251,12 @@ class State:
     def created(self, manifest: Manifest) -> float | None:
         return self.age(manifest["metadata"].get("creationTimestamp"))
 
+    def changed(self, manifest: Manifest) -> float | None:
+        """Since its last change that is not one of its status, by managedFields; since it was made without those."""
+        fields = manifest["metadata"].get("managedFields") or ()
+        ages = [self.age(each.get("time")) for each in fields if each.get("subresource") != "status"]
+        return youngest([*ages, self.created(manifest)])
+
     def turned(self, manifest: Manifest, kind: str) -> float | None:
         """Since when a condition is as it is; since the object was made if it has none of that kind."""
         return self.age(condition(manifest, kind).get("lastTransitionTime")) or self.created(manifest)

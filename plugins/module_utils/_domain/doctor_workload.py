@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .capacity import gpus_per_pod, replicas_that_fit
 from .doctor_objects import Manifest, condition, labels_of, name_of, owners, seconds, trouble, youngest
-from .doctor_prometheus import lag_s, rule_interval_s
+from .doctor_prometheus import lag_s, rule_age, rule_interval_s
 from .doctor_report import Check, Symptom
 from .doctor_state import ALL, ApiState, AutoscalerState, MetricState, State
 from .findings import enumeration
@@ -147,7 +147,9 @@ def _values(state: State) -> Iterator[Symptom]:
                 seen = f"no {metric.name} for {enumeration(metric.silent)}" + (metric.refusal and f": {metric.refusal}")
                 yield Symptom("METRIC_WITHOUT_VALUE", f"autoscaler {each}", seen, reach, age, lag_s(each), words)
             elif metric.disagreeing:
-                yield Symptom("METRIC_DISAGREES", f"autoscaler {each}", _difference(metric), state.of([each]))
+                settled = youngest([_adapter_age(state, api), rule_age(state, metric.series)])
+                seen = _difference(metric)
+                yield Symptom("METRIC_DISAGREES", f"autoscaler {each}", seen, state.of([each]), settled, lag_s(each))
 
 
 def _difference(metric: MetricState) -> str:

@@ -172,7 +172,7 @@ def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> No
     assert ids(found) == []
     reasons = " ".join(each["reason"] for each in found["not_checked"])
     assert "no right to list pods of apiGroup '' in namespace" in reasons
-    assert next(hop["id"] for hop in found["hops"] if hop["status"] == "unknown") == "node_labels"
+    assert next(hop["id"] for hop in found["hops"] if hop["status"] == "unknown") == "device_plugin"
 
 
 def test_pods_that_are_gone_are_in_the_history() -> None:

@@ -160,7 +160,7 @@ HEALTHY = (gpu_operator, plain_prometheus, gke_with_managed_dcgm, keda, another_
 def test_a_healthy_cluster_of_others_has_no_finding(cluster: Any) -> None:
     found = cluster().report()
     assert [(each["id"], each["seen"]) for each in found["findings"]] == []
-    assert {hop["status"] for hop in found["hops"]} == {"ok"}
+    assert {hop["id"]: hop["status"] for hop in found["hops"] if hop["status"] != "ok"} == {"rule": "unknown"}
 
 
 def test_what_shares_the_image_of_the_device_plugin_is_not_taken_for_it() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import nan
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, Row, report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PrometheusState, Row, report
 from clusters import EXPORTER, PLUGIN, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
 
@@ -122,6 +123,47 @@ def an_adapter_that_has_just_come_back(cluster: Cluster) -> None:
     cluster.metric = metric(values={}, listed=False)
 
 
+def changed(cluster: Cluster, age_s: float) -> None:
+    """The rule is old, and somebody has changed it since; what wrote it last counts."""
+    cluster.rule_objects[0]["metadata"]["managedFields"] = [
+        {"manager": "helm", "time": at(86_000)},
+        {"manager": "kubegpu.autoscale", "time": at(age_s)},
+    ]
+
+
+def a_changed_rule_that_cannot_be_evaluated_yet(cluster: Cluster) -> None:
+    """The series that it now asks for are not there once yet as they have to be."""
+    changed(cluster, 20)
+    cluster.rule |= {"health": "err", "lastError": "many-to-many matching not allowed"}
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+def a_changed_rule_without_a_whole_window(cluster: Cluster) -> None:
+    changed(cluster, 20)
+    cluster.metric = metric(recorded={"chat-0": (nan,), "chat-1": (55.0,)}, values={"chat-0": 0.0, "chat-1": 55.0})
+
+
+def a_changed_rule_that_the_adapter_does_not_know_yet(cluster: Cluster) -> None:
+    changed(cluster, 20)
+    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0}, disagreeing=("chat-0",))
+
+
+def a_prometheus_without_a_whole_window(cluster: Cluster) -> None:
+    young(cluster, "prometheus-0", 60)
+    cluster.metric = metric(recorded={"chat-0": (nan,), "chat-1": (55.0,)}, values={"chat-0": 0.0, "chat-1": 55.0})
+
+
+def a_prometheus_that_disagrees_with_what_it_was(cluster: Cluster) -> None:
+    young(cluster, "prometheus-0", 60)
+    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0}, disagreeing=("chat-0",))
+
+
+def a_prometheus_that_evaluates_for_the_first_time(cluster: Cluster) -> None:
+    young(cluster, "prometheus-0", 20)
+    cluster.rule |= {"health": "err", "lastError": "many-to-many matching not allowed"}
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
 def a_new_node(cluster: Cluster) -> None:
     """It has joined, and its DaemonSets' pods pull their images."""
     new = node("gpu3", 0)
@@ -163,6 +205,12 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_prometheus_that_has_just_come_back,
     a_restart_of_the_adapter,
     an_adapter_that_has_just_come_back,
+    a_changed_rule_that_cannot_be_evaluated_yet,
+    a_changed_rule_without_a_whole_window,
+    a_changed_rule_that_the_adapter_does_not_know_yet,
+    a_prometheus_without_a_whole_window,
+    a_prometheus_that_disagrees_with_what_it_was,
+    a_prometheus_that_evaluates_for_the_first_time,
     a_new_node,
     a_node_whose_driver_is_being_installed,
     an_update_of_the_device_plugin,
@@ -187,6 +235,14 @@ def test_it_is_seen_all_the_same(change: Callable[[Cluster], None]) -> None:
     assert all(finding["grace_s"] > 0 for finding in found["findings"])
 
 
+@pytest.mark.parametrize(("field", "passes"), [({}, True), ({"subresource": "status"}, False)])
+def test_a_change_of_its_status_is_no_change_of_a_rule(field: dict[str, str], passes: bool) -> None:
+    cluster = Cluster()
+    a_changed_rule_that_cannot_be_evaluated_yet(cluster)
+    cluster.rule_objects[0]["metadata"]["managedFields"][1] |= field
+    assert ids(cluster.report()) == ([] if passes else ["RULE_FAILS"])
+
+
 def test_a_restart_of_kube_state_metrics_is_nobodys_business() -> None:
     """No hop reads it: only the history does."""
     cluster = Cluster()
@@ -198,8 +254,74 @@ def test_a_cluster_without_gpus_and_autoscalers_is_well() -> None:
     cluster = Cluster(nodes=[node("cpu1", 0)], daemon_sets=[])
     del cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
     state = cluster.state()
-    bare = replace(state, facts={}, autoscalers=(), apis=(), component_pods=())
-    assert ids(report(bare, CHECKS)) == []
+    bare = replace(
+        state, facts={}, autoscalers=(), apis=(), component_pods=(), prometheus=PrometheusState("p", rules={})
+    )
+    found = report(bare, CHECKS)
+    assert (ids(found), found["verdict"]) == ([], "ok")
+    assert {hop["status"] for hop in found["hops"]} == {"unknown"}
+
+
+def none_of_the_plugin(cluster: Cluster) -> None:
+    """As with GPUs by dynamic resource allocation."""
+    del cluster.daemon_sets[1]
+
+
+def no_exporter_in_the_cluster(cluster: Cluster) -> None:
+    """It runs on the hosts, as a service of theirs: its series are judged, where it should run is not."""
+    del cluster.daemon_sets[0]
+
+
+def no_exporter_at_all(cluster: Cluster) -> None:
+    no_exporter_in_the_cluster(cluster)
+    cluster.nodes = []
+    cluster.metric = metric(sources=(), reporter="")
+    cluster.prometheus |= {"rows": [], "up": []}
+
+
+def no_recorded_metric(cluster: Cluster) -> None:
+    cluster.metric = metric(series="")
+
+
+def rules_that_are_not_said(cluster: Cluster) -> None:
+    cluster.prometheus["rules"] = None
+
+
+def a_workload_that_starts(cluster: Cluster) -> None:
+    for name in ("chat-0", "chat-1"):
+        young(cluster, name, 10, ready=False)
+    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+
+
+@pytest.mark.parametrize(
+    ("change", "summaries"),
+    [
+        (none_of_the_plugin, {"device_plugin": "no pod of a device plugin is known"}),
+        (no_exporter_in_the_cluster, {"node_labels": "no dcgm-exporter is known"}),
+        (
+            no_exporter_at_all,
+            {
+                "node": "no node is known to have GPUs",
+                "node_labels": "no dcgm-exporter is known",
+                "exporter": "no dcgm-exporter is known",
+                "scrape": "no dcgm-exporter is known",
+                "labels": "no series names a pod",
+            },
+        ),
+        (no_recorded_metric, {"rule": "no metric that is looked at is recorded by a rule"}),
+        (rules_that_are_not_said, {"rule": "Prometheus does not say which rules it has"}),
+        (a_workload_that_starts, {"metric": "no ready pod of an autoscaler has to have a value"}),
+    ],
+)
+def test_where_nothing_is_there_to_judge_nothing_is_called_well(
+    change: Callable[[Cluster], None], summaries: dict[str, str]
+) -> None:
+    cluster = Cluster(facts={})
+    change(cluster)
+    found = cluster.report()
+    assert (ids(found), found["verdict"]) == ([], "ok")
+    assert {hop["id"]: hop["summary"] for hop in found["hops"] if hop["status"] != "ok"} == summaries
+    assert {hop["status"] for hop in found["hops"]} == {"ok", "unknown"}
 
 
 def test_without_a_right_the_rest_is_looked_at() -> None:
@@ -214,7 +336,9 @@ def test_without_a_right_the_rest_is_looked_at() -> None:
         "workload",
     }
     statuses = {hop["id"]: hop["status"] for hop in found["hops"]}
-    assert {hop for hop, status in statuses.items() if status == "unknown"} == {"device_plugin", "node_labels"}
+    assert {hop for hop, status in statuses.items() if status == "unknown"} == {"node", "device_plugin", "node_labels"}
+    summary = next(hop["summary"] for hop in found["hops"] if hop["id"] == "node")
+    assert summary == "no node is known to have GPUs: no right to list nodes of apiGroup '' at the cluster scope"
     assert "list nodes" in found["not_checked"][0]["reason"]
 
 
