@@ -6,6 +6,7 @@ from __future__ import annotations
 from ._clients.errors import ApiError, QueryError
 from ._clients.kube import (
     APISERVICES,
+    CONFIG_MAPS,
     CRDS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -28,9 +29,11 @@ from ._clients.prometheus import PrometheusClient, Series
 from ._clients.rights import right_to
 from ._clients.selectors import format_selector, selects
 from ._clients.transport import connect
+from ._clients.yaml_text import from_yaml
 
 __all__ = [
     "APISERVICES",
+    "CONFIG_MAPS",
     "CONNECTIONS",
     "CRDS",
     "CUSTOM_METRICS",
@@ -57,6 +60,7 @@ __all__ = [
     "Series",
     "connect",
     "format_selector",
+    "from_yaml",
     "in_parallel",
     "right_to",
     "selects",

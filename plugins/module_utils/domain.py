@@ -17,11 +17,21 @@ from ._domain.autoscaler import (
 from ._domain.budget import Period, ReactionBudget
 from ._domain.capacity import gpus_of, gpus_per_pod, replicas_that_fit
 from ._domain.doctor import CHECKS
+from ._domain.doctor_adapter import config_map_of
 from ._domain.doctor_catalogue import CATALOGUE
 from ._domain.doctor_catalogue import HOPS as DOCTOR_HOPS
 from ._domain.doctor_objects import labels_match
 from ._domain.doctor_report import report
-from ._domain.doctor_state import ApiState, AutoscalerState, MetricState, PrometheusState, Row, Scope, State
+from ._domain.doctor_state import (
+    AdapterConfig,
+    ApiState,
+    AutoscalerState,
+    MetricState,
+    PrometheusState,
+    Row,
+    Scope,
+    State,
+)
 from ._domain.findings import (
     ADAPTER,
     API_SERVER,
@@ -93,6 +103,7 @@ __all__ = [
     "SPEC",
     "WORKLOAD",
     "WORKLOAD_LABELS",
+    "AdapterConfig",
     "ApiState",
     "Autoscaler",
     "AutoscalerState",
@@ -116,6 +127,7 @@ __all__ = [
     "Tolerance",
     "autoscaler_key",
     "autoscaler_of",
+    "config_map_of",
     "dead_time_s",
     "desired_replicas",
     "desired_replicas_by_total",

@@ -34,6 +34,7 @@ class Resource:
 
 
 APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)

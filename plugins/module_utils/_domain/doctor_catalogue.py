@@ -492,6 +492,24 @@ _TABLE = (
         "remove that server and run the prometheus_adapter role, or scale on a metric that it serves",
     ),
     Ailment(
+        "ADAPTER_RULE_WRONG",
+        "metrics_api",
+        "error",
+        "one wrong rule holds back all metrics: the adapter does not start with it, or Prometheus refuses its series "
+        "query",
+        "correct the rule in the adapter's values or ConfigMap and restart the adapter; its log has the rest of it",
+    ),
+    Ailment(
+        "ADAPTER_NOT_RESTARTED",
+        "metrics_api",
+        "error",
+        "the adapter reads its rules only when it starts, and they have changed since",
+        "kubectl -n {namespace} rollout restart deployment {name}; the chart's checksum/config annotation does it by "
+        "itself",
+        grace_s=_START_GRACE_S,
+        is_silence=True,
+    ),
+    Ailment(
         "ADAPTER_WRONG_URL",
         "metrics_api",
         "error",
@@ -514,6 +532,14 @@ _TABLE = (
         "warning",
         "the adapter looks back less far than two periods of what it looks for: metrics come and go",
         "set --metrics-max-age to twice the slowest interval (prometheus_adapter_relist_interval sets both)",
+    ),
+    Ailment(
+        "ADAPTER_OVERLOADED",
+        "metrics_api",
+        "warning",
+        "the adapter runs out of memory: its rules, the chart's default ones for instance, list nearly all series of "
+        "the cluster again and again",
+        "set rules.default: false in the chart's values, as the prometheus_adapter role does; else raise its memory",
     ),
     # metric
     Ailment(

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from .doctor_objects import Manifest, name_of, unix, youngest
+from .doctor_adapter import fault_of, takes_all
+from .doctor_objects import Manifest, name_of, statuses, unix, youngest
 from .doctor_report import Check, Symptom
-from .doctor_state import AutoscalerState, MetricState, State, exporter_container
+from .doctor_state import ApiState, AutoscalerState, MetricState, State, exporter_container
 from .findings import enumeration
 
 _UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
@@ -18,6 +19,8 @@ _RATIO = re.compile(r"DCGM_FI_PROF_(?:GR_ENGINE_ACTIVE|SM_ACTIVE|SM_OCCUPANCY|DR
 _MADE_PERCENT = re.compile(r"\b100\b|\b1e2\b|\b0?\.01\b")
 # The HPA's controller, before the API server kept the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
+# Older restarts have passed.
+_RECENT_S = 3600
 
 
 def _fields_by_node(state: State) -> dict[str, set[str]]:
@@ -83,6 +86,99 @@ def _fields(state: State) -> Iterator[Symptom]:
         )
 
 
+def _users(state: State, api: ApiState) -> list[AutoscalerState]:
+    return [each for each in state.autoscalers if any(metric.group == api.group for metric in each.metrics)]
+
+
+def _adapter_rules(state: State) -> Iterator[Symptom]:
+    """Only where nothing is listed: the adapter cannot have started, or cannot list, with such a rule."""
+    for api in state.apis:
+        if api.config is None or api.listed or api.service is None:
+            continue
+        faults = [
+            f"rule {number} of {len(api.config.rules)}, for {_quote(_query_of(rule))}: {fault}"
+            for number, rule in enumerate(api.config.rules, 1)
+            if (fault := fault_of(rule))
+        ]
+        for why in [api.config.error] if api.config.error else faults:
+            place = f"ConfigMap {name_of(api.config.config_map)}"
+            yield Symptom("ADAPTER_RULE_WRONG", place, why, state.of(_users(state, api)))
+
+
+def _query_of(rule: object) -> str:
+    return str(rule.get("seriesQuery", "")) if isinstance(rule, dict) else str(rule)
+
+
+def _adapter_restarted(state: State) -> Iterator[Symptom]:
+    """Only where something is missing: labels of the ConfigMap may change without a restart."""
+    for api in state.apis:
+        pods = [pod for pod in api.pods if not pod["metadata"].get("deletionTimestamp")]
+        users = [
+            each
+            for each in _users(state, api)
+            if any(metric.group == api.group and metric.silent for metric in each.metrics)
+        ]
+        if api.config is None or api.listed is None or not pods or not users:
+            continue
+        written_s = _written(api.config.config_map)
+        started_s = max(_started(pod) for pod in pods)
+        if written_s > started_s:
+            yield Symptom(
+                "ADAPTER_NOT_RESTARTED",
+                f"Deployment {name_of(api.adapter or api.config.config_map)}",
+                f"ConfigMap {name_of(api.config.config_map)} was written at {_clock(written_s)}, the adapter's newest "
+                f"pod has run since {_clock(started_s)}",
+                state.of(users),
+                state.now_s - written_s,
+                words=_place(api),
+            )
+
+
+def _place(api: ApiState) -> dict[str, str]:
+    metadata = (api.adapter or {"metadata": {"namespace": "", "name": ""}})["metadata"]
+    return {"namespace": metadata["namespace"], "name": metadata["name"]}
+
+
+def _written(config_map: Manifest) -> float:
+    """When its data last changed; of an object without managedFields when it was made."""
+    times = [
+        unix(entry.get("time")) or 0.0
+        for entry in config_map["metadata"].get("managedFields") or ()
+        if "f:data" in (entry.get("fieldsV1") or {})
+    ]
+    return max([unix(_created(config_map)) or 0.0, *times])
+
+
+def _started(pod: Manifest) -> float:
+    """A container that is restarted reads its files again."""
+    times = [unix(((each.get("state") or {}).get("running") or {}).get("startedAt")) for each in statuses(pod)]
+    return max([unix(_created(pod)) or 0.0, *filter(None, times)])
+
+
+def _adapter_load(state: State) -> Iterator[Symptom]:
+    """The chart's default rules are common, and harm nobody in a small cluster."""
+    for api in state.apis:
+        rules = [each for each in api.config.rules if takes_all(each)] if api.config else []
+        for pod in api.pods if rules else ():
+            if killed := _killed(state, pod):
+                yield Symptom(
+                    "ADAPTER_OVERLOADED",
+                    f"Deployment {name_of(api.adapter or pod)}",
+                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules take series of any name, the first by "
+                    f"{_quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
+                )
+
+
+def _killed(state: State, pod: Manifest) -> str:
+    """How a container was lately ended for want of memory."""
+    for status in statuses(pod):
+        ended = (status.get("lastState") or {}).get("terminated") or {}
+        age = state.age(ended.get("finishedAt"))
+        if ended.get("reason") == "OOMKilled" and age is not None and age < _RECENT_S:
+            return f"OOMKilled {age / 60:.0f} minutes ago, {status.get('restartCount')} restarts"
+    return ""
+
+
 def _ratio_as_percent(state: State) -> Iterator[Symptom]:
     for each in state.autoscalers:
         for metric in each.metrics:
@@ -103,6 +199,10 @@ def _texts(state: State, metric: MetricState) -> Iterator[str]:
     for name in {metric.name, metric.series} - {""}:
         for rule in (state.prometheus.rules or {}).get(name, ()):
             yield str(rule.get("query", ""))
+    for api in state.apis:
+        for rule in api.config.rules if api.config else ():
+            if isinstance(rule, dict) and (rule.get("name") or {}).get("as") == metric.name:
+                yield f"{rule.get('seriesQuery')} {rule.get('metricsQuery')}"
 
 
 def _is_bare_ratio(text: str) -> bool:
@@ -153,7 +253,15 @@ def _clock(time_s: float) -> str:
 
 _GPU_SERIES = ("daemon_sets", "component_pods", "prometheus", "metrics")
 
+_ADAPTER = ("apis", "adapter_config", "metrics")
+
+# Before the checks of the same hop that see what follows.
+CAUSE_CHECKS = (
+    Check("metrics_api", "the adapter's rules can work", _adapter_rules, _ADAPTER),
+    Check("metrics_api", "the adapter runs with its present rules", _adapter_restarted, (*_ADAPTER, "component_pods")),
+)
 SETTINGS_CHECKS = (
+    Check("metrics_api", "the adapter bears its rules", _adapter_load, (*_ADAPTER, "component_pods")),
     Check("exporter", "profiling fields on each node", _profiling_by_node, ("nodes", *_GPU_SERIES)),
     Check("exporter", "the exporter has the metrics' fields", _fields, _GPU_SERIES),
     Check("hpa", "targets are in the metric's unit", _ratio_as_percent, ("hpas", "prometheus", "metrics")),

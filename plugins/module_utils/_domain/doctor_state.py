@@ -182,12 +182,25 @@ class PrometheusState:
 
 
 @dataclass(frozen=True)
+class AdapterConfig:
+    """The file that prometheus-adapter reads when it starts.
+
+    config_map: that holds it. error: why it is no YAML, or not the adapter's. rules: of all kinds of metrics.
+    """
+
+    config_map: Manifest
+    error: str = ""
+    rules: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
 class ApiState:
     """One metrics API.
 
     service: its APIService, None if there is none. owner: who serves it. unavailable: why it does not, or empty.
     listed:  the metrics that it offers, None if it does not answer.
     adapter: the Deployment behind it, if that is one. pods: of its service.
+    config:  of prometheus-adapter; None if it is not known.
     """
 
     group: str
@@ -198,6 +211,7 @@ class ApiState:
     listed: frozenset[str] | None = None
     adapter: Manifest | None = None
     pods: Sequence[Manifest] = ()
+    config: AdapterConfig | None = None
 
     def option(self, name: str) -> str:
         """What the adapter's command line gives for an option."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..clients import (
     APISERVICES,
+    CONFIG_MAPS,
     CUSTOM_METRICS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -32,12 +33,14 @@ from ..clients import (
     QueryError,
     Resource,
     Series,
+    from_yaml,
     in_parallel,
     right_to,
 )
 from ..domain import (
     HPA,
     WORKLOAD_LABELS,
+    AdapterConfig,
     ApiState,
     Autoscaler,
     AutoscalerState,
@@ -51,6 +54,7 @@ from ..domain import (
     Scope,
     State,
     autoscaler_of,
+    config_map_of,
     gpus_per_pod,
     labels_match,
 )
@@ -94,11 +98,12 @@ _ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNOREC
 
 
 class ReadOnce(KubeClient):
-    """A client that only reads, and each list only once, so that all that looks at it sees the same."""
+    """A client that only reads, and each thing only once, so that all that looks at it sees the same."""
 
     def __init__(self, kube: KubeClient) -> None:
         self._kube = kube
         self._lists: dict[tuple[Resource, str | None, str | None], Sequence[Manifest] | ApiError | None] = {}
+        self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
         self.dry_run = True
 
     def list(
@@ -124,7 +129,10 @@ class ReadOnce(KubeClient):
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
     ) -> Manifest | None:
-        return self._kube.get(resource, name, namespace, subresource)
+        key = resource, name, namespace, subresource
+        if key not in self._objects:
+            self._objects[key] = self._kube.get(resource, name, namespace, subresource)
+        return self._objects[key]
 
     def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         return self._kube.get_raw(path, query)
@@ -376,6 +384,7 @@ def _api(
         with suppress(ApiError):  # evidence only
             deployments = kube.list(DEPLOYMENTS, namespace=namespace) or ()
     selector = _selector(state, namespace, name)
+    adapter = next((each for each in deployments if _makes(each, selector)), None)
     return ApiState(
         group,
         service,
@@ -383,9 +392,28 @@ def _api(
         owner.is_prometheus_adapter,
         owner.unavailable,
         listed if isinstance(listed, frozenset) else None,
-        next((each for each in deployments if _makes(each, selector)), None),
+        adapter,
         found,
+        _adapter_config(kube, reading, adapter) if adapter and owner.is_prometheus_adapter else None,
     )
+
+
+def _adapter_config(kube: ReadOnce, reading: _Reading, adapter: Manifest) -> AdapterConfig | None:
+    place = config_map_of(adapter)
+    if place is None:
+        return None
+    (name, key), namespace = place, adapter["metadata"]["namespace"]
+    config_map = reading.take("adapter_config", lambda: kube.get(CONFIG_MAPS, name, namespace), None)
+    text = ((config_map or {}).get("data") or {}).get(key)
+    if text is None:
+        return None
+    try:
+        content = from_yaml(text) or {}
+    except ValueError as err:
+        return AdapterConfig(config_map, error=str(err))
+    if not isinstance(content, Mapping):
+        return AdapterConfig(config_map, error="it is no list of options")
+    return AdapterConfig(config_map, rules=[*(content.get("rules") or ()), *(content.get("externalRules") or ())])
 
 
 def _selector(state: State, namespace: str, name: str) -> Mapping[str, str]:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
     CHECKS,
     PROFILES,
+    AdapterConfig,
     ApiState,
     AutoscalerState,
     MetricState,
@@ -17,6 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
     State,
     report,
 )
+from collection import ROOT
 
 Manifest = dict[str, Any]
 
@@ -25,6 +28,11 @@ OLD = 86_400.0
 CUSTOM = "custom.metrics.k8s.io"
 SERIES = "namespace_pod:gpu:avg"
 SOURCES = PROFILES["gpu"].metrics[0].sources
+_ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml").read_text())
+ADAPTER_RULES = [
+    *_ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"],
+    *_ADAPTER_VALUES["__prometheus_adapter_external_rules"],
+]
 RELEASE = {"release": "kube-prometheus-stack"}
 
 
@@ -272,9 +280,12 @@ class Cluster:
                                     "--prometheus-url=http://kube-prometheus-stack-prometheus.monitoring.svc:9090",
                                     "--metrics-relist-interval=30s",
                                     "--metrics-max-age=120s",
+                                    "--config=/etc/adapter/config.yaml",
                                 ],
+                                "volumeMounts": [{"name": "config", "mountPath": "/etc/adapter/"}],
                             }
-                        ]
+                        ],
+                        "volumes": [{"name": "config", "configMap": {"name": "prometheus-adapter"}}],
                     }
                 }
             },
@@ -302,6 +313,7 @@ class Cluster:
             "owner": "prometheus-adapter",
             "is_prometheus_adapter": True,
             "listed": frozenset({"pods/gpu"}),
+            "config": AdapterConfig({"metadata": meta("prometheus-adapter", "monitoring")}, rules=ADAPTER_RULES),
         }
     )
     metric: MetricState = field(default_factory=metric)

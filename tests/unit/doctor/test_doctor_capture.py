@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError, KubeClient, PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError, Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
-from clusters import ADAPTER, NOW, SERIES, SOURCES, Cluster, deployment, hpa, ids, meta, node, pod
+from clusters import ADAPTER, ADAPTER_RULES, NOW, SERIES, SOURCES, Cluster, deployment, hpa, ids, meta, node, pod
 from fake_cluster import FakeTransport, Request, refusal
 
 SERVICE = "kube-prometheus-stack-prometheus"
 PROXY = f"/api/v1/namespaces/monitoring/services/{SERVICE}:9090/proxy/api/v1"
+CONFIG_MAP = "/api/v1/namespaces/monitoring/configmaps/prometheus-adapter"
+RULES = json.dumps({"rules": ADAPTER_RULES})
 MONITORING = "/apis/monitoring.coreos.com/v1"
 PATHS = {
     "nodes": "/api/v1/nodes",
@@ -77,6 +80,10 @@ class LiveCluster(FakeTransport):
                 f"GET {custom}": {"versions": [{"version": "v1beta1"}], "preferredVersion": {"version": "v1beta1"}},
                 f"GET {custom}/v1beta1": {"resources": [{"name": "pods/gpu"}]},
                 f"GET {custom}/v1beta1/namespaces/ml/pods/*/gpu": {"items": values},
+                f"GET {CONFIG_MAP}": {
+                    "metadata": meta("prometheus-adapter", "monitoring"),
+                    "data": {"config.yaml": RULES},
+                },
                 f"GET {PROXY}/rules": {"data": {"groups": [{"interval": 2, "rules": [cluster.rule]}]}},
             }
         )
@@ -162,6 +169,34 @@ def test_a_missing_right_is_named_and_the_rest_looked_at(field: str, right: str)
     found = look(live)
     assert ids(found) == []
     assert f"no right to {right}" in {each["reason"] for each in found["not_checked"]}
+
+
+def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {CONFIG_MAP}"] = ApiError(403, {"message": "forbidden"}, f"GET {CONFIG_MAP}")
+    found = look(live)
+    assert ids(found) == []
+    right = "no right to get configmaps of apiGroup '' in namespace monitoring"
+    unmade = {each["check"] for each in found["not_checked"] if right in each["reason"]}
+    assert "the adapter's rules can work" in unmade
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("rules: [", "while parsing a flow node"),
+        ("- seriesQuery: x", "it is no list of options"),
+        ("rules: {default: false}", "rule 1 of 1, for `default`"),
+        ("externalRules: [{seriesQuery: 'x['}]", "rule 1 of 1, for `x[`: seriesQuery is no selector"),
+    ],
+)
+def test_the_adapters_rules_are_read(text: str, seen: str) -> None:
+    live = LiveCluster()
+    live.answers[f"GET {CONFIG_MAP}"]["data"]["config.yaml"] = text
+    live.answers["GET /apis/custom.metrics.k8s.io/v1beta1"] = {"resources": []}
+    [finding] = look(live)["findings"]
+    assert finding["id"] == "ADAPTER_RULE_WRONG"
+    assert seen in finding["seen"][0]
 
 
 def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> None:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CATALOGUE, CHECKS, Row, report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
+    CATALOGUE,
+    CHECKS,
+    AdapterConfig,
+    Row,
+    report,
+)
 from clusters import (
+    ADAPTER_RULES,
+    OLD,
     PLUGIN,
     SERIES,
     SOURCES,
@@ -491,6 +499,40 @@ def _(cluster: Cluster) -> None:
 
 def _adapter_args(cluster: Cluster) -> list[str]:
     return cluster.adapter["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@fault("ADAPTER_RULE_WRONG")
+def _(cluster: Cluster) -> None:
+    unlisted(cluster)
+    configured(cluster, [*ADAPTER_RULES, {"seriesQuery": 'rate(requests_total{namespace!=""}[1m])'}])
+
+
+def configured(cluster: Cluster, rules: Sequence[Any], error: str = "", written_s: float = OLD) -> None:
+    """The adapter's ConfigMap as somebody has written it some seconds ago."""
+    metadata = meta("prometheus-adapter", "monitoring", 2 * OLD)
+    metadata["managedFields"] = [
+        {"manager": "kubectl-edit", "time": at(written_s), "fieldsV1": {"f:data": {"f:config.yaml": {}}}},
+        {"manager": "labeller", "time": at(1), "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+    ]
+    cluster.api["config"] = AdapterConfig({"metadata": metadata}, error, rules)
+
+
+@fault("ADAPTER_RULE_WRONG", "no YAML")
+def _(cluster: Cluster) -> None:
+    unlisted(cluster)
+    configured(cluster, [], "mapping values are not allowed here in line 3, column 12")
+
+
+@fault("ADAPTER_NOT_RESTARTED")
+def _(cluster: Cluster) -> None:
+    FAULTS["METRIC_NOT_LISTED"](cluster)
+    configured(cluster, ADAPTER_RULES, written_s=600)
+
+
+@fault("ADAPTER_OVERLOADED")
+def _(cluster: Cluster) -> None:
+    restarted(cluster.pods["prometheus-adapter-0"], 4, 137, "OOMKilled")
+    configured(cluster, [*ADAPTER_RULES, {"seriesQuery": '{namespace!="",__name__!~"^container_.*"}'}])
 
 
 @fault("ADAPTER_LISTS_NOTHING")

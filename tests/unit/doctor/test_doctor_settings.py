@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from clusters import Cluster, at, ids, metric
-from test_doctor_checks import FAULTS, ratio, written_by
+from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_adapter import (
+    config_map_of,
+    fault_of,
+    takes_all,
+)
+from clusters import ADAPTER_RULES, Cluster, at, ids, metric
+from test_doctor_checks import FAULTS, configured, ratio, restarted, written_by
+
+# As prometheus-adapter's chart has them with rules.default: true.
+_CONTAINERS = '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
+_OTHERS = '{namespace!="",__name__!~"^container_.*"}'
+STOCK_RULES = [
+    {"seriesQuery": _CONTAINERS, "seriesFilters": [], "name": {"matches": "^container_(.*)_seconds_total$", "as": ""}},
+    {"seriesQuery": _CONTAINERS, "seriesFilters": [{"isNot": "^container_.*_seconds_total$"}], "name": {"as": ""}},
+    {"seriesQuery": _OTHERS, "seriesFilters": [{"isNot": ".*_total$"}], "resources": {"template": "<<.Resource>>"}},
+    {"seriesQuery": _OTHERS, "name": {"matches": "^(.*)_total$", "as": ""}, "metricsQuery": "sum(<<.Series>>)"},
+]
 
 
 def a_manifest_that_was_applied_before_the_hpa_scaled(cluster: Cluster) -> None:
@@ -59,6 +75,29 @@ def profiling_on_one_node_for_a_metric_that_can_do_without(cluster: Cluster) -> 
     ]
 
 
+def a_wrong_rule_that_the_adapter_has_not_read_yet(cluster: Cluster) -> None:
+    configured(cluster, [{"seriesQuery": "rate(x[1m])"}])
+
+
+def rules_that_are_newer_than_the_adapter_while_nothing_is_missing(cluster: Cluster) -> None:
+    configured(cluster, ADAPTER_RULES, written_s=600)
+
+
+def default_rules_that_the_adapter_bears(cluster: Cluster) -> None:
+    configured(cluster, STOCK_RULES)
+
+
+def an_adapter_that_was_killed_with_few_rules(cluster: Cluster) -> None:
+    restarted(cluster.pods["prometheus-adapter-0"], 4, 137, "OOMKilled")
+
+
+def an_adapter_that_was_killed_long_ago(cluster: Cluster) -> None:
+    restarted(cluster.pods["prometheus-adapter-0"], 4, 137, "OOMKilled")
+    ended = cluster.pods["prometheus-adapter-0"]["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    ended["finishedAt"] = at(7200)
+    configured(cluster, STOCK_RULES)
+
+
 HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_manifest_that_was_applied_before_the_hpa_scaled,
     a_deployment_that_was_made_anew,
@@ -69,6 +108,11 @@ HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_ratio_with_a_target_in_the_same_unit,
     a_sum_over_the_gpus_of_a_pod,
     profiling_on_one_node_for_a_metric_that_can_do_without,
+    a_wrong_rule_that_the_adapter_has_not_read_yet,
+    rules_that_are_newer_than_the_adapter_while_nothing_is_missing,
+    default_rules_that_the_adapter_bears,
+    an_adapter_that_was_killed_with_few_rules,
+    an_adapter_that_was_killed_long_ago,
 )
 
 
@@ -84,6 +128,9 @@ def test_what_looks_like_a_fault_and_is_none(change: Callable[[Cluster], None]) 
     [
         ("WORKLOAD_REPLICAS_OWNED", "helm wrote spec.replicas at 2027-01-15 07:30:00Z"),
         ("HPA_RATIO_AS_PERCENT", "made by `avg by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)`"),
+        ("ADAPTER_RULE_WRONG", "rule 4 of 4, for `rate(requests_total"),
+        ("ADAPTER_NOT_RESTARTED", "was written at 2027-01-15 07:50:00Z, the adapter's newest pod has run since"),
+        ("ADAPTER_OVERLOADED", "OOMKilled 10 minutes ago, 4 restarts; 1 rules take series of any name"),
         ("EXPORTER_FIELD_MISSING", "no DCGM_FI_DEV_FB_USED or DCGM_FI_DEV_FB_FREE; exporter: dcgm-exporter:4.5.3"),
     ],
 )
@@ -97,3 +144,86 @@ def test_a_metric_that_has_values_misses_no_field() -> None:
     cluster = Cluster()
     cluster.metric = metric(name="gpu_memory", sources=("DCGM_FI_DEV_FB_USED",))
     assert "EXPORTER_FIELD_MISSING" not in ids(cluster.report())
+
+
+@pytest.mark.parametrize("rule", [*ADAPTER_RULES, *STOCK_RULES], ids=str)
+def test_rules_that_work_have_no_fault(rule: dict[str, Any]) -> None:
+    assert fault_of(rule) == ""
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "fault"),
+    [
+        ("", {}, "seriesQuery is empty"),
+        ("rate(x[5m])", {}, "is no selector"),
+        ("x[5m]", {}, "is no selector"),
+        ('x{pod!=""', {}, "is no selector"),
+        ("x{pod!=''} > 0", {}, "is no selector"),
+        ("x{pod}", {}, "is no selector"),
+        ("x{pod=web}", {}, "is no selector"),
+        ('{pod=~".*"}', {}, "fits the empty string"),
+        ('{pod=""}', {}, "fits the empty string"),
+        ("{}", {}, "fits the empty string"),
+        ('{__name__=~"^(gpu_.*"}', {}, "missing ), unterminated subpattern"),
+        ('{__name__=~"(?!go_).*"}', {}, "looks around"),
+        ('{__name__=~"gpu_\\d"}', {}, "a backslash is written twice"),
+        ("x", {"name": {"matches": "^(a)_(b)$"}}, "there is no name.as"),
+        ("x", {"name": {"matches": "*"}}, "nothing to repeat"),
+        ("x", {"seriesFilters": [{"is": "a", "isNot": "b"}]}, "needs `is` or `isNot`"),
+        ("x", {"seriesFilters": [{"isNot": "["}]}, "unterminated character set"),
+        ("x", {"metricsQuery": "sum(<<.Series>){}"}, "`<<` without `>>`"),
+        ("x", {"metricQuery": "sum"}, "no option metricQuery"),
+    ],
+)
+def test_a_rule_that_cannot_work(query: str, more: dict[str, Any], fault: str) -> None:
+    assert fault in fault_of({"seriesQuery": query, **more})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "x",
+        "a:b:c{}",
+        "x{}",
+        "x{pod!='',}",
+        '{__name__=~"a|b", pod =~ "web-\\\\d+" }',
+        '{"gpu.use", namespace!=""}',
+        "{__name__=~`\\pN+`}",
+        '{__name__=~"(?i)gpu.*[[:alpha:]]"}',
+    ],
+)
+def test_a_selector_that_prometheus_takes(query: str) -> None:
+    assert fault_of({"seriesQuery": query}) == ""
+
+
+def test_what_takes_series_of_any_name() -> None:
+    takers = [each["seriesQuery"] for each in [*ADAPTER_RULES, *STOCK_RULES] if takes_all(each)]
+    assert takers == [_OTHERS, _OTHERS]
+    assert [takes_all({"seriesQuery": each}) for each in ('{__name__=~".+"}', "x", "rate(", '{pod!=""}')] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({}, ("prometheus-adapter", "config.yaml")),
+        ({"mountPath": "/etc/adapter/config.yaml", "subPath": "rules.yaml"}, ("prometheus-adapter", "rules.yaml")),
+        ({"mountPath": "/etc/other"}, None),
+    ],
+)
+def test_the_configmap_of_the_adapter(changes: dict[str, str], place: tuple[str, str] | None) -> None:
+    adapter = Cluster().adapter
+    adapter["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0] |= changes
+    assert config_map_of(adapter) == place
+
+
+def test_a_key_of_the_configmap_may_have_another_name() -> None:
+    adapter = Cluster().adapter
+    source = adapter["spec"]["template"]["spec"]["volumes"][0]["configMap"]
+    source["items"] = [{"key": "rules", "path": "config.yaml"}]
+    assert config_map_of(adapter) == ("prometheus-adapter", "rules")

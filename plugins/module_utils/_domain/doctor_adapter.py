@@ -1,0 +1,153 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What prometheus-adapter is configured with: which file, and which of its rules the adapter or Prometheus refuse.
+
+Source: kubernetes-sigs/prometheus-adapter pkg/config, pkg/naming/metric_namer.go. Only what is certain is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from .doctor_objects import Manifest, containers_of, flag, pod_spec
+
+_STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
+# What may stand after a backslash in PromQL.
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = frozenset("abfnrtv\\'\"xuU01234567")
+# Prometheus 3 takes quoted names as well.
+_MATCHER = re.compile(rf"\s*(?:(\w+|{_STRING})\s*(=~|!~|!=|=)\s*({_STRING})|({_STRING}))\s*(,|$)", re.DOTALL)
+_SELECTOR = re.compile(r"\s*([a-zA-Z_:][\w:]*)?\s*(?:\{(.*)\})?\s*", re.DOTALL)
+# The adapter refuses unknown options, so a wrong indentation too.
+_OPTIONS = frozenset({"seriesQuery", "seriesFilters", "resources", "name", "metricsQuery", "labelValueReplacements"})
+# Python's words for what no kind of regular expression allows; other complaints are Python's own.
+_BROKEN = ("missing ), unterminated", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
+# Classes of characters, which Python would take for something else.
+_ONLY_GO = "[["
+_LOOKAROUND = re.compile(r"\(\?<?[=!]")
+
+
+def config_map_of(adapter: Manifest) -> tuple[str, str] | None:
+    """The ConfigMap that has the adapter's --config, and the key in it; None if it is another kind of file."""
+    volumes = {each["name"]: each for each in pod_spec(adapter).get("volumes") or ()}
+    for container in containers_of(adapter):
+        path = flag(container, "--config")
+        for mount in container.get("volumeMounts") or ():
+            source = volumes.get(mount["name"], {}).get("configMap") or {}
+            folder, _, file = path.rpartition("/")
+            if source.get("name") and mount["mountPath"].rstrip("/") in (folder, path):
+                keys = {item["path"]: item["key"] for item in source.get("items") or ()}
+                file = mount.get("subPath") or file
+                return source["name"], keys.get(file, file)
+    return None
+
+
+def fault_of(rule: Any) -> str:
+    """Why the adapter does not start with a rule, or Prometheus refuses its series query; empty if neither is seen."""
+    if not isinstance(rule, Mapping):
+        return "it is no list of options"
+    return next(filter(None, _faults(rule)), "")
+
+
+def _faults(rule: Mapping[str, Any]) -> Iterator[str]:
+    unknown = sorted(map(str, rule.keys() - _OPTIONS))
+    yield f"there is no option {unknown[0]}" if unknown else ""
+    yield _fault_of_selector(str(rule.get("seriesQuery") or ""))
+    for each in rule.get("seriesFilters") or ():
+        yield _fault_of_filter(each)
+    name = rule.get("name") or {}
+    pattern = str(name.get("matches") or "")
+    yield _fault_of_pattern(pattern)
+    compiled = _tried(pattern)
+    if not name.get("as") and compiled and compiled.groups > 1:
+        yield f"name.matches `{pattern}` has several groups, and there is no name.as"
+    query = str(rule.get("metricsQuery") or "")
+    yield f"metricsQuery has `<<` without `>>`: `{query}`" if query.count("<<") != query.count(">>") else ""
+
+
+def _fault_of_filter(each: Any) -> str:
+    given = [key for key in ("is", "isNot") if isinstance(each, Mapping) and each.get(key)]
+    if len(given) != 1:
+        return "a filter of seriesFilters needs `is` or `isNot`, and not both"
+    return _fault_of_pattern(str(each[given[0]]))
+
+
+def _fault_of_selector(text: str) -> str:
+    """Prometheus asks for a selector with a matcher that does not fit everything."""
+    matchers = _matchers(text)
+    if not text.strip():
+        return "seriesQuery is empty"
+    if matchers is None:
+        return 'seriesQuery is no selector, which is `series{label="value"}` and nothing else'
+    for literal in re.findall(_STRING, text):
+        escaped = next((each for each in _ESCAPE.findall(literal) if each not in _ESCAPED), "")
+        if escaped and literal[0] != "`":
+            return f"seriesQuery has `\\{escaped}` in {literal}: a backslash is written twice there"
+    broken = next(filter(None, (_fault_of_pattern(value) for _label, kind, value in matchers if "~" in kind)), "")
+    if not broken and all(_fits_nothing(kind, value) for _label, kind, value in matchers):
+        return "each matcher of seriesQuery fits the empty string as well, which Prometheus refuses"
+    return broken
+
+
+def _matchers(text: str) -> list[tuple[str, str, str]] | None:
+    """Label, operator and value of each matcher of a selector, its name as __name__; None if it is no selector."""
+    found = _SELECTOR.fullmatch(text)
+    if not found:
+        return None
+    name, rest = found.groups()
+    matchers = [("__name__", "=", name)] if name else []
+    place = 0
+    rest = (rest or "").strip()
+    while place < len(rest):
+        one = _MATCHER.match(rest, place)
+        if not one:
+            return None
+        label, kind, value, quoted = one.groups()[:4]
+        matchers.append(("__name__", "=", _text(quoted)) if quoted else (_text(label), kind, _text(value)))
+        place = one.end()
+    return matchers
+
+
+def _text(literal: str) -> str:
+    return literal[1:-1].replace("\\\\", "\\") if literal[0] in "\"'`" else literal
+
+
+def _fits_nothing(kind: str, value: str) -> bool:
+    """Whether a matcher holds for a label that is not there."""
+    if "~" not in kind:
+        return (value == "") != kind.startswith("!")
+    compiled = _tried(value)
+    return bool(compiled) and bool(compiled.fullmatch("")) != kind.startswith("!")
+
+
+def _fault_of_pattern(pattern: str) -> str:
+    """Go's regular expressions have no lookaround."""
+    if _LOOKAROUND.search(pattern):
+        return f"the regular expression `{pattern}` looks around, which Go's cannot"
+    try:
+        _compiled(pattern)
+    except re.error as err:
+        return f"the regular expression `{pattern}` is wrong: {err.msg}" if err.msg.startswith(_BROKEN) else ""
+    return ""
+
+
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    return None if _ONLY_GO in pattern else re.compile(pattern)
+
+
+def _tried(pattern: str) -> re.Pattern[str] | None:
+    """None for what only Go understands."""
+    with suppress(re.error):
+        return _compiled(pattern)
+    return None
+
+
+def takes_all(rule: Any) -> bool:
+    """Whether a rule asks for series of any name, as the chart's default rules do."""
+    matchers = _matchers(str(rule.get("seriesQuery") or "")) if isinstance(rule, Mapping) else None
+    names = [(kind, value) for label, kind, value in matchers or () if label == "__name__"]
+    return bool(matchers) and not any(
+        kind == "=" or (kind == "=~" and value not in (".*", ".+", "^.*", "^.+")) for kind, value in names
+    )
