@@ -5,6 +5,8 @@ SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 SIZE ?= two
 OUT ?= build/demo
+# What `make test-systems` makes servers of, one after the other.
+SYSTEMS ?= debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04
 # One lab a checkout, so that a second checkout on the machine has its own beside.
 LAB ?= kubegpu-$(shell printf '%s' '$(CURDIR)' | sha256sum | cut -c1-6)
 BIN := .venv/bin
@@ -34,7 +36,7 @@ site: ## run site.yml on the lab that is up
 
 ##@ the lab
 .PHONY: lab-up lab-down lab-status lab-shell lab-clean
-lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name)
+lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name, LAB_SYSTEM=debian-13)
 	@$(LAB_CLI) --size $(SIZE) up
 
 lab-down: lab-env ## remove the lab: no container, volume, network or process stays
@@ -50,7 +52,7 @@ lab-clean: lab-env ## remove all labs and the cache of what they are built from
 	@$(LAB_CLI) clean
 
 ##@ the tests
-.PHONY: test lint unit molecule faults test-nodes test-cluster bench-modules bench-doctor charts-check docs
+.PHONY: test lint unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs
 test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, molecule on the lab
 
 lint: test-env ## ruff, ansible-lint, the role pages and the changelog
@@ -66,13 +68,18 @@ unit: test-env programs ## tests/unit, tests/rules and, against a real API serve
 		--cov=plugins/module_utils/_domain --cov-report=term:skip-covered --cov-fail-under=95
 
 molecule: test-env programs ## the site on one server, and the node roles, each from a bare machine
-	@$(BIN)/molecule test --all --exclude cluster --exclude driver --exclude runtime --report
+	@PYTEST_ADDOPTS='-m "not slow"' $(BIN)/molecule test --all --exclude cluster --exclude driver --exclude runtime --report
 
 faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load (ARGS="-k rule --outage 60")
 	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v $(ARGS)
 
-test-nodes: test-env programs ## the ways in which drivers and container runtimes are known to break, one by one on a lab server
+test-nodes: test-env programs ## how drivers and container runtimes break, one by one, and the node roles on each system
 	@$(BIN)/molecule test --scenario-name driver --scenario-name runtime --report
+	@$(MAKE) --no-print-directory test-systems
+
+test-systems: test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
+	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
+		$(LAB_CLI) build; $(BIN)/molecule test --scenario-name nodes; done
 
 test-cluster: test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build

@@ -18,6 +18,7 @@ from rich.table import Table
 from lab.artifacts import CACHE
 from lab.graph import Graph
 from lab.progress import clock
+from lab.systems import DEFAULT, systems
 from lab.versions import CHECKOUT
 
 LABEL = "kubegpu-lab"
@@ -85,7 +86,7 @@ def lives(container: dict[str, Any]) -> bool:
 
 
 def playbook(name: str, lab: str, args: argparse.Namespace) -> None:
-    told = {"LAB": lab, "LAB_SIZE": args.size, "LAB_INVENTORY": str(args.inventory)}
+    told = {"LAB": lab, "LAB_SIZE": args.size, "LAB_SYSTEM": args.system, "LAB_INVENTORY": str(args.inventory)}
     quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
     subprocess.run(
         [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / name],
@@ -95,6 +96,10 @@ def playbook(name: str, lab: str, args: argparse.Namespace) -> None:
     )
 
 
+def graph(args: argparse.Namespace) -> Graph:
+    return Graph(large=args.size in LARGE, system=args.system)
+
+
 def describe(args: argparse.Namespace) -> None:
     """Print what the lab consists of, as the variables of lab/nodes."""
     described = {
@@ -102,17 +107,18 @@ def describe(args: argparse.Namespace) -> None:
         "state": str(CACHE / "labs" / args.lab),
         "inventory": str(args.inventory.absolute()),
         "nodes": SIZES[args.size],
-        "artifacts": Graph(large=args.size in LARGE).mounted(),
+        "system": {"name": args.system, **systems()[args.system]},
+        "artifacts": graph(args).mounted(),
     }
     print(json.dumps(described))
 
 
 def build(args: argparse.Namespace) -> None:
     """Make the artifacts, and link the programs into build/bin."""
-    graph = Graph(large=args.size in LARGE)
-    if code := graph.build():
+    made_from = graph(args)
+    if code := made_from.build():
         sys.exit(code)
-    graph.link_programs(CHECKOUT / "build" / "bin")
+    made_from.link_programs(CHECKOUT / "build" / "bin")
 
 
 def up(args: argparse.Namespace) -> None:
@@ -175,6 +181,9 @@ def main() -> None:
         choices=SIZES,
         default=os.environ.get("LAB_SIZE") or "two",
         help="servers: one for all; a control plane and a GPU server; or three control planes and two GPU servers",
+    )
+    parser.add_argument(
+        "--system", choices=systems(), default=os.environ.get("LAB_SYSTEM") or DEFAULT, help="what the servers run"
     )
     commands = parser.add_subparsers(required=True)
     for command in (build, up, down, status, shell, clean, describe):

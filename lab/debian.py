@@ -50,11 +50,11 @@ FROM_DISTRIBUTION = [
 FROM_FORKY = ["containerd", "containernetworking-plugins", "prometheus", "promtool", "prometheus-node-exporter"]
 
 
-def root_filesystem(name: str, packages: list[str], expected: int) -> Artifact:
+def root_filesystem(name: str, suite: str, packages: list[str], expected: int) -> Artifact:
     """`root.tar`: a Debian with these packages."""
 
     def build(out: Path, run: Shell) -> None:
-        source = f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main"
+        source = f"deb [signed-by={KEYRING}] {_mirror()} {suite} main"
         run(
             *("mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(packages)}"),
             *(
@@ -63,18 +63,18 @@ def root_filesystem(name: str, packages: list[str], expected: int) -> Artifact:
                 "--dpkgopt=path-exclude=/usr/share/locale/*",
             ),
             '--customize-hook=rm "$1/etc/apt/sources.list"',  # a server's mirror is its site's affair
-            *(SUITE, out / "root.tar", source),
+            *(suite, out / "root.tar", source),
         )
 
-    return Artifact(name, build, sources=(THIS,), facts=tuple(packages), expected=expected)
+    return Artifact(name, build, sources=(THIS,), facts=(suite, *packages), expected=expected)
 
 
-def node_filesystem() -> Artifact:
-    return root_filesystem("node-root", NODE, expected=60)
+def node_filesystem(suite: str = SUITE) -> Artifact:
+    return root_filesystem(f"node-root-{suite}", suite, NODE, expected=60)
 
 
 def userland() -> Artifact:
-    return root_filesystem("userland", USERLAND, expected=60)
+    return root_filesystem("userland", SUITE, USERLAND, expected=60)
 
 
 def unpacked(name: str, suite: str, packages: list[str]) -> Artifact:
@@ -89,11 +89,11 @@ def unpacked(name: str, suite: str, packages: list[str]) -> Artifact:
     return Artifact(name, build, sources=(THIS,), facts=(suite, *packages), expected=20)
 
 
-def distribution_packages(node: Artifact) -> Artifact:
+def distribution_packages(node: Artifact, suite: str = SUITE) -> Artifact:
     """`*.deb`: what the roles install from the distribution and a node does not have yet."""
 
     def build(out: Path, run: Shell) -> None:
-        with _Apt(out / ".apt", SUITE) as apt:
+        with _Apt(out / ".apt", suite) as apt:
             status = apt.home / "status"
             run("tar", "-xf", node.path / "root.tar", "-C", apt.home, "--transform=s,.*/,,", "./var/lib/dpkg/status")
             run(
@@ -110,7 +110,7 @@ def distribution_packages(node: Artifact) -> Artifact:
             for package in apt.archives.glob("*.deb"):
                 package.rename(out / package.name)
 
-    return Artifact("distribution-packages", build, sources=(THIS,), needs=(node,), expected=15)
+    return Artifact(f"distribution-packages-{suite}", build, sources=(THIS,), needs=(node,), expected=15)
 
 
 class _Apt:

@@ -9,7 +9,7 @@ from typing import Any
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from lab import charts, debian, images, older, packages
+from lab import charts, debian, images, older, packages, systems
 from lab.artifacts import CACHE, Artifact, Shell, sweep
 from lab.programs import go, go_env, program_groups
 from lab.progress import BuildReporter
@@ -40,15 +40,18 @@ def gpu() -> Artifact:
 class Graph:
     """What a lab is made from."""
 
-    def __init__(self, *, large: bool = False) -> None:
-        """`large` adds what only a lab of several control planes needs: the older Kubernetes and a load balancer."""
+    def __init__(self, *, large: bool = False, system: str = systems.DEFAULT) -> None:
+        """`large` adds what only a lab of several control planes needs: the older Kubernetes and a load balancer.
+
+        `system` is what the servers run, one of systems.yml.
+        """
         programs = program_groups()
         self.programs = programs["kubernetes"]
         self.adapter = programs["prometheus-adapter"]
         self.forky = debian.unpacked("forky", "forky", debian.FROM_FORKY)
         bookworm = debian.unpacked("bookworm", debian.SUITE, ["runc"])
         self.userland = debian.userland()
-        self.node = debian.node_filesystem()
+        self.node = debian.node_filesystem(systems.systems()[system]["suite"])
         self.apt_key = packages.apt_key()
         self.gpu = gpu()
         contents = {
@@ -59,7 +62,10 @@ class Graph:
             **{f"programs-{name}": group for name, group in programs.items()},
         }
         crds = charts.operator_crds(self.programs)
-        self.apt = packages.apt_mirror(self.apt_key, debian.distribution_packages(self.node), contents)
+        distribution = debian.distribution_packages(debian.node_filesystem())
+        self.apt = packages.apt_mirror(self.apt_key, distribution, contents)
+        if system != systems.DEFAULT:
+            self.apt = systems.apt_mirror(self.apt, self.apt_key, contents)
         self.charts = charts.chart_mirror(self.programs, crds)
         self.images = images.image_mirror(self.userland, contents)
         self.balancer = debian.unpacked("haproxy", debian.SUITE, HAPROXY) if large else None
@@ -102,7 +108,7 @@ class Graph:
                 walk(need)
             found.setdefault(artifact.name, artifact)
 
-        for artifact in (self.apt, self.charts, self.images, *filter(None, [self.balancer])):
+        for artifact in (self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])):
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)
 

@@ -14,7 +14,6 @@ from lab.debian import SUITE
 from lab.versions import recipe
 
 HERE = Path(__file__).parent
-DISTRIBUTION = {"path": "ftp.debian.org/debian", "suite": SUITE, "component": "main"}
 KEY_OWNER = "kubegpu lab mirror"
 
 
@@ -36,25 +35,49 @@ def apt_mirror(key: Artifact, distribution: Artifact, contents: Mapping[str, Art
     """`<upstream host>/<path>`: a signed repository each. `contents` are the artifacts that recipes name."""
 
     def build(out: Path, run: Shell) -> None:
-        recipes = recipe(HERE / "packages.yml")
-        folders = {name: _pool(out, row) for name, row in recipes["repositories"].items()}
-        for name, row in recipes["packages"].items():
-            for release in row.get("releases", [""]):
-                _package(name, _of_release(row, release), folders[row["repository"]], contents, run)
-        pool = _pool(out, DISTRIBUTION)
-        for package in distribution.path.glob("*.deb"):
-            os.link(package, pool / package.name)
-        for row in (DISTRIBUTION, *recipes["repositories"].values()):
-            _index(out, row, key, run)
+        add_repositories(out, recipe(HERE / "packages.yml"), key, contents, run)
+        add_distribution(out, SUITE, distribution, key, run)
 
     return Artifact("apt", build, sources=(HERE,), needs=(key, distribution, *contents.values()), expected=15)
 
 
+def add_repositories(
+    out: Path, recipes: Mapping[str, Any], key: Artifact, contents: Mapping[str, Artifact], run: Shell
+) -> None:
+    """The repositories of a recipe file. One that is `like` another, a path, has its packages, too."""
+    repositories = recipes["repositories"]
+    pools = {name: _pool(out, row) for name, row in repositories.items()}
+    for name, row in recipes["packages"].items():
+        for release in row.get("releases", [""]):
+            package = _of_release(row, release)
+            _package(name, package, pools[package["repository"]], contents, run)
+    for name, row in repositories.items():
+        if "like" in row:
+            _link(out / row["like"], pools[name])
+        _index(out, row, key, run)
+
+
+def add_distribution(out: Path, suite: str, distribution: Artifact, key: Artifact, run: Shell) -> None:
+    """The distribution's own repository, with the packages of one suite."""
+    repository = {"path": "ftp.debian.org/debian", "suite": suite, "component": "main"}
+    _link(distribution.path, _pool(out, repository))
+    _index(out, repository, key, run)
+
+
+def _link(packages: Path, pool: Path) -> None:
+    for package in packages.glob("*.deb"):
+        os.link(package, pool / package.name)
+
+
 def _pool(out: Path, repository: Mapping[str, str]) -> Path:
-    root = out / repository["path"]
-    pool = root / "pool" if "suite" in repository else root
+    pool = out / repository["path"] / _place(repository)
     pool.mkdir(parents=True, exist_ok=True)
     return pool
+
+
+def _place(repository: Mapping[str, str]) -> str:
+    """Where a repository has its packages: those of one suite apart from those of others."""
+    return f"pool/{repository['suite']}" if "suite" in repository else "."
 
 
 def _of_release(recipe: Any, release: str) -> Any:
@@ -139,9 +162,7 @@ def _index(out: Path, repository: Mapping[str, str], key: Artifact, run: Shell) 
     else:
         release = lists = root
         settings = {"Architectures": "amd64"}
-    _write(
-        lists / "Packages", _output("apt-ftparchive", "packages", "pool" if "suite" in repository else ".", cwd=root)
-    )
+    _write(lists / "Packages", _output("apt-ftparchive", "packages", _place(repository), cwd=root))
     options = [
         word for field, value in settings.items() for word in ("-o", f"APT::FTPArchive::Release::{field}={value}")
     ]

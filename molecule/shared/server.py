@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from testinfra.host import Host
 SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
 EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 PLAYBOOKS = SCENARIO.parents[1] / "playbooks"
+PLAY = (Path(sys.executable).with_name("ansible-playbook"), "-i", EPHEMERAL / "inventory")
+ENVIRONMENT = os.environ | {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "ANSIBLE_PIPELINING": "true"}
+TASK = ("TASK [", "RUNNING HANDLER [")  # how a line begins that announces one
 NVSWITCH = {"vendor": "0x10de", "device": "0x22a3", "class": "0x068000"}
 B200 = {"vendor": "0x10de", "device": "0x2901", "class": "0x030200"}
 L4 = {"vendor": "0x10de", "device": "0x27b8", "class": "0x030200"}
@@ -28,7 +33,7 @@ BRIDGE = {"vendor": "0x15b3", "device": "0x1021", "class": "0x020700", "vpd": "S
 
 @dataclass(frozen=True)
 class Run:
-    """One run of ansible-playbook. `returned` is what the play kept of the role's facts; empty if it failed."""
+    """One run of ansible-playbook. `returned` is what the play kept of the role's facts, if it succeeded and did."""
 
     succeeded: bool
     changed: int
@@ -40,25 +45,46 @@ class Run:
         """The output without its line breaks: messages are wrapped."""
         return re.sub(r"\s+", " ", self.output).replace("''", "'")
 
+    @property
+    def tasks(self) -> list[str]:
+        """The output, a task or handler each."""
+        return re.split(rf"^(?={'|'.join(map(re.escape, TASK))})", self.output, flags=re.MULTILINE)[1:]
+
 
 def run(playbook: Path, *flags: str, **variables: Any) -> Run:
     """Run a playbook on the scenario's servers."""
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), "-i", EPHEMERAL / "inventory", playbook),
-            *("--extra-vars", json.dumps(variables), *flags),
-        ],
-        env=os.environ | {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "ANSIBLE_PIPELINING": "true"},
-        capture_output=True,
-        text=True,
-    )
+    returned = EPHEMERAL / "returned.json"
+    command = [*PLAY, playbook, "--extra-vars", json.dumps(variables), *flags]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
     print(done.stdout, done.stderr)  # pytest shows it when the test fails
     return Run(
         succeeded=done.returncode == 0,
         changed=sum(int(count) for count in re.findall(r"\bchanged=(\d+)", done.stdout)),
         output=done.stdout,
-        returned={} if done.returncode else json.loads((EPHEMERAL / "returned.json").read_text()),
+        returned=json.loads(returned.read_text()) if done.returncode == 0 and returned.exists() else {},
     )
+
+
+def kill(playbook: Path, *, at: int) -> None:
+    """Run a playbook, and kill it with all that it started when its task `at` begins, from 0."""
+    with subprocess.Popen([*PLAY, playbook], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as play:
+        assert play.stdout
+        begins = (line for line in play.stdout if line.startswith(TASK))
+        print(next(islice(begins, at, None)))
+        for process in [play.pid, *_descendants(play.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _descendants(process: int) -> list[int]:
+    found = subprocess.run(["pgrep", "--parent", str(process)], capture_output=True, text=True).stdout
+    return [each for child in found.split() for each in (int(child), *_descendants(int(child)))]
+
+
+def driver_packages(host: Host) -> dict[str, str]:
+    """Version of each installed package of the driver, whatever the system calls them."""
+    rows = host.check_output(r"dpkg-query --show --showformat '${db:Status-Abbrev} ${Package} ${Version}\n'")
+    return dict(re.findall(r"^.i +(\S*(?:nvidia|libcuda)\S*) (\d{3}\.\S+)", rows, re.MULTILINE))
 
 
 class Server:

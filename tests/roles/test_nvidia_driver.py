@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from driver_machines import B200, BRIDGE, H100, K80, NVSWITCH, V100, Machine, Seen, play
+from driver_machines import B200, BRIDGE, H100, K80, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, Seen, play
 
 UBUNTU = {"system": "Ubuntu 24.04", "kernel": "6.8.0-79-generic"}
 PREBUILT = {"nvidia_driver_source": "ubuntu_prebuilt"}
@@ -37,6 +37,10 @@ PACKAGES = {
     "NVSwitches at 570": (
         Machine(devices=(H100, NVSWITCH), options=AT_570),
         ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570"],
+    ),
+    "NVLink 5 whose bridge cannot be asked": (
+        Machine(devices=(B200, MUTE)),
+        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms"],
     ),
     "NVSwitches, prebuilt": (
         Machine(**UBUNTU, devices=(H100, NVSWITCH), options=PREBUILT),
@@ -173,6 +177,18 @@ REFUSED = {
         Machine(devices=(B200,), options={"nvidia_driver_version": "565.57.01-*"}),
         "their first branch is 570",
     ),
+    "newer than Blackwell before 570": (
+        Machine(devices=(RUBIN,), options={"nvidia_driver_version": "565.57.01-*"}),
+        "their first branch is 570",
+    ),
+    "proprietary modules on what is newer than Blackwell": (
+        Machine(devices=(RUBIN,), options={"nvidia_driver_flavour": "proprietary"}),
+        "need the open kernel modules",
+    ),
+    "a GPU that has fallen off the bus": (
+        Machine(devices=(H100, LOST)),
+        "does not tell the device id of 0000:01:00.0",
+    ),
     "prebuilt on Debian": (Machine(options=PREBUILT), "signed by Canonical, for Ubuntu alone"),
     "prebuilt with NVLink 5": (
         Machine(**UBUNTU, devices=(B200, BRIDGE), options=PREBUILT),
@@ -210,6 +226,10 @@ ALLOWED = {
             "libnvidia-ml1 install installed 580.95.05-1",
             "nvidia-driver-cuda hold installed 580.95.05-1",
         )
+    ),
+    "what is newer than Blackwell": Machine(devices=(RUBIN,)),
+    "a GPU that has fallen off the bus, and somebody who knows better": Machine(
+        devices=(H100, LOST), options={"nvidia_driver_flavour": "open"}
     ),
     "Secure Boot with an enrolled key": Machine(secure_boot=True, enrolled=True),
     "Secure Boot with prebuilt modules": Machine(**UBUNTU, secure_boot=True, options=PREBUILT),

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 
+from server import driver_packages
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
 
 IMAGE = "docker.io/library/python:3.11-slim"
 IN_CONTAINER = "import os; print(sorted(name for name in os.listdir('/dev') if name.startswith('nvidia')))"
+
+
+def test_packages_come_from_the_repositories_of_its_system(host: Host) -> None:
+    system, number, codename = host.check_output(". /etc/os-release; echo $ID $VERSION_ID $VERSION_CODENAME").split()
+    sources = host.check_output("cat /etc/apt/sources.list.d/kubegpu-*.sources")
+
+    assert f"{system}-{number}" == os.environ["LAB_SYSTEM"]
+    assert f"/compute/cuda/repos/{system}{number.replace('.', '')}/x86_64\n" in sources
+    assert f"/linux/{system}\nSuites: {codename}\n" in sources
 
 
 def test_driver_shows_every_gpu_that_pci_shows(host: Host) -> None:
@@ -26,11 +37,11 @@ def test_driver_stays_loaded_and_comes_back_after_a_boot(host: Host) -> None:
 
 
 def test_an_upgrade_leaves_the_driver_alone(host: Host) -> None:
-    for package in ("nvidia-driver-cuda", "libnvidia-ml1", "nvidia-kernel-open-dkms", "nvidia-persistenced"):
-        policy = host.check_output(f"apt-cache policy {package}")
-        installed = re.search(r"Installed: (\S+)", policy)
-        assert installed
-        assert f"{installed[1]} 1000" in policy
+    packages = driver_packages(host)
+
+    assert len(packages) >= 4
+    for package, version in packages.items():
+        assert f"{version} 1000" in host.check_output(f"apt-cache policy {package}")
 
 
 def test_nouveau_is_kept_away(host: Host) -> None:

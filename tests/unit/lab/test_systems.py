@@ -1,0 +1,34 @@
+"""What the lab's servers can run is what the roles support, and the mirror has the paths that they ask for there."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from lab import packages
+from lab.systems import HERE, systems
+from lab.versions import CHECKOUT, recipe
+
+REPOSITORIES = {
+    (row["path"], row.get("suite"))
+    for folder in (packages.HERE, HERE)
+    for row in recipe(folder / "packages.yml")["repositories"].values()
+}
+
+
+def test_every_supported_system_can_be_tested() -> None:
+    supported = yaml.safe_load((CHECKOUT / "roles/_common/vars/main.yml").read_text())["_common_supported_os"]
+
+    assert list(systems()) == [name.lower().replace(" ", "-") for name in supported]
+
+
+@pytest.mark.parametrize("system", systems())
+def test_the_mirror_has_the_paths_of_each_system(system: str) -> None:
+    name, _, number = system.partition("-")
+    suite = systems()[system].get("codename", systems()[system]["suite"]).split()[0].lower()
+
+    assert (
+        f"developer.download.nvidia.com/compute/cuda/repos/{name}{number.replace('.', '')}/x86_64",
+        None,
+    ) in REPOSITORIES
+    assert (f"download.docker.com/linux/{name}", suite) in REPOSITORIES
