@@ -194,6 +194,10 @@ class Lab:
 
         self._edit(kind, name, namespace, renew)
 
+    def end_pod(self, name: str, namespace: str = MONITORING) -> None:
+        """Its owner makes another one, which may have the same name."""
+        self._resource("Pod").delete(name=name, namespace=namespace)
+
     def is_rolled_out(self, kind: str, name: str, namespace: str | None = MONITORING) -> bool:
         """All its pods are new and ready, in a Deployment's words or a DaemonSet's."""
         found = self.get(kind, name, namespace)

@@ -39,7 +39,7 @@ def restart_of(kind: str, name: str, namespace: str = MONITORING) -> Callable[[L
 
 @contextmanager
 def prometheus_pod_deleted(lab: Lab) -> Iterator[None]:
-    lab.delete("Pod", f"prometheus-{STACK}-prometheus-0", MONITORING)
+    lab.end_pod(f"prometheus-{STACK}-prometheus-0")
     yield
 
 

@@ -705,6 +705,8 @@ _TABLE = (
         "warning",
         "the nodes' GPUs do not hold as many pods as the HPA may ask for",
         "set max_replicas to what fits, or let a cluster autoscaler add nodes",
+        is_silence=True,
+        explained_by=("node", "node_labels"),
     ),
 )
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from .capacity import NVIDIA, gpus_of, may_run_on
 from .doctor_objects import (
+    KILLED,
     Manifest,
     condition,
     containers_of,
     environment,
     flag,
+    has_crashed,
     is_ready,
     labels_of,
     mentions_nvml,
@@ -23,8 +25,7 @@ from .doctor_objects import (
     youngest,
 )
 from .doctor_report import Check, Symptom
-from .doctor_state import ALL, AutoscalerState, State, collect_interval_s, exporter_container, names_pods
-from .quantity import parse_quantity
+from .doctor_state import ALL, AutoscalerState, State, collect_interval_s, exporter_container, lost_gpus, names_pods
 
 # Older restarts have passed.
 _RECENT_S = 3600
@@ -74,26 +75,41 @@ def _plugin_there(state: State) -> Iterator[Symptom]:
 
 
 def _plugin_pods(state: State) -> Iterator[Symptom]:
-    for node, pods in state.by_node(state.plugins).items():
-        for pod in pods:
-            if node in state.gpu_nodes and not _is_fine(pod):
-                yield from _unready(state, node, pod, "DEVICE_PLUGIN_NO_NVML", "DEVICE_PLUGIN_NOT_READY")
+    yield from _unready_pods(state, state.pods_of(state.plugins), "DEVICE_PLUGIN_NO_NVML", "DEVICE_PLUGIN_NOT_READY")
+
+
+def _unready_pods(state: State, pods: Sequence[Manifest], no_nvml: str, not_ready: str) -> Iterator[Symptom]:
+    for pod in pods:
+        if pod["spec"].get("nodeName") in state.gpu_nodes and not _is_fine(pod):
+            yield _unready(state, pod, pods, no_nvml, not_ready)
 
 
 def _is_fine(pod: Manifest) -> bool:
     return is_ready(pod) or bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def _unready(state: State, node: str, pod: Manifest, no_nvml: str, not_ready: str) -> Iterator[Symptom]:
-    text = trouble(pod)
-    yield Symptom(
-        no_nvml if mentions_nvml(text) else not_ready,
+def _unready(state: State, pod: Manifest, siblings: Sequence[Manifest], no_nvml: str, not_ready: str) -> Symptom:
+    text, node = trouble(pod), pod["spec"].get("nodeName", "")
+    is_blind = mentions_nvml(text)
+    if not is_blind and _lacks_runtime(pod, siblings):
+        is_blind, text = True, f"{text}; its pod names no RuntimeClass"
+    return Symptom(
+        no_nvml if is_blind else not_ready,
         f"pod {name_of(pod)} on node {node}",
         text or f"phase {(pod.get('status') or {}).get('phase')}, not ready",
         state.on_nodes([node]),
         # A pod in a crash loop is ready in between, so what counts is when it was made.
         state.created(pod) if _restarts(pod) >= _RESTARTS else state.turned(pod, "Ready"),
         words=_words(pod),
+    )
+
+
+def _lacks_runtime(pod: Manifest, siblings: Sequence[Manifest]) -> bool:
+    """Whether it ends by itself, without a RuntimeClass, and no other pod shows that it would do without one."""
+    return (
+        not pod["spec"].get("runtimeClassName")
+        and has_crashed(pod)
+        and not any(is_ready(each) and not each["spec"].get("runtimeClassName") for each in siblings)
     )
 
 
@@ -169,18 +185,8 @@ def _allocatable(state: State) -> Iterator[Symptom]:
                 age,
                 words=_words(pods[0]),
             )
-        elif (lost := _unhealthy(node)) and _is_up(node):
+        elif (lost := lost_gpus(node)) and _is_up(node):
             yield Symptom("GPU_UNHEALTHY", f"node {name}", lost, reach, age)
-
-
-def _unhealthy(node: Manifest) -> str:
-    capacity = (node.get("status") or {}).get("capacity") or {}
-    allocatable = gpus_of([node])
-    return ", ".join(
-        f"{allocatable.get(resource, 0)} of {int(parse_quantity(str(amount)))} {resource} are allocatable"
-        for resource, amount in capacity.items()
-        if resource.startswith(NVIDIA) and allocatable.get(resource, 0) < parse_quantity(str(amount))
-    )
 
 
 def _exporter_labels(state: State) -> Iterator[Symptom]:
@@ -221,10 +227,7 @@ def _exporter_there(state: State) -> Iterator[Symptom]:
 
 
 def _exporter_pods(state: State) -> Iterator[Symptom]:
-    for node, pods in state.by_node(state.exporters).items():
-        for pod in pods:
-            if (node in state.gpu_nodes) and not _is_fine(pod):
-                yield from _unready(state, node, pod, "EXPORTER_NO_NVML", "EXPORTER_NOT_READY")
+    yield from _unready_pods(state, state.exporter_pods, "EXPORTER_NO_NVML", "EXPORTER_NOT_READY")
 
 
 def _exporter_values(state: State) -> Iterator[Symptom]:
@@ -262,7 +265,7 @@ def _exporter_restarts(state: State) -> Iterator[Symptom]:
                 if ended.get("reason") == "OOMKilled":
                     limit = (container.get("resources") or {}).get("limits", {}).get("memory", "none")
                     yield Symptom("EXPORTER_OUT_OF_MEMORY", place, f"{seen}: OOMKilled, limit {limit}")
-                elif status.get("restartCount", 0) >= _RESTARTS and ended.get("exitCode") in (137, 143):
+                elif status.get("restartCount", 0) >= _RESTARTS and ended.get("exitCode") in KILLED:
                     why = _probe(container)
                     words = {"why": why}
                     yield Symptom(

@@ -11,6 +11,9 @@ from typing import Any
 
 Manifest = Mapping[str, Any]
 
+# Exit codes of a process that was told to end: SIGKILL and SIGTERM.
+KILLED = (137, 143)
+
 _NVML = re.compile(r"nvml|libnvidia-ml|no NVIDIA GPU|could not load|driver/library version mismatch", re.IGNORECASE)
 
 
@@ -86,6 +89,17 @@ def _trouble(status: Mapping[str, Any]) -> str:
             found = state.get(kind) or {}
             texts += filter(None, (found.get("reason"), found.get("message")))
     return ": ".join(dict.fromkeys(text.strip() for text in texts))
+
+
+def has_crashed(pod: Manifest) -> bool:
+    """Whether a container has ended by itself with an error, and waits for its next start or has just failed."""
+    ended = [
+        found
+        for status in statuses(pod)
+        for state in (status.get("state") or {}, status.get("lastState") or {})
+        if not status.get("ready") and (found := state.get("terminated"))
+    ]
+    return any(each.get("exitCode") not in (0, *KILLED) and each.get("reason") != "OOMKilled" for each in ended)
 
 
 def mentions_nvml(text: str) -> bool:

@@ -27,6 +27,7 @@ from .doctor_objects import (
     youngest,
 )
 from .promql import DCGM_EXPORTER
+from .quantity import parse_quantity
 
 Key = tuple[str, str]
 
@@ -392,6 +393,17 @@ class State:
 
 def offers_gpus(node: Manifest) -> bool:
     return any(gpus_of([node]).values())
+
+
+def lost_gpus(node: Manifest) -> str:
+    """Which of a node's GPUs the device plugin has taken out of use; empty if none."""
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    allocatable = gpus_of([node])
+    return ", ".join(
+        f"{allocatable.get(resource, 0)} of {int(parse_quantity(str(amount)))} {resource} are allocatable"
+        for resource, amount in capacity.items()
+        if resource.startswith(NVIDIA) and allocatable.get(resource, 0) < parse_quantity(str(amount))
+    )
 
 
 def exporter_container(daemon_set: Manifest) -> Manifest | None:

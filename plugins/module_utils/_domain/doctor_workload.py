@@ -10,7 +10,7 @@ from .capacity import gpus_per_pod, replicas_that_fit
 from .doctor_objects import Manifest, condition, labels_of, name_of, owners, seconds, trouble, youngest
 from .doctor_prometheus import lag_s, rule_age, rule_interval_s
 from .doctor_report import Check, Symptom
-from .doctor_state import ALL, ApiState, AutoscalerState, MetricState, State
+from .doctor_state import ALL, ApiState, AutoscalerState, MetricState, State, lost_gpus
 from .findings import enumeration
 
 # What serves models and keeps the GPU's memory and engine busy whatever the load.
@@ -336,7 +336,7 @@ def _probes(state: State) -> Iterator[Symptom]:
 
 
 def _capacity(state: State) -> Iterator[Symptom]:
-    """Counted once for all workloads with the same demands."""
+    """Counted once for all workloads with the same demands; GPUs that are out of use are a finding of their own."""
     known: dict[str, int] = {}
     for each in state.autoscalers:
         wanted = gpus_per_pod(each.template)
@@ -346,9 +346,13 @@ def _capacity(state: State) -> Iterator[Symptom]:
         if key not in known:
             known[key] = replicas_that_fit(each.template, state.gpu_nodes.values())
         fits, most = known[key], each.hpa["spec"]["maxReplicas"]
-        if fits < most and not state.bare_nodes and not _grows(state):
+        if fits < most and not _is_short(state) and not _grows(state):
             seen = f"max_replicas is {most}, the nodes it may run on hold {fits} with {_gpus(wanted)} each"
-            yield Symptom("WORKLOAD_MAXIMUM_OVER_GPUS", each.workload, seen)
+            yield Symptom("WORKLOAD_MAXIMUM_OVER_GPUS", each.workload, seen, state.of([each]))
+
+
+def _is_short(state: State) -> bool:
+    return bool(state.bare_nodes) or any(map(lost_gpus, state.gpu_nodes.values()))
 
 
 def _gpus(wanted: Mapping[str, int]) -> str:

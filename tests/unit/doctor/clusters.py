@@ -69,7 +69,7 @@ def pod(
 ) -> Manifest:
     return {
         "metadata": {**meta(name, namespace, age_s), "labels": dict(labels)},
-        "spec": {"nodeName": on, "containers": [{"name": "main"}]},
+        "spec": {"nodeName": on, "runtimeClassName": "nvidia", "containers": [{"name": "main"}]},
         "status": {
             "phase": "Running",
             "podIP": ip,

@@ -106,6 +106,22 @@ def _(cluster: Cluster) -> None:
     cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
 
+@fault("DEVICE_PLUGIN_NO_NVML", "by its end")
+def _(cluster: Cluster) -> None:
+    for name in ("plugin-gpu1", "plugin-gpu2"):
+        crash(cluster.pods[name], "")
+        del cluster.pods[name]["spec"]["runtimeClassName"]
+    for each in cluster.nodes:
+        each["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+
+
+@fault("DEVICE_PLUGIN_NOT_READY", "where others need no RuntimeClass")
+def _(cluster: Cluster) -> None:
+    crash(cluster.pods["plugin-gpu1"], "")
+    for name in ("plugin-gpu1", "plugin-gpu2"):
+        del cluster.pods[name]["spec"]["runtimeClassName"]
+
+
 @fault("DEVICE_PLUGIN_NOT_READY")
 def _(cluster: Cluster) -> None:
     crash(cluster.pods["plugin-gpu1"], "", "ImagePullBackOff")
@@ -123,6 +139,15 @@ def _(cluster: Cluster) -> None:
 @fault("NODE_WITHOUT_GPUS")
 def _(cluster: Cluster) -> None:
     cluster.nodes[0]["status"] |= {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "64"}}
+
+
+@fault("NODE_LABEL_MISSING", "that the pods ask for as well")
+def _(cluster: Cluster) -> None:
+    labels = cluster.nodes[0]["metadata"]["labels"]
+    labels.clear()
+    del cluster.pods["dcgm-exporter-gpu1"]
+    cluster.target["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "true"}
+    cluster.silence("chat-0")
 
 
 @fault("GPU_UNHEALTHY")
