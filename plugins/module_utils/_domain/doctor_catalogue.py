@@ -28,8 +28,8 @@ class Ailment:
 
     cause, fix: may hold {words} that a symptom gives.
     grace_s:    a condition younger than this passes by itself in a healthy cluster: during a start, a rolling update.
-    is_silence: something is missing that an error further left, or before it in its own hop, explains; only one of the
-                hops in explained_by does.
+    is_silence: something is missing that an error further left, or before it in its own hop, explains.
+    explained_by: only an error of one of these hops does.
     """
 
     id: str
@@ -311,6 +311,7 @@ _TABLE = (
         "Prometheus does not answer through the API server",
         "run the prometheus_stack role, or set prometheus.namespace, prometheus.service and prometheus.port",
         grace_s=_NODE_GRACE_S,
+        explained_by=("node",),
     ),
     Ailment(
         "MONITOR_NOT_SELECTED",
@@ -483,6 +484,7 @@ _TABLE = (
         "the control plane does not reach the server of {group}: its pods are not ready, or a firewall is between",
         "kubectl describe apiservice v1beta1.{group}; see the pods of {owner}; open its port to the control plane",
         grace_s=_START_GRACE_S,
+        explained_by=("node",),
     ),
     Ailment(
         "METRICS_API_OF_ANOTHER",

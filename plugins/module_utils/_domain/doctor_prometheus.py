@@ -25,6 +25,7 @@ def _answers(state: State) -> Iterator[Symptom]:
             state.prometheus.error,
             frozenset({ALL}),
             state.prometheus_age,
+            is_cut_off=state.are_cut_off(state.prometheus.pods),
         )
 
 

@@ -25,6 +25,7 @@ class Symptom:
     age_s:   for how long it has been so; None if nothing tells, and then it counts.
     more_grace_s: what an interval of this cluster adds to the grace of the catalogue.
     words:   for the catalogue's texts.
+    is_cut_off: what it is about runs on nodes that do not report, so that is what explains it.
     """
 
     ailment: str
@@ -34,6 +35,7 @@ class Symptom:
     age_s: float | None = None
     more_grace_s: float = 0
     words: Mapping[str, str] = field(default_factory=dict)
+    is_cut_off: bool = False
 
     @property
     def kind(self) -> Ailment:
@@ -126,7 +128,7 @@ class _Explanations:
 
     def of(self, symptom: Symptom) -> Symptom | None:
         """The first error that explains a silence; of its own kind it is another case, not the cause."""
-        if not symptom.kind.is_silence:
+        if not (symptom.kind.is_silence or symptom.is_cut_off):
             return None
         reaching = [self._by_reach[each] for each in {ALL, *symptom.reach} if each in self._by_reach]
         others = [

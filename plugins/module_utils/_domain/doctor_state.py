@@ -295,6 +295,13 @@ class State:
             or bool(self.facts.get(name, {}).get("gpus"))
         )
 
+    def are_cut_off(self, pods: Sequence[Manifest]) -> bool:
+        """Whether all of these pods are on nodes that do not report."""
+        silent = {
+            node["metadata"]["name"] for node in self.nodes if condition(node, "Ready").get("status", "True") != "True"
+        }
+        return bool(pods) and all(pod["spec"].get("nodeName") in silent for pod in pods)
+
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
         """GPU nodes that are ready and have no GPU to give."""

@@ -31,17 +31,15 @@ def _apis(state: State) -> Iterator[Symptom]:
         reach, name = state.of(users), f"APIService v1beta1.{api.group}"
         if api.service is None:
             yield Symptom("METRICS_API_MISSING", name, "there is none", reach, words=words)
-        elif api.unavailable:
-            age = state.turned(api.service, "Available")
-            yield Symptom("METRICS_API_UNAVAILABLE", name, f"not Available: {api.unavailable}", reach, age, words=words)
-        elif api.listed is None:
+        elif api.unavailable or api.listed is None:
             yield Symptom(
                 "METRICS_API_UNAVAILABLE",
                 name,
-                f"{api.owner} does not answer",
+                f"not Available: {api.unavailable}" if api.unavailable else f"{api.owner} does not answer",
                 reach,
-                _adapter_age(state, api),
+                state.turned(api.service, "Available") if api.unavailable else _adapter_age(state, api),
                 words=words,
+                is_cut_off=state.are_cut_off(api.pods),
             )
 
 

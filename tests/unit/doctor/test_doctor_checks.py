@@ -92,6 +92,18 @@ def _(cluster: Cluster) -> None:
     cluster.nodes[0]["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
 
 
+@fault("NODE_NOT_READY", "with Prometheus and the adapter on it")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[:] = cluster.nodes[:1]
+    cluster.nodes[0]["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
+    for each in cluster.pods.values():
+        each["spec"]["nodeName"] = "gpu1"
+        each["status"]["conditions"][1] = turned("Ready", "False", 860)
+    cluster.prometheus = {"error": "no endpoints available for service", "rules": None}
+    cluster.api["unavailable"] = "MissingEndpoints"
+    cluster.silence("chat-0", "chat-1")
+
+
 @fault("DEVICE_PLUGIN_MISSING")
 def _(cluster: Cluster) -> None:
     del cluster.daemon_sets[1]
