@@ -136,7 +136,8 @@ def _values(state: State) -> Iterator[Symptom]:
             age = youngest([_ready_s(state, each, metric), _adapter_age(state, api), state.prometheus_age])
             words = {"owner": api.owner or metric.group}
             reach = state.of([each]) | {f"node {node}" for node in each.nodes}
-            if metric.silent and metric.listed is False:
+            # Others list one name for all that they serve, or a few of them: only prometheus-adapter's list is whole.
+            if metric.silent and metric.listed is False and api.is_prometheus_adapter:
                 seen = f"{metric.group} does not list {metric.name}"
                 yield Symptom(
                     "METRIC_NOT_LISTED", f"autoscaler {each}", seen, reach, age, 2 * api.relist_s + lag_s(each), words

@@ -1,0 +1,94 @@
+"""Clusters of others, captured: an API server, and Prometheus behind it, that answer what the files in captures/ say.
+
+A file holds
+  about:       whose cluster it is.
+  prometheus:  where gpu_doctor is told to find Prometheus.
+  unknown:     hops of which there is nothing, not_checked: checks that cannot be made, while all is well.
+  answers:     bodies by request path; a query of Prometheus by as much of it as tells it from the others. What is not
+               there is not served, and a query without an answer has no series.
+  cases:       by what has changed: `patch`, `findings` with the id, object and seen of each, and in `unasked` the
+               answers that nobody asks for then.
+A patch is a JSON merge patch (RFC 7386) for each answer, with `#namespace/name` for one object of a list.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError, KubeClient, PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
+from fake_cluster import FakeTransport
+
+CAPTURES = {
+    path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).with_name("captures").glob("*.json"))
+}
+CASES = [(name, case) for name, capture in CAPTURES.items() for case in capture["cases"]]
+
+_NO_SERIES = {"status": "success", "data": {"resultType": "vector", "result": []}}
+
+
+class Replay(FakeTransport):
+    """One captured cluster; `unasked` are the answers that nobody has asked for so far."""
+
+    def __init__(self, name: str, case: str = "") -> None:
+        self.capture = CAPTURES[name]
+        answers = copy.deepcopy(self.capture["answers"])
+        for address, change in self.capture["cases"][case]["patch"].items() if case else ():
+            _patch(answers, address, change)
+        super().__init__({f"GET {path}": _answer(path, body) for path, body in answers.items()})
+        self.unasked = set(answers)
+
+    def __call__(self, method: str, path: str, *, query: Mapping[str, str], **options: Any) -> Any:
+        key = self._key(f"{path}?query={query['query']}") if path.endswith("/proxy/api/v1/query") else path
+        if key is None:
+            return _NO_SERIES
+        self.unasked.discard(key)
+        return super().__call__(method, key, query=query, **options)
+
+    def _key(self, asked: str) -> str | None:
+        """The longest beginning of a query that there is an answer to."""
+        known = (answer.removeprefix("GET ") for answer in self.answers)
+        return max((key for key in known if "?" in key and asked.startswith(key)), key=len, default=None)
+
+    def examine(self) -> dict[str, Any]:
+        """The report, with nothing left to time."""
+        kube = KubeClient(self)
+        prometheus = PrometheusClient(kube.get_raw, **self.capture["prometheus"])
+        return examine(kube, prometheus, scope=Scope(), facts={}, history_s=0, grace=False, fail_on="never").result
+
+
+def _answer(path: str, body: Any) -> Any:
+    """A failure as the API server says it is raised as the client does."""
+    is_failure = isinstance(body, dict) and body.get("kind") == "Status"
+    return ApiError(body["code"], body, f"GET {path}") if is_failure else body
+
+
+def _patch(answers: dict[str, Any], address: str, change: Any) -> None:
+    path, _, name = address.partition("#")
+    if not name:
+        old = answers.pop(path, None)
+        if change is not None:
+            answers[path] = _merged(old, change)
+        return
+    items = answers[path]["items"]
+    others = [each for each in items if _name(each) != name]
+    old = [each for each in items if _name(each) == name]
+    answers[path]["items"] = others if change is None else [*others, _merged(old[0] if old else {}, change)]
+
+
+def _merged(old: Any, change: Any) -> Any:
+    if not isinstance(change, dict) or change.get("kind") == "Status":
+        return change
+    kept = old if isinstance(old, dict) else {}
+    changed = {key: _merged(kept.get(key), value) for key, value in change.items() if value is not None}
+    return {**{key: value for key, value in kept.items() if key not in change}, **changed}
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    metadata = manifest["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
