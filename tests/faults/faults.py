@@ -283,14 +283,21 @@ def the_exporter_is_deleted(lab: Lab) -> Iterator[None]:
 
 
 @fault("EXPORTER_NOT_ON_NODE", 5)
-def a_taint_keeps_the_exporter_away(lab: Lab) -> Iterator[None]:
-    def tainted(node: Manifest) -> None:
-        node["spec"]["taints"] = [
-            *(node["spec"].get("taints") or ()),
-            {"key": "dedicated", "value": "training", "effect": "NoSchedule"},
-        ]
+def a_taint_that_workloads_tolerate_keeps_the_exporter_away(lab: Lab) -> Iterator[None]:
+    taint = {"key": "dedicated", "value": "inference", "effect": "NoSchedule"}
 
-    with lab.changed("Node", lab.gpu_node, tainted, None):
+    def tainted(node: Manifest) -> None:
+        node["spec"]["taints"] = [*(node["spec"].get("taints") or ()), taint]
+
+    def tolerant(workload: Manifest) -> None:
+        pod = workload["spec"]["template"]["spec"]
+        tolerated = [*(pod.get("tolerations") or ()), {"key": "dedicated", "operator": "Exists"}]
+        pod["tolerations"] = tolerated
+
+    with (
+        lab.changed("Deployment", SAMPLE, tolerant, WORKLOADS),
+        lab.changed("Node", lab.gpu_node, tainted, None),
+    ):
         lab.restart("DaemonSet", EXPORTER)
         yield
 
