@@ -492,6 +492,7 @@ _TABLE = (
         "error",
         "{group} belongs to {owner}, which does not know recorded series; a cluster has one server of that API",
         "remove that server and run the prometheus_adapter role, or scale on a metric that it serves",
+        grace_s=_START_GRACE_S,
     ),
     Ailment(
         "ADAPTER_RULE_WRONG",

@@ -44,22 +44,23 @@ def _apis(state: State) -> Iterator[Symptom]:
 
 
 def _owners(state: State) -> Iterator[Symptom]:
-    """Another server is fine as long as it has the metrics."""
+    """Another server is fine as long as it has the metrics; one that has some values has them."""
     for api in state.apis:
-        users = [
-            each
+        lacking = [
+            (each, metric)
             for each in _users(state, api.group)
-            if any(
-                metric.group == api.group and metric.series and metric.silent and not metric.listed
-                for metric in each.metrics
-            )
+            for metric in each.metrics
+            if metric.group == api.group and metric.series and metric.holders and not (metric.values or metric.listed)
         ]
-        if users and api.service is not None and not api.is_prometheus_adapter and not api.unavailable:
+        if lacking and api.service is not None and not api.is_prometheus_adapter and not api.unavailable:
+            users = list(dict.fromkeys(str(each) for each, _metric in lacking))
+            ages = [age for each, metric in lacking if (age := _ready_s(state, each, metric)) is not None]
             yield Symptom(
                 "METRICS_API_OF_ANOTHER",
                 f"APIService v1beta1.{api.group}",
-                f"{api.owner} does not offer what {enumeration([str(each) for each in users])} scale on",
-                state.of(users),
+                f"{api.owner} does not offer what {enumeration(users)} scale on",
+                state.of(each for each, _metric in lacking),
+                youngest([_adapter_age(state, api), max(ages, default=None)]),
                 words={"group": api.group, "owner": api.owner},
             )
 

@@ -123,6 +123,19 @@ def an_adapter_that_has_just_come_back(cluster: Cluster) -> None:
     cluster.metric = metric(values={}, listed=False)
 
 
+def a_restart_of_a_foreign_adapter(cluster: Cluster) -> None:
+    """It serves what ours would, and does not list it."""
+    cluster.api |= {"owner": "service metrics/adapter", "is_prometheus_adapter": False, "listed": frozenset({"pods/x"})}
+    young(cluster, "prometheus-adapter-0", 25)
+    cluster.metric = metric(values={}, listed=False)
+
+
+def a_scale_up_with_a_foreign_adapter(cluster: Cluster) -> None:
+    a_scale_up(cluster)
+    cluster.api |= {"owner": "service metrics/adapter", "is_prometheus_adapter": False, "listed": frozenset({"pods/x"})}
+    cluster.metric = replace(cluster.metric, listed=False)
+
+
 def changed(cluster: Cluster, age_s: float) -> None:
     """The rule is old, and somebody has changed it since; what wrote it last counts."""
     cluster.rule_objects[0]["metadata"]["managedFields"] = [
@@ -205,6 +218,8 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_prometheus_that_has_just_come_back,
     a_restart_of_the_adapter,
     an_adapter_that_has_just_come_back,
+    a_restart_of_a_foreign_adapter,
+    a_scale_up_with_a_foreign_adapter,
     a_changed_rule_that_cannot_be_evaluated_yet,
     a_changed_rule_without_a_whole_window,
     a_changed_rule_that_the_adapter_does_not_know_yet,
