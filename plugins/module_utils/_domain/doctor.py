@@ -4,13 +4,14 @@ from __future__ import annotations
 from .doctor_catalogue import HOPS
 from .doctor_node import NODE_CHECKS
 from .doctor_prometheus import PROMETHEUS_CHECKS
+from .doctor_queries import QUERY_CHECKS
 from .doctor_settings import CAUSE_CHECKS, SETTINGS_CHECKS
 from .doctor_workload import WORKLOAD_CHECKS
 
 # From left to right, so that a cause is met before what follows from it.
 CHECKS = tuple(
     sorted(
-        (*CAUSE_CHECKS, *NODE_CHECKS, *PROMETHEUS_CHECKS, *WORKLOAD_CHECKS, *SETTINGS_CHECKS),
+        (*CAUSE_CHECKS, *NODE_CHECKS, *PROMETHEUS_CHECKS, *WORKLOAD_CHECKS, *SETTINGS_CHECKS, *QUERY_CHECKS),
         key=lambda check: list(HOPS).index(check.hop),
     )
 )

@@ -469,6 +469,27 @@ _TABLE = (
         grace_s=_START_GRACE_S,
         is_silence=True,
     ),
+    Ailment(
+        "RULE_LABEL_RENAMED",
+        "rule",
+        "warning",
+        "dcgm-exporter calls the node's label Hostname or hostname by its version, and the rule asks for the other one",
+        "write {label} in the rule; better, have the target's relabeling add a label node and use that",
+    ),
+    Ailment(
+        "RULE_RATE_OF_GAUGE",
+        "rule",
+        "warning",
+        "{field} goes up and down, and {function}() takes each fall for a restart of a counter: its value says nothing",
+        "use avg_over_time(), or the field itself; what DCGM calls bytes is bytes per second already",
+    ),
+    Ailment(
+        "RULE_WINDOW_TOO_SHORT",
+        "rule",
+        "warning",
+        "the rule's window is shorter than two scrapes: it has no value whenever a scrape comes late",
+        "make the window {least} or longer, four scrapes, or scrape more often",
+    ),
     # metrics API
     Ailment(
         "METRICS_API_MISSING",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from .doctor_adapter import fault_of, takes_all
 from .doctor_objects import Manifest, name_of, statuses, unix, youngest
+from .doctor_queries import quote
 from .doctor_report import Check, Symptom
 from .doctor_state import ApiState, AutoscalerState, MetricState, State, exporter_container
 from .findings import enumeration
@@ -96,7 +97,7 @@ def _adapter_rules(state: State) -> Iterator[Symptom]:
         if api.config is None or api.listed or api.service is None:
             continue
         faults = [
-            f"rule {number} of {len(api.config.rules)}, for {_quote(_query_of(rule))}: {fault}"
+            f"rule {number} of {len(api.config.rules)}, for {quote(_query_of(rule))}: {fault}"
             for number, rule in enumerate(api.config.rules, 1)
             if (fault := fault_of(rule))
         ]
@@ -165,7 +166,7 @@ def _adapter_load(state: State) -> Iterator[Symptom]:
                     "ADAPTER_OVERLOADED",
                     f"Deployment {name_of(api.adapter or pod)}",
                     f"pod {name_of(pod)}: {killed}; {len(rules)} rules take series of any name, the first by "
-                    f"{_quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
+                    f"{quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
                 )
 
 
@@ -188,7 +189,7 @@ def _ratio_as_percent(state: State) -> Iterator[Symptom]:
                     "HPA_RATIO_AS_PERCENT",
                     f"HPA {each}",
                     f"the target of {metric.name} is {metric.target_value:g}, its values are at most "
-                    f"{max(metric.values.values()):g}; it is made by {_quote(text)}",
+                    f"{max(metric.values.values()):g}; it is made by {quote(text)}",
                     state.of([each]),
                 )
 
@@ -208,11 +209,6 @@ def _texts(state: State, metric: MetricState) -> Iterator[str]:
 def _is_bare_ratio(text: str) -> bool:
     """A sum over GPUs may be above 1."""
     return bool(_RATIO.search(text)) and not _MADE_PERCENT.search(text) and "sum" not in text
-
-
-def _quote(text: str, limit: int = 120) -> str:
-    text = " ".join(text.split())
-    return f"`{text[:limit]}{'...' if len(text) > limit else ''}`"
 
 
 def _replicas_owned(state: State) -> Iterator[Symptom]:

@@ -85,7 +85,7 @@ _RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
 _NAMES = "exported_namespace, exported_pod, namespace, pod"
 # By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
 _QUERIES = {
-    "rows": f'count by (__name__, instance, {_NAMES}) ({{__name__=~"{{sources}}"}})',
+    "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
     "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+"})',
     "up": "up",
     "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',

@@ -479,6 +479,33 @@ def _(cluster: Cluster) -> None:
     cluster.api["listed"] = frozenset()
 
 
+def own_rule(cluster: Cluster, query: str) -> None:
+    """Beside ours, somebody has a rule over the exporter's series."""
+    own = {**cluster.rule, "name": "node:gpu:use", "query": query}
+    cluster.prometheus["rules"] = {SERIES: [cluster.rule], own["name"]: [own]}
+
+
+@fault("RULE_LABEL_RENAMED")
+def _(cluster: Cluster) -> None:
+    hostnames(cluster, "hostname")
+    own_rule(cluster, 'max by (Hostname) (DCGM_FI_DEV_GPU_UTIL{job="dcgm-exporter"})')
+
+
+def hostnames(cluster: Cluster, label: str) -> None:
+    named = [Row({**row.labels, label: "gpu1"}, row.value) for row in cluster.prometheus["rows"]]
+    cluster.prometheus["rows"] = named
+
+
+@fault("RULE_RATE_OF_GAUGE")
+def _(cluster: Cluster) -> None:
+    own_rule(cluster, "sum by (pod) (rate(DCGM_FI_PROF_PCIE_TX_BYTES[1m]))")
+
+
+@fault("RULE_WINDOW_TOO_SHORT")
+def _(cluster: Cluster) -> None:
+    own_rule(cluster, 'avg by (pod) (avg_over_time(DCGM_FI_DEV_GPU_UTIL{pod!=""}[3s]))')
+
+
 @fault("METRICS_API_MISSING")
 def _(cluster: Cluster) -> None:
     cluster.api |= {"service": None, "listed": None, "is_prometheus_adapter": False}

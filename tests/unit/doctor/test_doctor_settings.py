@@ -11,8 +11,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_a
     fault_of,
     takes_all,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import PROFILES
 from clusters import ADAPTER_RULES, Cluster, at, ids, metric
-from test_doctor_checks import FAULTS, configured, ratio, restarted, written_by
+from test_doctor_checks import FAULTS, configured, hostnames, own_rule, ratio, restarted, written_by
 
 # As prometheus-adapter's chart has them with rules.default: true.
 _CONTAINERS = '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
@@ -98,6 +99,56 @@ def an_adapter_that_was_killed_long_ago(cluster: Cluster) -> None:
     configured(cluster, STOCK_RULES)
 
 
+def a_rule_that_reads_the_label_as_it_is(cluster: Cluster) -> None:
+    hostnames(cluster, "Hostname")
+    own_rule(cluster, "max by (Hostname) (DCGM_FI_DEV_GPU_UTIL)")
+
+
+def a_rule_that_reads_either_label(cluster: Cluster) -> None:
+    hostnames(cluster, "hostname")
+    own_rule(cluster, "max by (Hostname, hostname) (DCGM_FI_DEV_GPU_UTIL)")
+
+
+def a_rule_that_makes_the_label(cluster: Cluster) -> None:
+    hostnames(cluster, "Hostname")
+    own_rule(cluster, 'sum by (hostname) (label_replace(DCGM_FI_DEV_GPU_UTIL, "hostname", "$1", "instance", "(.*)"))')
+
+
+def a_rule_that_says_hostname_without_meaning_the_label(cluster: Cluster) -> None:
+    hostnames(cluster, "Hostname")
+    own_rule(cluster, 'max by (pod) (DCGM_FI_DEV_GPU_UTIL{job="hostname"})')
+
+
+def a_rule_over_series_that_have_neither_label(cluster: Cluster) -> None:
+    own_rule(cluster, "max by (Hostname) (DCGM_FI_DEV_GPU_UTIL)")
+
+
+def a_rule_over_another_exporters_series(cluster: Cluster) -> None:
+    hostnames(cluster, "Hostname")
+    own_rule(cluster, "sum by (hostname) (rate(node_cpu_seconds_total[3s]))")
+
+
+def a_rate_of_a_counter(cluster: Cluster) -> None:
+    own_rule(cluster, "sum by (pod) (rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[1m]))")
+
+
+def a_window_of_two_scrapes(cluster: Cluster) -> None:
+    own_rule(cluster, "avg by (pod) (avg_over_time(DCGM_FI_DEV_GPU_UTIL[4s]))")
+
+
+def a_window_where_the_scrape_interval_is_not_known(cluster: Cluster) -> None:
+    own_rule(cluster, "avg by (pod) (avg_over_time(DCGM_FI_DEV_GPU_UTIL[3s]))")
+    cluster.budget["sources"] = {**cluster.budget["sources"], "scrape": "assumed"}
+
+
+def the_rules_of_this_collection(cluster: Cluster) -> None:
+    hostnames(cluster, "hostname")
+    metrics = [each for profile in PROFILES.values() for each in profile.metrics]
+    rules = {each.series: [{**cluster.rule, "name": each.series, "query": each.query}] for each in metrics}
+    cluster.prometheus["rules"] = rules
+    cluster.budget |= {"scrape_s": 60.0, "sync_s": 60.0}
+
+
 HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_manifest_that_was_applied_before_the_hpa_scaled,
     a_deployment_that_was_made_anew,
@@ -113,6 +164,16 @@ HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     default_rules_that_the_adapter_bears,
     an_adapter_that_was_killed_with_few_rules,
     an_adapter_that_was_killed_long_ago,
+    a_rule_that_reads_the_label_as_it_is,
+    a_rule_that_reads_either_label,
+    a_rule_that_makes_the_label,
+    a_rule_that_says_hostname_without_meaning_the_label,
+    a_rule_over_series_that_have_neither_label,
+    a_rule_over_another_exporters_series,
+    a_rate_of_a_counter,
+    a_window_of_two_scrapes,
+    a_window_where_the_scrape_interval_is_not_known,
+    the_rules_of_this_collection,
 )
 
 
@@ -128,6 +189,9 @@ def test_what_looks_like_a_fault_and_is_none(change: Callable[[Cluster], None]) 
     [
         ("WORKLOAD_REPLICAS_OWNED", "helm wrote spec.replicas at 2027-01-15 07:30:00Z"),
         ("HPA_RATIO_AS_PERCENT", "made by `avg by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)`"),
+        ("RULE_LABEL_RENAMED", "it reads the label Hostname, the exporter's series have hostname: `max by (Hostname)"),
+        ("RULE_RATE_OF_GAUGE", "rate() of DCGM_FI_PROF_PCIE_TX_BYTES: `sum by (pod)"),
+        ("RULE_WINDOW_TOO_SHORT", "DCGM_FI_DEV_GPU_UTIL[3s], it is scraped every 2 s: `avg by"),
         ("ADAPTER_RULE_WRONG", "rule 4 of 4, for `rate(requests_total"),
         ("ADAPTER_NOT_RESTARTED", "was written at 2027-01-15 07:50:00Z, the adapter's newest pod has run since"),
         ("ADAPTER_OVERLOADED", "OOMKilled 10 minutes ago, 4 restarts; 1 rules take series of any name"),
