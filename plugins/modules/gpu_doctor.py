@@ -15,8 +15,9 @@ description:
   - What is so young that it passes by itself in a healthy cluster, during a start or a rolling update, is no finding.
   - Components are found by what they are, images and labels, so it judges clusters that this collection has not made as
     well, those of the GPU operator and of clouds for instance.
-  - Changes nothing. Needs the right to get and list, also the ConfigMap that has prometheus-adapter's rules. Without
-    one of them it says in RV(result.not_checked) what it could not look at and goes on.
+  - Changes nothing. Needs the right to get and list, also the ConfigMap that has prometheus-adapter's rules, the
+    ValidatingWebhookConfigurations, and the events of an exporter that waits for a volume. Without one of them it says
+    in RV(result.not_checked) what it could not look at and goes on.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:

@@ -38,6 +38,7 @@ CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
+EVENTS = Resource("v1", "Event", "events")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
 NODES = Resource("v1", "Node", "nodes")
@@ -48,6 +49,9 @@ RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules"
 SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
 SERVICES = Resource("v1", "Service", "services")
 SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"
+)
 
 
 # Objects in one answer: the API server's own clients ask for as many.
@@ -85,11 +89,17 @@ class KubeClient:
         }
 
     def list(
-        self, resource: Resource, *, namespace: str | None = None, label_selector: str | None = None
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
     ) -> Sequence[Manifest] | None:
         """The objects of a kind, read page by page; None if the kind is not served."""
         path = resource.path(namespace)
-        query = {"labelSelector": label_selector} if label_selector else {}
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        query = {name: selector for name, selector in selectors.items() if selector}
         try:
             return self._pages(path, {**query, "limit": str(PAGE_SIZE)})
         except ApiError as err:

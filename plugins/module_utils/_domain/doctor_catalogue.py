@@ -172,6 +172,15 @@ _TABLE = (
         is_silence=True,
     ),
     Ailment(
+        "EXPORTER_MOUNT_FAILS",
+        "exporter",
+        "error",
+        "the exporter waits for a volume that its node does not have; /home/kubernetes/bin/nvidia for instance is only "
+        "there on GKE",
+        "take the volume out of the exporter's values, or make it: kubectl -n {namespace} describe pod {name}",
+        grace_s=_START_GRACE_S,
+    ),
+    Ailment(
         "EXPORTER_NOT_READY",
         "exporter",
         "error",
@@ -490,6 +499,16 @@ _TABLE = (
         "the rule's window is shorter than two scrapes: it has no value whenever a scrape comes late",
         "make the window {least} or longer, four scrapes, or scrape more often",
     ),
+    Ailment(
+        "RULE_WEBHOOK_UNSERVED",
+        "rule",
+        "warning",
+        "the API server asks a webhook before it takes a PrometheusRule, and nothing answers there: no rule can be "
+        "made or changed",
+        "see that the Prometheus operator runs; what is left of one that is gone goes with kubectl delete "
+        "validatingwebhookconfiguration {name}, and mutatingwebhookconfiguration",
+        grace_s=_START_GRACE_S,
+    ),
     # metrics API
     Ailment(
         "METRICS_API_MISSING",
@@ -658,6 +677,14 @@ _TABLE = (
         "DCGM's profiling fields are 0 to 1, the target is meant in percent, so it is never reached: the HPA only "
         "scales down",
         "multiply by 100 in the rule that makes the metric, or give the target as a ratio",
+    ),
+    Ailment(
+        "HPA_MANIFEST_OUTDATED",
+        "hpa",
+        "warning",
+        "the manifest that the HPA comes from has apiVersion {version}, which Kubernetes {gone} and later refuse: it "
+        "cannot be applied again",
+        "write apiVersion: autoscaling/v2 in the manifest, with target.type under each metric; kubectl convert does it",
     ),
     Ailment(
         "HPA_METRIC_STANDS_STILL",

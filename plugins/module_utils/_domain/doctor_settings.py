@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from .doctor_adapter import fault_of, takes_all
-from .doctor_objects import Manifest, name_of, statuses, unix, youngest
+from .doctor_objects import Manifest, is_ready, labels_match, labels_of, name_of, statuses, unix, youngest
 from .doctor_queries import quote
 from .doctor_report import Check, Symptom
 from .doctor_state import ApiState, AutoscalerState, MetricState, State, exporter_container
@@ -20,8 +20,92 @@ _RATIO = re.compile(r"DCGM_FI_PROF_(?:GR_ENGINE_ACTIVE|SM_ACTIVE|SM_OCCUPANCY|DR
 _MADE_PERCENT = re.compile(r"\b100\b|\b1e2\b|\b0?\.01\b")
 # The HPA's controller, before the API server kept the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
+# The minor version of Kubernetes that a version of HPAs is gone from.
+_REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
 # Older restarts have passed.
 _RECENT_S = 3600
+
+
+def _mounts(state: State) -> Iterator[Symptom]:
+    messages: dict[tuple[str, str], list[str]] = {}
+    for event in sorted(state.events, key=_last_seen):
+        about = event.get("involvedObject") or {}
+        place = about.get("namespace", ""), about.get("name", "")
+        messages.setdefault(place, []).append(str(event.get("message")))
+    for pod in state.waiting_exporters:
+        metadata, node = pod["metadata"], pod["spec"]["nodeName"]
+        # Two events alternate: what is wrong with one volume, and that the kubelet has waited for all of them.
+        its = sorted(messages.get((metadata["namespace"], metadata["name"]), ()), key=_names_the_volume)
+        if its:
+            yield Symptom(
+                "EXPORTER_MOUNT_FAILS",
+                f"pod {name_of(pod)} on node {node}",
+                its[-1],
+                state.on_nodes([node]),
+                state.created(pod),
+                words={"namespace": metadata["namespace"], "name": metadata["name"]},
+            )
+
+
+def _last_seen(event: Manifest) -> str:
+    return event.get("lastTimestamp") or event.get("eventTime") or ""
+
+
+def _names_the_volume(message: str) -> bool:
+    return "MountVolume" in message
+
+
+def _webhooks(state: State) -> Iterator[Symptom]:
+    """Of pods that are read: those of other namespaces may well be there."""
+    seen = {pod["metadata"]["namespace"] for pod in state.component_pods}
+    services = {name_of(each): each for each in state.services}
+    for config in state.webhooks:
+        asked = [each for each in config.get("webhooks") or () if _refuses_rules(each)]
+        for place in dict.fromkeys(map(_service_of, asked)):
+            if place and place not in services:
+                yield _unserved(config, f"there is no Service {place}")
+            elif place and place.split("/")[0] in seen and (missing := _pods_missing(state, services[place])):
+                yield _unserved(config, f"Service {place} has {missing}", _pods_age(state, services[place]))
+
+
+def _unserved(config: Manifest, why: str, age_s: float | None = None) -> Symptom:
+    name = config["metadata"]["name"]
+    return Symptom("RULE_WEBHOOK_UNSERVED", f"webhook {name}", why, age_s=age_s, words={"name": name})
+
+
+def _refuses_rules(webhook: Manifest) -> bool:
+    return webhook.get("failurePolicy", "Fail") == "Fail" and any(
+        "prometheusrules" in (rule.get("resources") or ()) for rule in webhook.get("rules") or ()
+    )
+
+
+def _service_of(webhook: Manifest) -> str:
+    service = (webhook.get("clientConfig") or {}).get("service") or {}
+    return f"{service['namespace']}/{service['name']}" if service else ""
+
+
+def _pods_of(state: State, service: Manifest) -> list[Manifest]:
+    selector = {"matchLabels": service["spec"].get("selector")}
+    namespace = service["metadata"]["namespace"]
+    return [
+        pod
+        for pod in state.component_pods
+        if pod["metadata"]["namespace"] == namespace and labels_match(selector, labels_of(pod))
+    ]
+
+
+def _pods_missing(state: State, service: Manifest) -> str:
+    """Empty if one is ready, or if somebody else keeps the Service's endpoints."""
+    pods = _pods_of(state, service)
+    if not service["spec"].get("selector") or any(is_ready(pod) for pod in pods):
+        return ""
+    return f"{len(pods)} pods, none is ready" if pods else "no pods"
+
+
+def _pods_age(state: State, service: Manifest) -> float | None:
+    return youngest(state.turned(pod, "Ready") for pod in _pods_of(state, service))
 
 
 def _fields_by_node(state: State) -> dict[str, set[str]]:
@@ -211,6 +295,34 @@ def _is_bare_ratio(text: str) -> bool:
     return bool(_RATIO.search(text)) and not _MADE_PERCENT.search(text) and "sum" not in text
 
 
+def _manifests(state: State) -> Iterator[Symptom]:
+    """Whoever has written the HPA since in a version that is served has another manifest."""
+    for each in state.autoscalers:
+        text = (each.hpa["metadata"].get("annotations") or {}).get(_LAST_APPLIED, "")
+        found = _APPLIED_VERSION.search(text)
+        gone = _REMOVED.get(found[1]) if found else None
+        if found and gone and _minor(state) >= gone and not _written_otherwise(each.hpa):
+            yield Symptom(
+                "HPA_MANIFEST_OUTDATED",
+                f"HPA {each}",
+                f"it was last applied as {found[1]}, the API server is {state.server_version}",
+                words={"version": found[1], "gone": f"1.{gone}"},
+            )
+
+
+def _minor(state: State) -> int:
+    found = re.match(r"v1\.(\d+)", state.server_version or "")
+    return int(found[1]) if found else 0
+
+
+def _written_otherwise(hpa: Manifest) -> bool:
+    return any(
+        "f:spec" in (entry.get("fieldsV1") or {}) and entry.get("apiVersion") not in _REMOVED
+        for entry in hpa["metadata"].get("managedFields") or ()
+        if not entry.get("subresource")
+    )
+
+
 def _replicas_owned(state: State) -> Iterator[Symptom]:
     """Scaling takes the field away from whoever had it; so who has it afterwards has written it again."""
     for each in state.autoscalers:
@@ -249,17 +361,21 @@ def _clock(time_s: float) -> str:
 
 _GPU_SERIES = ("daemon_sets", "component_pods", "prometheus", "metrics")
 
+_WEBHOOKS = ("webhooks", "services", "component_pods")
 _ADAPTER = ("apis", "adapter_config", "metrics")
 
 # Before the checks of the same hop that see what follows.
 CAUSE_CHECKS = (
+    Check("exporter", "the exporter's volumes can be mounted", _mounts, ("daemon_sets", "component_pods", "events")),
     Check("metrics_api", "the adapter's rules can work", _adapter_rules, _ADAPTER),
     Check("metrics_api", "the adapter runs with its present rules", _adapter_restarted, (*_ADAPTER, "component_pods")),
 )
 SETTINGS_CHECKS = (
+    Check("rule", "what checks PrometheusRules answers", _webhooks, _WEBHOOKS),
     Check("metrics_api", "the adapter bears its rules", _adapter_load, (*_ADAPTER, "component_pods")),
     Check("exporter", "profiling fields on each node", _profiling_by_node, ("nodes", *_GPU_SERIES)),
     Check("exporter", "the exporter has the metrics' fields", _fields, _GPU_SERIES),
     Check("hpa", "targets are in the metric's unit", _ratio_as_percent, ("hpas", "prometheus", "metrics")),
+    Check("hpa", "its manifest can be applied again", _manifests, ("hpas",)),
     Check("workload", "nobody else sets the replicas", _replicas_owned, ("hpas", "targets")),
 )

@@ -236,6 +236,7 @@ class State:
     now_s:  Unix seconds, of the cluster where it tells.
     unread: why something could not be read, by the name of the field. Such a field is empty.
     facts:  results of gpu_facts by node.
+    webhooks: configurations of what may refuse objects. events: failed mounts, where a pod of the exporter waits.
     """
 
     now_s: float
@@ -252,6 +253,8 @@ class State:
     rule_objects: Sequence[Manifest] = ()
     scaled_objects: Sequence[Manifest] = ()
     hpas: Sequence[Manifest] = ()
+    webhooks: Sequence[Manifest] = ()
+    events: Sequence[Manifest] = ()
     prometheus: PrometheusState = PrometheusState("")
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
@@ -344,6 +347,15 @@ class State:
     @cached_property
     def exporter_pods(self) -> list[Manifest]:
         return self.pods_of(self.exporters)
+
+    @property
+    def waiting_exporters(self) -> list[Manifest]:
+        """Their pods that have a node, and no container yet."""
+        return [
+            pod
+            for pod in self.exporter_pods
+            if pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") == "Pending"
+        ]
 
     @cached_property
     def gpu_rows(self) -> list[Row]:

@@ -16,6 +16,7 @@ from ..clients import (
     CUSTOM_METRICS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    EVENTS,
     HPAS,
     NAMESPACES,
     NODES,
@@ -26,6 +27,7 @@ from ..clients import (
     SCALED_OBJECTS,
     SERVICE_MONITORS,
     SERVICES,
+    VALIDATING_WEBHOOKS,
     ApiError,
     KubeClient,
     MetricsApi,
@@ -78,6 +80,7 @@ _LISTS: dict[str, Resource] = {
     "rule_objects": RULES,
     "scaled_objects": SCALED_OBJECTS,
     "hpas": HPAS,
+    "webhooks": VALIDATING_WEBHOOKS,
 }
 
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -102,20 +105,27 @@ class ReadOnce(KubeClient):
 
     def __init__(self, kube: KubeClient) -> None:
         self._kube = kube
-        self._lists: dict[tuple[Resource, str | None, str | None], Sequence[Manifest] | ApiError | None] = {}
+        self._lists: dict[tuple[Resource, *tuple[str | None, ...]], Sequence[Manifest] | ApiError | None] = {}
         self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
         self.dry_run = True
 
     def list(
-        self, resource: Resource, *, namespace: str | None = None, label_selector: str | None = None
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
     ) -> Sequence[Manifest] | None:
-        whole = self._lists.get((resource, None, None))
-        if namespace and not label_selector and isinstance(whole, list):
+        whole = self._lists.get((resource, None, None, None))
+        if namespace and not (label_selector or field_selector) and isinstance(whole, list):
             return [each for each in whole if each["metadata"].get("namespace") == namespace]
-        key = resource, namespace, label_selector
+        key = resource, namespace, label_selector, field_selector
         if key not in self._lists:
             try:
-                self._lists[key] = self._kube.list(resource, namespace=namespace, label_selector=label_selector)
+                self._lists[key] = self._kube.list(
+                    resource, namespace=namespace, label_selector=label_selector, field_selector=field_selector
+                )
             except ApiError as err:
                 self._lists[key] = err
         found = self._lists[key]
@@ -203,6 +213,7 @@ def capture(
     return replace(
         state,
         component_pods=pods,
+        events=_events(kube, reading, replace(state, component_pods=pods)),
         prometheus=_prometheus(reading, prometheus, clock, wanted, state, pods),
         apis=[_api(kube, reading, group, service, state, pods) for group, service in services.items()],
         autoscalers=_observed(kube, reading, prometheus, wanted, targets, state, pods, history_s),
@@ -284,6 +295,20 @@ def _namespaces(
     adapters = {_service_of(service)[0] for service in services.values() if service}
     served = {prometheus.name.partition("/")[0]} if wanted or components else set()
     return (components | adapters | served | {each.namespace for each in wanted}) - {""}
+
+
+def _events(kube: ReadOnce, reading: _Reading, state: State) -> Sequence[Manifest]:
+    """Why volumes are not mounted. Nothing is asked where no pod waits for one."""
+    namespaces = sorted({pod["metadata"]["namespace"] for pod in state.waiting_exporters})
+
+    def read() -> list[Manifest]:
+        return [
+            event
+            for namespace in namespaces
+            for event in kube.list(EVENTS, namespace=namespace, field_selector="reason=FailedMount") or ()
+        ]
+
+    return reading.take("events", read) if namespaces else ()
 
 
 def _service_of(api_service: Manifest | None) -> Key:

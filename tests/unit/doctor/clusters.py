@@ -90,6 +90,7 @@ def daemon_set(name: str, namespace: str, container: Manifest, labels: Manifest,
 EXPORTER = {"app.kubernetes.io/name": "dcgm-exporter"}
 PLUGIN = {"app.kubernetes.io/name": "nvidia-device-plugin"}
 ADAPTER = {"app.kubernetes.io/name": "prometheus-adapter"}
+OPERATOR = {"app.kubernetes.io/name": "prometheus-operator"}
 PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 
 
@@ -176,6 +177,13 @@ def deployment(name: str = "chat", gpus: int = 1, image: str = "service:1") -> M
     }
 
 
+def webhook(namespace: str = "monitoring", name: str = "operator", **changes: Any) -> Manifest:
+    """What the chart of the Prometheus operator puts before PrometheusRules."""
+    rules = [{"apiGroups": ["monitoring.coreos.com"], "resources": ["prometheusrules"]}]
+    asked = {"clientConfig": {"service": {"namespace": namespace, "name": name}}, "rules": rules}
+    return {"metadata": meta("prometheus-admission"), "webhooks": [{**asked, "failurePolicy": "Fail", **changes}]}
+
+
 BUDGET = {
     "collect_s": 1.0,
     "scrape_s": 2.0,
@@ -220,6 +228,7 @@ class Cluster:
                 pod("plugin-gpu1", "nvidia-device-plugin", "gpu1", PLUGIN),
                 pod("plugin-gpu2", "nvidia-device-plugin", "gpu2", PLUGIN),
                 pod("prometheus-0", "monitoring", "cpu1", PROMETHEUS),
+                pod("operator-0", "monitoring", "cpu1", OPERATOR),
                 pod("prometheus-adapter-0", "monitoring", "cpu1", ADAPTER),
                 pod("chat-0", "ml", "gpu1", {"app": "chat"}),
                 pod("chat-1", "ml", "gpu2", {"app": "chat"}),
@@ -233,6 +242,7 @@ class Cluster:
         default_factory=lambda: [
             service("dcgm-exporter", "monitoring", EXPORTER, 9400, "metrics"),
             service("kube-prometheus-stack-prometheus", "monitoring", PROMETHEUS, 9090, "http-web"),
+            service("operator", "monitoring", OPERATOR, 443, "https"),
             service("prometheus-adapter", "monitoring", ADAPTER, 443, "https"),
         ]
     )
@@ -263,6 +273,8 @@ class Cluster:
             }
         ]
     )
+    webhooks: list[Manifest] = field(default_factory=lambda: [webhook()])
+    events: list[Manifest] = field(default_factory=list)
     scaled_objects: list[Manifest] = field(default_factory=list)
     other_hpas: list[Manifest] = field(default_factory=list)
     hpa: Manifest = field(default_factory=hpa)
@@ -347,6 +359,8 @@ class Cluster:
             pod_monitors=self.pod_monitors,
             prometheuses=self.prometheuses,
             rule_objects=self.rule_objects,
+            webhooks=self.webhooks,
+            events=self.events,
             scaled_objects=self.scaled_objects,
             hpas=listed,
             prometheus=PrometheusState(

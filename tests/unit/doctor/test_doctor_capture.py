@@ -12,6 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Ho
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
 from clusters import ADAPTER, ADAPTER_RULES, NOW, SERIES, SOURCES, Cluster, deployment, hpa, ids, meta, node, pod
 from fake_cluster import FakeTransport, Request, refusal
+from test_doctor_checks import unmounted
 
 SERVICE = "kube-prometheus-stack-prometheus"
 PROXY = f"/api/v1/namespaces/monitoring/services/{SERVICE}:9090/proxy/api/v1"
@@ -26,6 +27,7 @@ PATHS = {
     "daemon_sets": "/apis/apps/v1/daemonsets",
     "service_monitors": f"{MONITORING}/servicemonitors",
     "prometheuses": f"{MONITORING}/prometheuses",
+    "webhooks": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "rule_objects": f"{MONITORING}/prometheusrules",
     "hpas": "/apis/autoscaling/v2/horizontalpodautoscalers",
 }
@@ -141,7 +143,7 @@ def test_a_healthy_cluster_is_read_as_one() -> None:
 def test_the_number_of_requests_does_not_grow() -> None:
     few, many = LiveCluster(), LiveCluster(nodes=200, autoscalers=100)
     assert ids(look(few)) == ids(look(many)) == []
-    assert len(many.requests) == len(few.requests) <= 40
+    assert len(many.requests) == len(few.requests) <= 42
     assert {request.method for request in many.requests} == {"GET"}
 
 
@@ -160,6 +162,10 @@ def test_nothing_is_listed_twice() -> None:
         ("services", "list services of apiGroup '' at the cluster scope"),
         ("prometheuses", "list prometheuses of apiGroup 'monitoring.coreos.com' at the cluster scope"),
         ("rule_objects", "list prometheusrules of apiGroup 'monitoring.coreos.com' at the cluster scope"),
+        (
+            "webhooks",
+            "list validatingwebhookconfigurations of apiGroup 'admissionregistration.k8s.io' at the cluster scope",
+        ),
         ("hpas", "list horizontalpodautoscalers of apiGroup 'autoscaling' at the cluster scope"),
     ],
 )
@@ -197,6 +203,33 @@ def test_the_adapters_rules_are_read(text: str, seen: str) -> None:
     [finding] = look(live)["findings"]
     assert finding["id"] == "ADAPTER_RULE_WRONG"
     assert seen in finding["seen"][0]
+
+
+EVENTS = "/api/v1/namespaces/monitoring/events"
+
+
+@pytest.mark.parametrize("answer", [{"items": []}, ApiError(403, {"message": "forbidden"}, f"GET {EVENTS}")])
+def test_events_are_asked_for_where_an_exporter_waits(answer: Any) -> None:
+    live = LiveCluster()
+    live.answers[f"GET {EVENTS}"] = answer
+    cluster = Cluster()
+    unmounted(cluster, 900)
+    live.pods[0] |= cluster.pods["dcgm-exporter-gpu1"]
+    if isinstance(answer, dict):
+        answer["items"] = cluster.events
+    found = look(live)
+    assert [request.query["fieldSelector"] for request in live.requests if request.path == EVENTS] == [
+        "reason=FailedMount"
+    ]
+    right = "no right to list events of apiGroup '' in namespace monitoring"
+    is_read = right not in {each["reason"] for each in found["not_checked"]}
+    assert is_read == ("EXPORTER_MOUNT_FAILS" in ids(found)) == isinstance(answer, dict)
+
+
+def test_nothing_is_asked_of_events_where_all_exporters_run() -> None:
+    live = LiveCluster()
+    look(live)
+    assert not [request.path for request in live.requests if request.path.endswith("/events")]
 
 
 def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> None:

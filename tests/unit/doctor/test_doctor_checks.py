@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
 )
 from clusters import (
     ADAPTER_RULES,
+    EXPORTER,
     OLD,
     PLUGIN,
     SERIES,
@@ -34,6 +36,7 @@ from clusters import (
     rows,
     service,
     turned,
+    webhook,
 )
 
 Fault = Callable[[Cluster], Any]
@@ -212,6 +215,34 @@ def _(cluster: Cluster) -> None:
     cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
     del cluster.prometheus["serving"][0]
     cluster.silence("chat-0")
+
+
+@fault("EXPORTER_MOUNT_FAILS")
+def _(cluster: Cluster) -> None:
+    unmounted(cluster, 900)
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
+def unmounted(cluster: Cluster, age_s: float) -> None:
+    """An exporter that waits for a folder, and says so in two events by turns."""
+    waiting = pod("dcgm-exporter-gpu1", "monitoring", "gpu1", EXPORTER, ready=False, age_s=age_s)
+    waiting["status"] |= {"phase": "Pending", "podIP": ""}
+    waiting["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    cluster.pods["dcgm-exporter-gpu1"] = waiting
+    del cluster.prometheus["up"][0]
+    path = "/home/kubernetes/bin/nvidia"
+    said = (
+        (200, "MountVolume.SetUp failed for volume a: not yet"),
+        (60, f"MountVolume.SetUp failed for volume nvidia: hostPath type check failed: {path} is not a directory"),
+        (
+            30,
+            "Unable to attach or mount volumes: unmounted volumes=[nvidia], unattached volumes=[], failed to process volumes=[]: timed out "
+            "waiting for the condition",
+        ),
+    )
+    about = {"kind": "Pod", "namespace": "monitoring", "name": "dcgm-exporter-gpu1"}
+    cluster.events = [{"involvedObject": about, "lastTimestamp": at(ago), "message": text} for ago, text in said]
 
 
 @fault("EXPORTER_OUT_OF_MEMORY")
@@ -506,6 +537,21 @@ def _(cluster: Cluster) -> None:
     own_rule(cluster, 'avg by (pod) (avg_over_time(DCGM_FI_DEV_GPU_UTIL{pod!=""}[3s]))')
 
 
+@fault("RULE_WEBHOOK_UNSERVED", "no service")
+def _(cluster: Cluster) -> None:
+    cluster.webhooks = [webhook(name="gone")]
+
+
+@fault("RULE_WEBHOOK_UNSERVED", "no pod is ready")
+def _(cluster: Cluster) -> None:
+    crash(cluster.pods["operator-0"], "exec format error")
+
+
+@fault("RULE_WEBHOOK_UNSERVED", "no pod")
+def _(cluster: Cluster) -> None:
+    del cluster.pods["operator-0"]
+
+
 @fault("METRICS_API_MISSING")
 def _(cluster: Cluster) -> None:
     cluster.api |= {"service": None, "listed": None, "is_prometheus_adapter": False}
@@ -665,6 +711,21 @@ def _(cluster: Cluster) -> None:
 @fault("HPA_METRIC_STANDS_STILL")
 def _(cluster: Cluster) -> None:
     cluster.target["spec"]["template"]["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11"
+
+
+@fault("HPA_MANIFEST_OUTDATED")
+def _(cluster: Cluster) -> None:
+    applied(cluster, "autoscaling/v2beta2")
+
+
+def applied(cluster: Cluster, version: str) -> None:
+    """By kubectl, which leaves the manifest in an annotation; since then the controller has written the status."""
+    text = json.dumps({"apiVersion": version, "kind": "HorizontalPodAutoscaler"})
+    cluster.hpa["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": text}
+    cluster.hpa["metadata"]["managedFields"] = [
+        {"subresource": "status", "apiVersion": "autoscaling/v2", "fieldsV1": {"f:spec": {}, "f:status": {}}},
+        {"manager": "labeller", "apiVersion": "autoscaling/v2", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+    ]
 
 
 def ratio(cluster: Cluster, query: str) -> None:

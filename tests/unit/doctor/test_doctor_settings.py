@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_a
     fault_of,
     takes_all,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import PROFILES
-from clusters import ADAPTER_RULES, Cluster, at, ids, metric
-from test_doctor_checks import FAULTS, configured, hostnames, own_rule, ratio, restarted, written_by
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PROFILES, report
+from clusters import ADAPTER_RULES, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
+from test_doctor_checks import FAULTS, applied, configured, hostnames, own_rule, ratio, restarted, unmounted, written_by
 
 # As prometheus-adapter's chart has them with rules.default: true.
 _CONTAINERS = '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
@@ -149,6 +150,54 @@ def the_rules_of_this_collection(cluster: Cluster) -> None:
     cluster.budget |= {"scrape_s": 60.0, "sync_s": 60.0}
 
 
+def a_webhook_that_may_fail(cluster: Cluster) -> None:
+    cluster.webhooks = [webhook(name="gone", failurePolicy="Ignore")]
+
+
+def a_webhook_outside_of_the_cluster(cluster: Cluster) -> None:
+    cluster.webhooks = [webhook(clientConfig={"url": "https://example.com/check"})]
+
+
+def a_webhook_for_other_objects(cluster: Cluster) -> None:
+    cluster.webhooks = [webhook(name="gone", rules=[{"apiGroups": ["apps"], "resources": ["deployments"]}])]
+
+
+def a_webhook_in_a_namespace_whose_pods_are_not_read(cluster: Cluster) -> None:
+    cluster.services.append(service("operator", "prometheus-operator", OPERATOR, 443, "https"))
+    cluster.webhooks = [webhook("prometheus-operator")]
+
+
+def a_webhook_whose_endpoints_somebody_else_keeps(cluster: Cluster) -> None:
+    cluster.pods["stray"] = pod("stray", "web", "cpu1", {}, ready=False)
+    cluster.services.append(service("elsewhere", "web", {}, 443, "https"))
+    cluster.webhooks = [webhook("web", "elsewhere")]
+
+
+def an_operator_that_is_replaced(cluster: Cluster) -> None:
+    cluster.pods["operator-0"] = pod("operator-0", "monitoring", "cpu1", OPERATOR, ready=False, age_s=30)
+
+
+def an_exporter_that_is_about_to_mount_its_volumes(cluster: Cluster) -> None:
+    unmounted(cluster, 30)
+
+
+def old_events_of_an_exporter_that_runs(cluster: Cluster) -> None:
+    running, up = cluster.pods["dcgm-exporter-gpu1"], cluster.prometheus["up"][:]
+    unmounted(cluster, 900)
+    cluster.pods["dcgm-exporter-gpu1"], cluster.prometheus["up"] = running, up
+
+
+def a_manifest_of_the_present_version(cluster: Cluster) -> None:
+    applied(cluster, "autoscaling/v2")
+
+
+def a_manifest_that_another_tool_has_replaced(cluster: Cluster) -> None:
+    applied(cluster, "autoscaling/v2beta2")
+    cluster.hpa["metadata"]["managedFields"].append(
+        {"manager": "helm", "apiVersion": "autoscaling/v2", "fieldsV1": {"f:spec": {"f:maxReplicas": {}}}}
+    )
+
+
 HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_manifest_that_was_applied_before_the_hpa_scaled,
     a_deployment_that_was_made_anew,
@@ -174,6 +223,16 @@ HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_window_of_two_scrapes,
     a_window_where_the_scrape_interval_is_not_known,
     the_rules_of_this_collection,
+    a_webhook_that_may_fail,
+    a_webhook_outside_of_the_cluster,
+    a_webhook_for_other_objects,
+    a_webhook_in_a_namespace_whose_pods_are_not_read,
+    a_webhook_whose_endpoints_somebody_else_keeps,
+    an_operator_that_is_replaced,
+    an_exporter_that_is_about_to_mount_its_volumes,
+    old_events_of_an_exporter_that_runs,
+    a_manifest_of_the_present_version,
+    a_manifest_that_another_tool_has_replaced,
 )
 
 
@@ -192,6 +251,10 @@ def test_what_looks_like_a_fault_and_is_none(change: Callable[[Cluster], None]) 
         ("RULE_LABEL_RENAMED", "it reads the label Hostname, the exporter's series have hostname: `max by (Hostname)"),
         ("RULE_RATE_OF_GAUGE", "rate() of DCGM_FI_PROF_PCIE_TX_BYTES: `sum by (pod)"),
         ("RULE_WINDOW_TOO_SHORT", "DCGM_FI_DEV_GPU_UTIL[3s], it is scraped every 2 s: `avg by"),
+        ("EXPORTER_MOUNT_FAILS", "hostPath type check failed: /home/kubernetes/bin/nvidia is not a directory"),
+        ("RULE_WEBHOOK_UNSERVED no service", "there is no Service monitoring/gone"),
+        ("RULE_WEBHOOK_UNSERVED no pod is ready", "Service monitoring/operator has 1 pods, none is ready"),
+        ("HPA_MANIFEST_OUTDATED", "it was last applied as autoscaling/v2beta2, the API server is v1.36.3"),
         ("ADAPTER_RULE_WRONG", "rule 4 of 4, for `rate(requests_total"),
         ("ADAPTER_NOT_RESTARTED", "was written at 2027-01-15 07:50:00Z, the adapter's newest pod has run since"),
         ("ADAPTER_OVERLOADED", "OOMKilled 10 minutes ago, 4 restarts; 1 rules take series of any name"),
@@ -291,3 +354,10 @@ def test_a_key_of_the_configmap_may_have_another_name() -> None:
     source = adapter["spec"]["template"]["spec"]["volumes"][0]["configMap"]
     source["items"] = [{"key": "rules", "path": "config.yaml"}]
     assert config_map_of(adapter) == ("prometheus-adapter", "rules")
+
+
+def test_a_version_of_kubernetes_that_still_takes_the_manifest() -> None:
+    cluster = Cluster()
+    applied(cluster, "autoscaling/v2beta2")
+    old = replace(cluster.state(), server_version="v1.25.16-gke.100")
+    assert ids(report(old, CHECKS)) == []
