@@ -508,6 +508,8 @@ _TABLE = (
         "see that the Prometheus operator runs; what is left of one that is gone goes with kubectl delete "
         "validatingwebhookconfiguration {name}, and mutatingwebhookconfiguration",
         grace_s=_START_GRACE_S,
+        is_silence=True,
+        explained_by=("node",),
     ),
     # metrics API
     Ailment(

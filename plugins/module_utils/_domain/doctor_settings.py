@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from .doctor_adapter import fault_of, takes_all
@@ -65,14 +65,16 @@ def _webhooks(state: State) -> Iterator[Symptom]:
         asked = [each for each in config.get("webhooks") or () if _refuses_rules(each)]
         for place in dict.fromkeys(map(_service_of, asked)):
             if place and place not in services:
-                yield _unserved(config, f"there is no Service {place}")
+                yield _unserved(state, config, f"there is no Service {place}")
             elif place and place.split("/")[0] in seen and (missing := _pods_missing(state, services[place])):
-                yield _unserved(config, f"Service {place} has {missing}", _pods_age(state, services[place]))
+                yield _unserved(state, config, f"Service {place} has {missing}", _pods_of(state, services[place]))
 
 
-def _unserved(config: Manifest, why: str, age_s: float | None = None) -> Symptom:
+def _unserved(state: State, config: Manifest, why: str, pods: Sequence[Manifest] = ()) -> Symptom:
     name = config["metadata"]["name"]
-    return Symptom("RULE_WEBHOOK_UNSERVED", f"webhook {name}", why, age_s=age_s, words={"name": name})
+    nodes = frozenset(f"node {pod['spec'].get('nodeName')}" for pod in pods)
+    age_s = youngest(state.turned(pod, "Ready") for pod in pods)
+    return Symptom("RULE_WEBHOOK_UNSERVED", f"webhook {name}", why, nodes, age_s, words={"name": name})
 
 
 def _refuses_rules(webhook: Manifest) -> bool:
@@ -102,10 +104,6 @@ def _pods_missing(state: State, service: Manifest) -> str:
     if not service["spec"].get("selector") or any(is_ready(pod) for pod in pods):
         return ""
     return f"{len(pods)} pods, none is ready" if pods else "no pods"
-
-
-def _pods_age(state: State, service: Manifest) -> float | None:
-    return youngest(state.turned(pod, "Ready") for pod in _pods_of(state, service))
 
 
 def _fields_by_node(state: State) -> dict[str, set[str]]:

@@ -235,11 +235,7 @@ def unmounted(cluster: Cluster, age_s: float) -> None:
     said = (
         (200, "MountVolume.SetUp failed for volume a: not yet"),
         (60, f"MountVolume.SetUp failed for volume nvidia: hostPath type check failed: {path} is not a directory"),
-        (
-            30,
-            "Unable to attach or mount volumes: unmounted volumes=[nvidia], unattached volumes=[], failed to process volumes=[]: timed out "
-            "waiting for the condition",
-        ),
+        (30, f"Unable to attach or mount volumes: unmounted volumes=[nvidia], unattached volumes=[{'a, ' * 20}]"),
     )
     about = {"kind": "Pod", "namespace": "monitoring", "name": "dcgm-exporter-gpu1"}
     cluster.events = [{"involvedObject": about, "lastTimestamp": at(ago), "message": text} for ago, text in said]
