@@ -243,7 +243,7 @@ def _exporter_values(state: State) -> Iterator[Symptom]:
             yield Symptom(
                 "EXPORTER_SERVES_NOTHING",
                 f"pod {name_of(pod)} on node {node}",
-                "up is 1, but it has no series DCGM_FI_*",
+                "up is 1, but it has no readings DCGM_FI_*",
                 state.on_nodes([node]),
                 youngest([state.turned(pod, "Ready"), state.prometheus_age]),
                 words=_words(pod),

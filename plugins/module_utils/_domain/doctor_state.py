@@ -162,7 +162,7 @@ class PrometheusState:
 
     error:   why it does not answer; empty if it does.
     rows:    how many series of the metrics' sources there are, by labels and instance.
-    serving: the targets that have any field of GPUs, by instance; None if that was not asked.
+    serving: the targets that have any reading of GPUs, by instance; None if that was not asked.
     up:      of all targets.
     rules:   its recording rules by series, None if it does not say.
     blanks:  rows of GPU fields outside of what can be true.

@@ -89,7 +89,8 @@ _NAMES = "exported_namespace, exported_pod, namespace, pod"
 # By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
 _QUERIES = {
     "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
-    "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+"})',
+    # The last Xid error is remembered; all others are readings.
+    "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
     "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',
     "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
