@@ -52,8 +52,9 @@ class Load:
                 self._changed.clear()
                 due = clock()
             except TimeoutError:
-                due += self._cost_s / self.gpus
-                self._send()
+                if self.gpus:  # it may have become 0 just now; the next round sees that
+                    due += self._cost_s / self.gpus
+                    self._send()
 
     def _send(self) -> None:
         if len(self._in_flight) >= MOST_IN_FLIGHT:
