@@ -70,7 +70,7 @@ class Bench:
 TARGETS = (
     Target("wall time", "s", 30, lambda bench: bench.largest.wall_s),
     Target("requests more than of the smallest, pages aside", "", 0, lambda bench: bench.more_requests),
-    Target("memory", "MB", 512, lambda bench: bench.largest.rss_mb),
+    Target("memory", "MB", 300, lambda bench: bench.largest.rss_mb),
     Target("report.html", "MB", 5, lambda bench: bench.largest.page_mb),
     Target("writing it", "s", 5, lambda bench: bench.largest.page_s),
 )

@@ -17,12 +17,14 @@ class Resource:
 
     plural:   its name in paths.
     scalable: it has a scale subresource.
+    ballast:  sections and their fields that nobody here reads, half of what such an object is; lists are without them.
     """
 
     api_version: str
     kind: str
     plural: str
     scalable: bool = False
+    ballast: tuple[tuple[str, str], ...] = ()
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         parts = [group_path(self.api_version)]
@@ -41,8 +43,8 @@ DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 EVENTS = Resource("v1", "Event", "events")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
-NODES = Resource("v1", "Node", "nodes")
-PODS = Resource("v1", "Pod", "pods")
+NODES = Resource("v1", "Node", "nodes", ballast=(("metadata", "managedFields"), ("status", "images")))
+PODS = Resource("v1", "Pod", "pods", ballast=(("metadata", "managedFields"),))
 POD_MONITORS = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 PROMETHEUSES = Resource("monitoring.coreos.com/v1", "Prometheus", "prometheuses")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
@@ -101,19 +103,22 @@ class KubeClient:
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         query = {name: selector for name, selector in selectors.items() if selector}
         try:
-            return self._pages(path, {**query, "limit": str(PAGE_SIZE)})
+            return self._pages(path, {**query, "limit": str(PAGE_SIZE)}, resource.ballast)
         except ApiError as err:
             if err.is_not_found:
                 return None
             if err.is_gone:  # the next page has expired; the whole list in one answer cannot
-                return self._pages(path, query)
+                return self._pages(path, query, resource.ballast)
             raise
 
-    def _pages(self, path: str, query: Mapping[str, str]) -> list[Manifest]:
+    def _pages(self, path: str, query: Mapping[str, str], ballast: Sequence[tuple[str, str]]) -> list[Manifest]:
         found: list[Manifest] = []
         token = ""
         while True:
             page = self._send("GET", path, query={**query, "continue": token} if token else query)
+            for item in page["items"]:
+                for section, name in ballast:
+                    item.get(section, {}).pop(name, None)
             found += page["items"]
             token = page.get("metadata", {}).get("continue", "")
             if not token:

@@ -100,6 +100,16 @@ def test_a_list_is_read_page_by_page() -> None:
     assert {request.query["limit"] for request in transport.requests} == {"500"}
 
 
+def test_a_list_of_nodes_is_without_what_nobody_reads() -> None:
+    """Half of a node is its images and who has written which field; others' fields are read."""
+    gpu1 = {"name": "gpu1", "managedFields": [{"manager": "kubelet"}]}
+    gpu2 = {"metadata": {"name": "gpu2"}}
+    items = [{"metadata": gpu1, "status": {"images": [{}], "capacity": {"cpu": "1"}}}, gpu2]
+    kube = KubeClient(FakeTransport({f"GET {kind.path()}": {"items": items} for kind in (NODES, HPAS)}))
+    assert kube.list(NODES) == [{"metadata": {"name": "gpu1"}, "status": {"capacity": {"cpu": "1"}}}, gpu2]
+    assert kube.list(HPAS) == items
+
+
 def test_a_page_that_has_expired_starts_the_list_over() -> None:
     answers = iter([pages("a", token="second"), refusal(410, "the token has expired"), pages("a", "b")])
     transport = FakeTransport({f"GET {HPAS.path()}": answers})
