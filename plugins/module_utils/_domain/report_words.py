@@ -46,12 +46,19 @@ def counted(number: int, what: str) -> str:
 def headline(report: Report) -> str:
     """The verdict in one line; of a broken chain the first broken hop, from left to right."""
     if report["verdict"] == "ok":
-        return "The chain works" + (", as far as it could be looked at" if report["not_checked"] else "")
+        return _well(report)
     if report["verdict"] == "warning":
         warnings = sum(finding["severity"] == "warning" for finding in report["findings"])
         return f"The chain works, with {counted(warnings, 'warning')}"
     hop = first_broken(report)
     return f"The chain is broken at: {clean(hop['title'])}" if hop else "The chain is broken"
+
+
+def _well(report: Report) -> str:
+    unknown = [hop for hop in report["hops"] if hop["status"] == "unknown"]
+    if len(unknown) == len(report["hops"]):
+        return "Nothing of the chain could be looked at"
+    return "The chain works" + (", as far as it could be looked at" if unknown or report["not_checked"] else "")
 
 
 def first_finding(report: Report) -> Mapping[str, Any] | None:

@@ -99,3 +99,5 @@ def test_the_failure_names_the_first_broken_hop_and_its_fix_in_one_line() -> Non
 def test_the_failure_of_a_report_with_warnings_alone() -> None:
     assert failure(FLEET).startswith("The chain works, with 1 warning: DaemonSet monitoring/dcgm-exporter: ")
     assert failure(HEALTHY) == "The chain works"
+    assert failure(report({"rule": "unknown"})) == "The chain works, as far as it could be looked at"
+    assert failure(report(dict.fromkeys(HOPS, "unknown"))) == "Nothing of the chain could be looked at"
