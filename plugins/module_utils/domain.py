@@ -21,6 +21,7 @@ from ._domain.doctor_adapter import config_map_of
 from ._domain.doctor_catalogue import CATALOGUE
 from ._domain.doctor_catalogue import HOPS as DOCTOR_HOPS
 from ._domain.doctor_objects import labels_match
+from ._domain.doctor_queries import labels_joined
 from ._domain.doctor_report import report
 from ._domain.doctor_state import (
     AdapterConfig,
@@ -141,6 +142,7 @@ __all__ = [
     "gpus_per_pod",
     "horizontal_pod_autoscaler",
     "is_settled",
+    "labels_joined",
     "labels_match",
     "manifests",
     "merged",

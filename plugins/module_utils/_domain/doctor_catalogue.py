@@ -486,6 +486,22 @@ _TABLE = (
         "write {label} in the rule; better, have the target's relabeling add a label node and use that",
     ),
     Ailment(
+        "RULE_JOINS_WRONG_POD",
+        "rule",
+        "warning",
+        "the rule joins on the label pod, which on kube-state-metrics' series names kube-state-metrics itself: nothing "
+        "matches",
+        "set honorLabels: true in the monitor of kube-state-metrics, as kube-prometheus-stack does",
+    ),
+    Ailment(
+        "RULE_POD_LABELS_MISSING",
+        "rule",
+        "warning",
+        "the rule joins a label of pods that kube-state-metrics is not told to export, so it gives nothing",
+        "kube-state-metrics' values: metricLabelsAllowlist: ['pods=[{label}]'], plural and with brackets; or join "
+        "kube_pod_owner",
+    ),
+    Ailment(
         "RULE_RATE_OF_GAUGE",
         "rule",
         "warning",

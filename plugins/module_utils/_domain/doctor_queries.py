@@ -20,6 +20,9 @@ _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`')
 _GAUGE = r"DCGM_FI_(?:PROF_\w+|DEV_(?:\w+_UTIL|FB_\w+|\w+_TEMP|POWER_USAGE|\w+_CLOCK))"
 _RATE = re.compile(rf"\b(rate|irate|increase)\s*\(\s*({_GAUGE})\b")
 _WINDOW = re.compile(r"(DCGM_FI_\w+)\s*(?:\{[^{}]*\})?\s*\[(\w+)\]")
+_POD_SERIES = re.compile(r"\bkube_pod_\w+")
+_LABELS_SERIES = re.compile(r"\bkube_\w+_labels\b")
+_POD_LABEL = re.compile(r"\blabel_(?!replace\b|join\b)\w+")
 # A sample may be some milliseconds late.
 _PUNCTUALITY = 0.95
 
@@ -35,6 +38,28 @@ def _gpu_queries(state: State) -> Iterator[tuple[str, str]]:
         for rule in rules:
             if "DCGM_FI_" in (query := str(rule.get("query") or "")):
                 yield f"series {series}", query
+
+
+def labels_joined(query: str) -> frozenset[str]:
+    """The labels of pods that a query over GPUs takes from kube-state-metrics; none if it takes others' labels too."""
+    if "DCGM_FI_" not in query or not _POD_SERIES.search(query):
+        return frozenset()
+    owners = set(_LABELS_SERIES.findall(query))
+    return frozenset({"pod", *(_POD_LABEL.findall(query) if owners == {"kube_pod_labels"} else ())})
+
+
+def _joins(state: State) -> Iterator[Symptom]:
+    """Only where kube-state-metrics is there: if it is away, that passes or is seen by everybody."""
+    there = state.prometheus.joined or frozenset()
+    for series, query in _gpu_queries(state) if "pod" in there else ():
+        asked = labels_joined(query)
+        missing = sorted(asked - there)
+        if asked and "exported_pod" in there and "exported_pod" not in query:
+            seen = f"kube-state-metrics' series have exported_pod, their pod is its own: {quote(query)}"
+            yield Symptom("RULE_JOINS_WRONG_POD", series, seen)
+        elif missing:
+            seen = f"no series of kube_pod_labels has {', '.join(missing)}: {quote(query)}"
+            yield Symptom("RULE_POD_LABELS_MISSING", series, seen, words={"label": missing[0].removeprefix("label_")})
 
 
 def _renamed_labels(state: State) -> Iterator[Symptom]:
@@ -92,6 +117,7 @@ def _windows(state: State) -> Iterator[Symptom]:
 
 QUERY_CHECKS = (
     Check("rule", "rules read labels that there are", _renamed_labels, ("prometheus", "metrics")),
+    Check("rule", "rules join labels that pods have", _joins, ("prometheus",)),
     Check("rule", "rates are of counters", _rates, ("prometheus",)),
     Check("rule", "windows hold two samples", _windows, ("prometheus", "metrics")),
 )

@@ -168,6 +168,8 @@ class PrometheusState:
     blanks:  rows of GPU fields outside of what can be true.
     frozen:  GPUs that are busy while profiling says that nothing runs, for minutes.
     doubled: GPUs that two targets report.
+    joined:  labels of pods that rules over GPUs join and that kube-state-metrics has, pod and exported_pod among them;
+             None if no rule does.
     """
 
     name: str
@@ -179,6 +181,7 @@ class PrometheusState:
     blanks: Sequence[Row] = ()
     frozen: Sequence[Row] = ()
     doubled: Sequence[Row] = ()
+    joined: frozenset[str] | None = None
     pods: Sequence[Manifest] = ()
 
 

@@ -58,6 +58,7 @@ from ..domain import (
     autoscaler_of,
     config_map_of,
     gpus_per_pod,
+    labels_joined,
     labels_match,
 )
 from ..domain import PODS as PODS_METRIC
@@ -357,8 +358,24 @@ def _prometheus(
         client.name,
         pods=its_pods,
         rules=None if isinstance(rules, Exception) else _by_series(rules),
+        joined=None if isinstance(rules, Exception) else _joined(client, rules),
         **{name: () if isinstance(found, Exception) else found for name, found in rows.items()},
     )
+
+
+def _joined(client: PrometheusClient, rules: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
+    """One query for all labels; none where no rule joins any."""
+    labels = frozenset().union(*(labels_joined(str(rule.get("query") or "")) for rule in rules))
+    if not labels:
+        return None
+    answer = _attempt(lambda: _rows(client, " or ".join(map(_has_label, sorted(labels | {"exported_pod"})))))
+    return None if isinstance(answer, Exception) else frozenset(row.labels.get("label", "") for row in answer)
+
+
+def _has_label(label: str) -> str:
+    """PromQL: a series that has the name of a label, if pods' series have that label."""
+    series = "kube_pod_labels" if label.startswith("label_") else "kube_pod_(info|owner|labels)"
+    return f'label_replace(group({{__name__=~"{series}",{label}!=""}}), "label", "{label}", "", "")'
 
 
 def _message(err: Exception) -> str:

@@ -12,7 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Ho
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
 from clusters import ADAPTER, ADAPTER_RULES, NOW, SERIES, SOURCES, Cluster, deployment, hpa, ids, meta, node, pod
 from fake_cluster import FakeTransport, Request, refusal
-from test_doctor_checks import unmounted
+from test_doctor_checks import JOIN, unmounted
 
 SERVICE = "kube-prometheus-stack-prometheus"
 PROXY = f"/api/v1/namespaces/monitoring/services/{SERVICE}:9090/proxy/api/v1"
@@ -91,6 +91,7 @@ class LiveCluster(FakeTransport):
         )
         self.names = names
         self.prometheus_error: ApiError | None = None
+        self.joined: list[str] = []
         self.gone: dict[str, float] = {}
         self.exporters = [each for each in self.pods if each["metadata"]["name"].startswith("dcgm")]
 
@@ -107,6 +108,8 @@ class LiveCluster(FakeTransport):
         pods = [{"namespace": "ml", "pod": f"{name}-a"} for name in self.names]
         if promql == "time()":
             return [NOW, str(NOW)]
+        if promql.startswith("label_replace(group("):
+            return [_sample({"label": label}) for label in self.joined]
         if promql == "up" or promql.startswith("count by (instance)"):
             return [_sample({"instance": f"{each['status']['podIP']}:9400"}) for each in self.exporters]
         if promql.startswith("count by (__name__"):
@@ -224,6 +227,26 @@ def test_events_are_asked_for_where_an_exporter_waits(answer: Any) -> None:
     right = "no right to list events of apiGroup '' in namespace monitoring"
     is_read = right not in {each["reason"] for each in found["not_checked"]}
     assert is_read == ("EXPORTER_MOUNT_FAILS" in ids(found)) == isinstance(answer, dict)
+
+
+def test_labels_that_rules_join_are_asked_for_together() -> None:
+    live = LiveCluster()
+    rule = {"name": "app:gpu:use", "health": "ok", "query": JOIN}
+    live.answers[f"GET {PROXY}/rules"]["data"]["groups"].append({"interval": 2, "rules": [rule]})
+    live.joined = ["pod"]
+    assert ids(look(live)) == ["RULE_POD_LABELS_MISSING"]
+    live.joined = ["pod", "label_app"]
+    assert ids(look(live)) == []
+    [asked] = {query for request in live.requests if "kube_pod" in (query := (request.query or {}).get("query", ""))}
+    assert asked.split(" or ")[1] == (
+        'label_replace(group({__name__=~"kube_pod_labels",label_app!=""}), "label", "label_app", "", "")'
+    )
+
+
+def test_no_label_is_asked_for_where_no_rule_joins_any() -> None:
+    live = LiveCluster()
+    look(live)
+    assert not [request for request in live.requests if "kube_pod" in (request.query or {}).get("query", "")]
 
 
 def test_nothing_is_asked_of_events_where_all_exporters_run() -> None:

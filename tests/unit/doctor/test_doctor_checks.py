@@ -523,6 +523,21 @@ def hostnames(cluster: Cluster, label: str) -> None:
     cluster.prometheus["rows"] = named
 
 
+JOIN = "sum by (label_app) (DCGM_FI_DEV_GPU_UTIL * on (namespace, pod) group_left (label_app) kube_pod_labels)"
+
+
+@fault("RULE_POD_LABELS_MISSING")
+def _(cluster: Cluster) -> None:
+    own_rule(cluster, JOIN)
+    cluster.prometheus["joined"] = frozenset({"pod"})
+
+
+@fault("RULE_JOINS_WRONG_POD")
+def _(cluster: Cluster) -> None:
+    own_rule(cluster, JOIN)
+    cluster.prometheus["joined"] = frozenset({"pod", "exported_pod"})
+
+
 @fault("RULE_RATE_OF_GAUGE")
 def _(cluster: Cluster) -> None:
     own_rule(cluster, "sum by (pod) (rate(DCGM_FI_PROF_PCIE_TX_BYTES[1m]))")

@@ -14,7 +14,18 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_a
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PROFILES, report
 from clusters import ADAPTER_RULES, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
-from test_doctor_checks import FAULTS, applied, configured, hostnames, own_rule, ratio, restarted, unmounted, written_by
+from test_doctor_checks import (
+    FAULTS,
+    JOIN,
+    applied,
+    configured,
+    hostnames,
+    own_rule,
+    ratio,
+    restarted,
+    unmounted,
+    written_by,
+)
 
 # As prometheus-adapter's chart has them with rules.default: true.
 _CONTAINERS = '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
@@ -129,6 +140,26 @@ def a_rule_over_another_exporters_series(cluster: Cluster) -> None:
     own_rule(cluster, "sum by (hostname) (rate(node_cpu_seconds_total[3s]))")
 
 
+def a_join_of_labels_that_are_there(cluster: Cluster) -> None:
+    own_rule(cluster, f'label_replace({JOIN}, "app", "$1", "label_app", "(.*)")')
+    cluster.prometheus["joined"] = frozenset({"pod", "label_app"})
+
+
+def a_join_while_kube_state_metrics_is_away(cluster: Cluster) -> None:
+    own_rule(cluster, JOIN)
+    cluster.prometheus["joined"] = frozenset()
+
+
+def a_join_that_knows_of_exported_pod(cluster: Cluster) -> None:
+    own_rule(cluster, "max by (exported_pod) (DCGM_FI_DEV_GPU_UTIL) * on (exported_pod) kube_pod_info")
+    cluster.prometheus["joined"] = frozenset({"pod", "exported_pod"})
+
+
+def a_join_of_nodes_labels_too(cluster: Cluster) -> None:
+    own_rule(cluster, f"{JOIN} * on (node) group_left (label_zone) kube_node_labels")
+    cluster.prometheus["joined"] = frozenset({"pod", "label_app"})
+
+
 def a_rate_of_a_counter(cluster: Cluster) -> None:
     own_rule(cluster, "sum by (pod) (rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[1m]))")
 
@@ -219,6 +250,10 @@ HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_rule_that_says_hostname_without_meaning_the_label,
     a_rule_over_series_that_have_neither_label,
     a_rule_over_another_exporters_series,
+    a_join_of_labels_that_are_there,
+    a_join_while_kube_state_metrics_is_away,
+    a_join_that_knows_of_exported_pod,
+    a_join_of_nodes_labels_too,
     a_rate_of_a_counter,
     a_window_of_two_scrapes,
     a_window_where_the_scrape_interval_is_not_known,
@@ -249,6 +284,8 @@ def test_what_looks_like_a_fault_and_is_none(change: Callable[[Cluster], None]) 
         ("WORKLOAD_REPLICAS_OWNED", "helm wrote spec.replicas at 2027-01-15 07:30:00Z"),
         ("HPA_RATIO_AS_PERCENT", "made by `avg by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)`"),
         ("RULE_LABEL_RENAMED", "it reads the label Hostname, the exporter's series have hostname: `max by (Hostname)"),
+        ("RULE_POD_LABELS_MISSING", "no series of kube_pod_labels has label_app: `sum by"),
+        ("RULE_JOINS_WRONG_POD", "have exported_pod, their pod is its own: `sum by"),
         ("RULE_RATE_OF_GAUGE", "rate() of DCGM_FI_PROF_PCIE_TX_BYTES: `sum by (pod)"),
         ("RULE_WINDOW_TOO_SHORT", "DCGM_FI_DEV_GPU_UTIL[3s], it is scraped every 2 s: `avg by"),
         ("EXPORTER_MOUNT_FAILS", "hostPath type check failed: /home/kubernetes/bin/nvidia is not a directory"),
