@@ -20,6 +20,7 @@ from .report_words import (
     last,
     name_of,
     number,
+    overall,
     proof_of,
     scope_of,
     target_of,
@@ -65,7 +66,7 @@ def _header(report: Report) -> Element:
     }
     return element(
         "header",
-        element("div", light(report["verdict"]), element("h1", headline(report)), class_="verdict"),
+        element("div", light(overall(report)), element("h1", headline(report)), class_="verdict"),
         element(
             "dl",
             [element("div", element("dt", name), element("dd", text)) for name, text in facts.items()],

@@ -54,11 +54,16 @@ def headline(report: Report) -> str:
     return f"The chain is broken at: {clean(hop['title'])}" if hop else "The chain is broken"
 
 
+def overall(report: Report) -> str:
+    """The verdict; `unknown` where each hop is, which is no verdict."""
+    return "unknown" if all(hop["status"] == "unknown" for hop in report["hops"]) else report["verdict"]
+
+
 def _well(report: Report) -> str:
-    unknown = [hop for hop in report["hops"] if hop["status"] == "unknown"]
-    if len(unknown) == len(report["hops"]):
+    if overall(report) == "unknown":
         return "Nothing of the chain could be looked at"
-    return "The chain works" + (", as far as it could be looked at" if unknown or report["not_checked"] else "")
+    is_partial = report["not_checked"] or any(hop["status"] == "unknown" for hop in report["hops"])
+    return "The chain works" + (", as far as it could be looked at" if is_partial else "")
 
 
 def first_finding(report: Report) -> Mapping[str, Any] | None:

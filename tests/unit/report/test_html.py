@@ -32,6 +32,12 @@ def test_each_status_has_a_shape_of_its_own() -> None:
     assert len({light.one("path", class_="sign").attributes["d"] for light in lights}) == len(words)
 
 
+@pytest.mark.parametrize(("status", "light"), [("ok", "ok"), ("unknown", "unknown")])
+def test_no_green_light_stands_for_a_chain_of_which_nothing_is_there(status: str, light: str) -> None:
+    page = read(html(report(dict.fromkeys(HOPS, status))))
+    assert page.one("div", class_="verdict").one("svg").one("title").text == light
+
+
 @each_page
 def test_each_finding_is_a_card_with_all_that_was_found(name: str) -> None:
     findings = REPORTS[name]["findings"]
