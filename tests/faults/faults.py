@@ -388,7 +388,7 @@ def a_gpu_reads_an_impossible_value(lab: Lab) -> Iterator[None]:
         lab.driver("set 7 util auto")
 
 
-@fault("EXPORTER_IMPOSSIBLE_VALUES", 18)
+@fault("EXPORTER_LOSES_A_GPU", 18)
 def all_gpus_read_impossible_values(lab: Lab) -> Iterator[None]:
     try:
         for gpu in range(GPUS):
@@ -406,12 +406,18 @@ def a_second_exporter_is_installed(lab: Lab) -> Iterator[None]:
 
 
 @fault("PROFILING_MISSING", 15)
-def an_autoscaler_wants_profiling_that_the_gpus_lack(lab: Lab) -> Iterator[None]:
+def an_autoscaler_wants_profiling_that_the_exporter_lacks(lab: Lab) -> Iterator[None]:
+    def unprofiled(counters: Manifest) -> None:
+        lines = counters["data"]["metrics"].splitlines(keepends=True)
+        counters["data"]["metrics"] = "".join(line for line in lines if "_PROF_" not in line)
+
     with (
-        lab.beside(second_deployment(lab, "chat")),
-        lab.beside(second_autoscaler(lab, "chat", "chat", metric="gpu_compute")),
+        lab.beside(second_deployment(lab, "chat"), second_autoscaler(lab, "chat", "chat", metric="gpu_compute")),
+        lab.changed("ConfigMap", "exporter-metrics-config-map", unprofiled),
     ):
+        lab.restart("DaemonSet", EXPORTER)
         yield
+    lab.restart("DaemonSet", EXPORTER)
 
 
 @fault("METRIC_BLANK_ON_MIG", 14)

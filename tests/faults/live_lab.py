@@ -162,12 +162,12 @@ class Lab:
     @contextmanager
     def offering(self, resource: str, amount: int) -> Iterator[None]:
         """The GPU node has an extended resource that no device plugin looks after."""
-        path = "/status/capacity/" + resource.replace("/", "~1")
-        self._patch_status([{"op": "add", "path": path, "value": str(amount)}])
+        paths = [f"/status/{kind}/{resource.replace('/', '~1')}" for kind in ("capacity", "allocatable")]
+        self._patch_status([{"op": "add", "path": path, "value": str(amount)} for path in paths])
         try:
             yield
         finally:
-            self._patch_status([{"op": "remove", "path": path}])
+            self._patch_status([{"op": "remove", "path": path} for path in paths])
 
     def _patch_status(self, steps: list[Manifest]) -> None:
         CoreV1Api(self.api).patch_node_status(self.gpu_node, steps)

@@ -210,7 +210,7 @@ _TABLE = (
     Ailment(
         "EXPORTER_PROBES_KILL",
         "exporter",
-        "warning",
+        "error",
         "the kubelet ends the exporter before it can answer: {why}",
         "dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 45}}}}, and a collect interval well below that",
     ),
@@ -298,10 +298,19 @@ _TABLE = (
         "use the metric gpu or mig, which read GR_ENGINE_ACTIVE",
     ),
     Ailment(
+        "EXPORTER_LOSES_A_GPU",
+        "exporter",
+        "error",
+        "DCGM cannot read a field of the GPU and writes a huge number instead; a rule of this collection leaves it "
+        "out, one without bounds scales to the maximum on it",
+        "on the node: dmesg | grep -i xid; restart the exporter there, then reset the GPU or reboot the node",
+    ),
+    Ailment(
         "EXPORTER_IMPOSSIBLE_VALUES",
         "exporter",
         "warning",
-        "DCGM writes a huge number for a field that it cannot read; a rule without bounds scales to the maximum on it",
+        "DCGM writes a huge number for a field that it cannot read; no autoscaled pod holds the GPU, but a rule "
+        "without bounds may count it",
         "restart the exporter on the node; profiles of this collection leave such values out",
     ),
     Ailment(

@@ -25,7 +25,16 @@ from .doctor_objects import (
     youngest,
 )
 from .doctor_report import Check, Symptom
-from .doctor_state import ALL, AutoscalerState, State, collect_interval_s, exporter_container, lost_gpus, names_pods
+from .doctor_state import (
+    ALL,
+    AutoscalerState,
+    State,
+    collect_interval_s,
+    exporter_container,
+    lost_gpus,
+    names_pods,
+    repeats_values,
+)
 
 # Older restarts have passed.
 _RECENT_S = 3600
@@ -265,11 +274,14 @@ def _exporter_restarts(state: State) -> Iterator[Symptom]:
                 if ended.get("reason") == "OOMKilled":
                     limit = (container.get("resources") or {}).get("limits", {}).get("memory", "none")
                     yield Symptom("EXPORTER_OUT_OF_MEMORY", place, f"{seen}: OOMKilled, limit {limit}")
-                elif status.get("restartCount", 0) >= _RESTARTS and ended.get("exitCode") in KILLED:
+                elif status.get("restartCount", 0) >= _RESTARTS and ended.get("exitCode") in (0, *KILLED):
                     why = _probe(container)
-                    words = {"why": why}
                     yield Symptom(
-                        "EXPORTER_PROBES_KILL", place, f"{seen}, exit code {ended['exitCode']}: {why}", words=words
+                        "EXPORTER_PROBES_KILL",
+                        place,
+                        f"{seen}, exit code {ended['exitCode']}: {why}",
+                        state.on_nodes([pod["spec"].get("nodeName", "")]),
+                        words={"why": why},
                     )
 
 
@@ -417,8 +429,13 @@ def _mig(state: State) -> Iterator[Symptom]:
 
 def _impossible_values(state: State) -> Iterator[Symptom]:
     for row in state.prometheus.blanks:
-        name = row.labels.get("__name__", "DCGM_FI_*")
-        yield Symptom("EXPORTER_IMPOSSIBLE_VALUES", f"target {row.labels.get('instance')}", f"{name} is {row.value:g}")
+        users = [each for each in state.autoscalers if row.pod in _pods(each)]
+        seen = f"{row.labels.get('__name__', 'DCGM_FI_*')} is {row.value:g}"
+        if users:
+            place = f"pod {'/'.join(row.pod or ())}"
+            yield Symptom("EXPORTER_LOSES_A_GPU", place, seen, state.of(users))
+        else:
+            yield Symptom("EXPORTER_IMPOSSIBLE_VALUES", f"target {row.labels.get('instance')}", seen)
 
 
 def _doubled(state: State) -> Iterator[Symptom]:
@@ -440,8 +457,7 @@ def _collect_interval(state: State) -> Iterator[Symptom]:
         return
     for daemon_set in state.exporters:
         collect_s = collect_interval_s(exporter_container(daemon_set) or {})
-        # Samples are some milliseconds off, and stock pairs (30 s and 15 s) only repeat a value once.
-        if collect_s > 2 * min(scrapes) + 1:
+        if repeats_values(collect_s, min(scrapes)):
             yield Symptom(
                 "EXPORTER_COLLECTS_SLOWLY",
                 f"DaemonSet {name_of(daemon_set)}",
@@ -474,9 +490,9 @@ NODE_CHECKS = (
     Check("node_labels", "nodes have the labels that the exporter selects", _exporter_labels, _PODS),
     Check("exporter", "dcgm-exporter is there", _exporter_there, (*_DAEMONS, "prometheus")),
     Check("exporter", "each GPU node has an exporter", _exporter_on_nodes, _PODS),
+    Check("exporter", "the exporter is not restarted", _exporter_restarts, ("daemon_sets", "component_pods")),
     Check("exporter", "the exporter's pods run", _exporter_pods, _PODS),
     Check("exporter", "the exporter sees GPUs", _exporter_values, (*_PODS, "prometheus")),
-    Check("exporter", "the exporter is not restarted", _exporter_restarts, ("daemon_sets", "component_pods")),
     Check("exporter", "the exporter asks which pods hold GPUs", _exporter_settings, (*_DAEMONS, "prometheus")),
     Check("exporter", "the exporter knows the resources of the pods", _resource_names, ("daemon_sets",)),
     Check("exporter", "shared GPUs", _sharing, _DAEMONS),

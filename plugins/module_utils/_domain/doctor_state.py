@@ -450,6 +450,11 @@ def collect_interval_s(container: Manifest) -> float:
     return float(value) / 1000 if value.isdigit() else _STOCK_COLLECT_S
 
 
+def repeats_values(collect_s: float, scrape_s: float) -> bool:
+    """Whether Prometheus sees the same reading again and again; stock pairs (30 s and 15 s) repeat one only once."""
+    return collect_s > 2 * scrape_s + 1  # samples are some milliseconds off
+
+
 def names_pods(container: Manifest) -> bool:
     """Whether dcgm-exporter is told to name pods."""
     told = environment(container).get("DCGM_EXPORTER_KUBERNETES", "").lower()

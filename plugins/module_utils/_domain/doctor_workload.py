@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .capacity import gpus_per_pod, replicas_that_fit
 from .doctor_objects import Manifest, condition, labels_of, name_of, owners, seconds, trouble, youngest
 from .doctor_prometheus import lag_s, rule_age, rule_interval_s
 from .doctor_report import Check, Symptom
-from .doctor_state import ALL, ApiState, AutoscalerState, MetricState, State, lost_gpus
+from .doctor_state import ALL, ApiState, AutoscalerState, MetricState, State, lost_gpus, repeats_values
 from .findings import enumeration
 
 # What serves models and keeps the GPU's memory and engine busy whatever the load.
@@ -224,7 +225,7 @@ def _pace(state: State) -> Iterator[Symptom]:
             for period in ("collect", "scrape", "evaluate")
             if (budget.get("sources") or {}).get(period, "assumed") != "assumed"
         ]
-        if not known or not budget.get("sync_s"):
+        if not known or not budget.get("sync_s") or _is_held_up(state, budget):
             continue
         slowest = max(known, key=lambda period: budget[f"{period}_s"])
         times = budget[f"{slowest}_s"] / budget["sync_s"]
@@ -234,6 +235,11 @@ def _pace(state: State) -> Iterator[Symptom]:
                 f"HPA {each}",
                 f"{slowest} takes {budget[f'{slowest}_s']:g} s, the HPA looks every {budget['sync_s']:g} s",
             )
+
+
+def _is_held_up(state: State, budget: Mapping[str, Any]) -> bool:
+    """By an exporter that is slower than its scrapes, which is said of the exporter."""
+    return bool(state.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
 
 
 def _model_servers(state: State) -> Iterator[Symptom]:

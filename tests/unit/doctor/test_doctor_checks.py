@@ -253,6 +253,17 @@ def _(cluster: Cluster) -> None:
     cluster.exporter_env(DCGM_EXPORTER_INTERVAL="5000")
 
 
+@fault("EXPORTER_PROBES_KILL", "in its back-off")
+def _(cluster: Cluster) -> None:
+    its = cluster.pods["dcgm-exporter-gpu1"]
+    restarted(its, 7, 0, "Completed")
+    its["status"]["conditions"][1] = turned("Ready", "False", 200)
+    its["status"]["containerStatuses"][0] |= {"ready": False, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    del cluster.prometheus["up"][0]
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+
+
 @fault("EXPORTER_NAMES_NO_PODS")
 def _(cluster: Cluster) -> None:
     cluster.exporter_env(DCGM_EXPORTER_KUBERNETES="false")
@@ -305,6 +316,13 @@ def _(cluster: Cluster) -> None:
     cluster.exporter_env(DCGM_EXPORTER_INTERVAL=None)
 
 
+@fault("EXPORTER_COLLECTS_SLOWLY", "and the HPA looks often")
+def _(cluster: Cluster) -> None:
+    cluster.exporter_env(DCGM_EXPORTER_INTERVAL="30000")
+    cluster.budget |= {"collect_s": 30.0}
+    cluster.budget["sources"] = dict.fromkeys(cluster.budget["sources"], "configured")
+
+
 @fault("PROFILING_MISSING")
 def _(cluster: Cluster) -> None:
     cluster.container()["securityContext"] = {}
@@ -341,6 +359,13 @@ def _(cluster: Cluster) -> None:
         cluster.nodes[0]["status"][kind][resource] = "7"
     cluster.silence("chat-0", "chat-1", name="gpu_util", sources=("DCGM_FI_DEV_GPU_UTIL",))
     cluster.prometheus["rows"] = rows({"ml/chat-0": "i", "ml/chat-1": "i"}, ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",))
+
+
+@fault("EXPORTER_LOSES_A_GPU")
+def _(cluster: Cluster) -> None:
+    labels = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "exported_namespace": "ml", "exported_pod": "chat-0"}
+    cluster.prometheus["blanks"] = [Row(labels, 9.2e18)]
+    cluster.silence("chat-0")
 
 
 @fault("EXPORTER_IMPOSSIBLE_VALUES")
