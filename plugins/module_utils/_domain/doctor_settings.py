@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from .doctor_adapter import fault_of, takes_all
 from .doctor_objects import Manifest, is_ready, labels_match, labels_of, name_of, statuses, unix, youngest
+from .doctor_prometheus import lag_s
 from .doctor_queries import quote
 from .doctor_report import Check, Symptom
 from .doctor_state import ApiState, AutoscalerState, MetricState, State, exporter_container
@@ -132,6 +133,7 @@ def _profiling_by_node(state: State) -> Iterator[Symptom]:
         if any(metric.is_of_gpus and metric.needs_profiling for metric in each.metrics)
         for node in each.nodes
     }
+    exporters = state.by_node(state.exporters)
     for node in sorted(needed) if any(map(_has_profiling, fields.values())) else ():
         if _UTILISATION in fields.get(node, ()) and not _has_profiling(fields[node]):
             yield Symptom(
@@ -139,13 +141,15 @@ def _profiling_by_node(state: State) -> Iterator[Symptom]:
                 f"node {node}",
                 f"its exporter reports {_UTILISATION}, but no DCGM_FI_PROF_*, which other nodes have",
                 state.on_nodes([node]),
-                _exporter_age(state),
+                _ready_s(state, exporters.get(node, ())),
                 words={"why": "one GPU of a node without them is enough"},
             )
 
 
-def _exporter_age(state: State) -> float | None:
-    return youngest([state.prometheus_age, *(state.turned(pod, "Ready") for pod in state.exporter_pods)])
+def _ready_s(state: State, pods: Sequence[Manifest]) -> float | None:
+    """Since when Prometheus has had the pod to read that has been ready longest."""
+    ages = [age for pod in pods if (age := state.turned(pod, "Ready")) is not None]
+    return youngest([state.prometheus_age, max(ages, default=None)])
 
 
 def _fields(state: State) -> Iterator[Symptom]:
@@ -164,7 +168,7 @@ def _fields(state: State) -> Iterator[Symptom]:
             f"Prometheus has {', '.join(sorted(names))}, but no {' or '.join(sources)}; "
             f"exporter: {', '.join(images) or 'no DaemonSet'}",
             state.of(its),
-            _exporter_age(state),
+            _ready_s(state, state.exporter_pods),
             words={"fields": " or ".join(sources)},
         )
 
@@ -193,13 +197,13 @@ def _query_of(rule: object) -> str:
 
 
 def _adapter_restarted(state: State) -> Iterator[Symptom]:
-    """Only where something is missing: labels of the ConfigMap may change without a restart."""
+    """Only where a metric is missing: labels of the ConfigMap may change without a restart."""
     for api in state.apis:
         pods = [pod for pod in api.pods if not pod["metadata"].get("deletionTimestamp")]
         users = [
             each
             for each in _users(state, api)
-            if any(metric.group == api.group and metric.silent for metric in each.metrics)
+            if any(metric.group == api.group and metric.silent and not metric.values for metric in each.metrics)
         ]
         if api.config is None or api.listed is None or not pods or not users:
             continue
@@ -212,8 +216,9 @@ def _adapter_restarted(state: State) -> Iterator[Symptom]:
                 f"ConfigMap {name_of(api.config.config_map)} was written at {_clock(written_s)}, the adapter's newest "
                 f"pod has run since {_clock(started_s)}",
                 state.of(users),
-                state.now_s - written_s,
-                words=_place(api),
+                youngest([state.now_s - written_s, *(_ready_s(state, each.ready_pods) for each in users)]),
+                2 * api.relist_s + max(map(lag_s, users)),
+                _place(api),
             )
 
 

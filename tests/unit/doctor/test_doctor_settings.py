@@ -13,7 +13,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_a
     takes_all,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PROFILES, report
-from clusters import ADAPTER_RULES, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
+from clusters import ADAPTER_RULES, EXPORTER, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
 from test_doctor_checks import (
     FAULTS,
     JOIN,
@@ -94,6 +94,27 @@ def a_wrong_rule_that_the_adapter_has_not_read_yet(cluster: Cluster) -> None:
 
 def rules_that_are_newer_than_the_adapter_while_nothing_is_missing(cluster: Cluster) -> None:
     configured(cluster, ADAPTER_RULES, written_s=600)
+
+
+def rules_that_are_newer_than_the_adapter_while_pods_are_added(cluster: Cluster) -> None:
+    cluster.pods["chat-2"] = pod("chat-2", "ml", "gpu1", {"app": "chat"}, age_s=20)
+    cluster.metric = metric(holders=frozenset({"chat-0", "chat-1", "chat-2"}))
+    configured(cluster, ADAPTER_RULES, written_s=600)
+
+
+def rules_that_are_newer_than_the_adapter_at_a_first_deployment(cluster: Cluster) -> None:
+    FAULTS["METRIC_NOT_LISTED"](cluster)
+    cluster.hpa["status"]["conditions"][1]["lastTransitionTime"] = at(20)
+    for name in ("chat-0", "chat-1"):
+        cluster.pods[name] = pod(name, "ml", "gpu1", {"app": "chat"}, age_s=20)
+    configured(cluster, ADAPTER_RULES, written_s=600)
+
+
+def an_update_of_all_exporters_that_have_just_begun(cluster: Cluster) -> None:
+    FAULTS["EXPORTER_FIELD_MISSING"](cluster)
+    for number in (1, 2):
+        name = f"dcgm-exporter-gpu{number}"
+        cluster.pods[name] = pod(name, "monitoring", f"gpu{number}", EXPORTER, f"10.0.0.{number}", age_s=60)
 
 
 def default_rules_that_the_adapter_bears(cluster: Cluster) -> None:
@@ -241,6 +262,9 @@ HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     profiling_on_one_node_for_a_metric_that_can_do_without,
     a_wrong_rule_that_the_adapter_has_not_read_yet,
     rules_that_are_newer_than_the_adapter_while_nothing_is_missing,
+    rules_that_are_newer_than_the_adapter_while_pods_are_added,
+    rules_that_are_newer_than_the_adapter_at_a_first_deployment,
+    an_update_of_all_exporters_that_have_just_begun,
     default_rules_that_the_adapter_bears,
     an_adapter_that_was_killed_with_few_rules,
     an_adapter_that_was_killed_long_ago,
@@ -398,3 +422,19 @@ def test_a_version_of_kubernetes_that_still_takes_the_manifest() -> None:
     applied(cluster, "autoscaling/v2beta2")
     old = replace(cluster.state(), server_version="v1.25.16-gke.100")
     assert ids(report(old, CHECKS)) == []
+
+
+@pytest.mark.parametrize("fault", ["EXPORTER_FIELD_MISSING", "PROFILING_MISSING one node"])
+def test_an_exporter_that_was_added_hides_nothing(fault: str) -> None:
+    """Where nodes come and go there is always a young one."""
+    cluster = Cluster()
+    FAULTS[fault](cluster)
+    cluster.pods["new"] = pod("dcgm-exporter-gpu9", "monitoring", "gpu9", EXPORTER, "10.0.0.9", age_s=10)
+    assert ids(cluster.report()) == [fault.split()[0]]
+
+
+def test_one_pod_without_a_value_is_no_matter_of_the_adapters_rules() -> None:
+    cluster = Cluster()
+    FAULTS["METRIC_WITHOUT_VALUE"](cluster)
+    configured(cluster, ADAPTER_RULES, written_s=600)
+    assert ids(cluster.report()) == ["METRIC_WITHOUT_VALUE"]
