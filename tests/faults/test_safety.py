@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -45,17 +45,22 @@ def _span(replicas: list[int]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
+@pytest.fixture(scope="module")
+def load(lab: Lab) -> Iterator[None]:
+    with lab.under_load(LOAD):
+        yield
+
+
 @pytest.mark.rare
 @pytest.mark.parametrize("fault", [pytest.param(each, id=each.name) for each in FAULTS if each.name in OUTAGES])
 def test_replicas_stay_between_minimum_and_maximum(
-    lab: Lab, fault: Fault, outage_s: float, note: Callable[[str], None]
+    lab: Lab, load: None, fault: Fault, outage_s: float, note: Callable[[str], None]
 ) -> None:
     spec = lab.get(HPA, SAMPLE, WORKLOADS)["spec"]
-    with lab.under_load(LOAD):
-        settle(lab)
-        with fault.breaking(lab):
-            during = replicas(lab, outage_s)
-        after = replicas(lab, AFTERWARDS_S)
+    settle(lab)
+    with fault.breaking(lab):
+        during = replicas(lab, outage_s)
+    after = replicas(lab, AFTERWARDS_S)
     seen = Seen(during, after)
     note(seen.row(fault, outage_s))
     assert spec["minReplicas"] < min(during + after)
