@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What prometheus-adapter is configured with: which file, and which of its rules the adapter or Prometheus refuse.
+"""What prometheus-adapter is configured with: whether its rules can work, whether it has read them and bears them.
 
 Source: kubernetes-sigs/prometheus-adapter pkg/config, pkg/naming/metric_namer.go. Only what is certain is said.
 """
@@ -11,7 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from .doctor_objects import Manifest, containers_of, flag, pod_spec
+from .doctor_objects import Manifest, clock, containers_of, flag, made_s, name_of, pod_spec, statuses, unix, youngest
+from .doctor_prometheus import lag_s
+from .doctor_queries import quote
+from .doctor_report import Check, Symptom
+from .doctor_state import ApiState, AutoscalerState, State
 
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 # What may stand after a backslash in PromQL.
@@ -24,6 +28,8 @@ _SELECTOR = re.compile(r"\s*([a-zA-Z_:][\w:]*)?\s*(?:\{(.*)\})?\s*", re.DOTALL)
 _OPTIONS = frozenset({"seriesQuery", "seriesFilters", "resources", "name", "metricsQuery", "labelValueReplacements"})
 # Python's words for what no kind of regular expression allows; other complaints are Python's own.
 _BROKEN = ("missing ), unterminated", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
+# Older restarts have passed.
+_RECENT_S = 3600
 # Classes of characters, which Python would take for something else.
 _ONLY_GO = "[["
 _LOOKAROUND = re.compile(r"\(\?<?[=!]")
@@ -151,3 +157,107 @@ def takes_all(rule: Any) -> bool:
     return bool(matchers) and not any(
         kind == "=" or (kind == "=~" and value not in (".*", ".+", "^.*", "^.+")) for kind, value in names
     )
+
+
+def _users(state: State, api: ApiState) -> list[AutoscalerState]:
+    return [each for each in state.autoscalers if any(metric.group == api.group for metric in each.metrics)]
+
+
+def _adapter_rules(state: State) -> Iterator[Symptom]:
+    """Only where nothing is listed: the adapter cannot have started, or cannot list, with such a rule."""
+    for api in state.apis:
+        if api.config is None or api.listed or api.service is None:
+            continue
+        faults = [
+            f"rule {number} of {len(api.config.rules)}, for {quote(_query_of(rule))}: {fault}"
+            for number, rule in enumerate(api.config.rules, 1)
+            if (fault := fault_of(rule))
+        ]
+        for why in [api.config.error] if api.config.error else faults:
+            place = f"ConfigMap {name_of(api.config.config_map)}"
+            yield Symptom("ADAPTER_RULE_WRONG", place, why, state.of(_users(state, api)))
+
+
+def _query_of(rule: object) -> str:
+    return str(rule.get("seriesQuery", "")) if isinstance(rule, dict) else str(rule)
+
+
+def _adapter_restarted(state: State) -> Iterator[Symptom]:
+    """Only where a metric is missing: labels of the ConfigMap may change without a restart."""
+    for api in state.apis:
+        pods = [pod for pod in api.pods if not pod["metadata"].get("deletionTimestamp")]
+        users = [
+            each
+            for each in _users(state, api)
+            if any(metric.group == api.group and metric.silent and not metric.values for metric in each.metrics)
+        ]
+        if api.config is None or api.listed is None or not pods or not users:
+            continue
+        written_s = _written(api.config.config_map)
+        started_s = max(_started(pod) for pod in pods)
+        if written_s > started_s:
+            yield Symptom(
+                "ADAPTER_NOT_RESTARTED",
+                f"Deployment {name_of(api.adapter or api.config.config_map)}",
+                f"ConfigMap {name_of(api.config.config_map)} was written at {clock(written_s)}, the adapter's newest "
+                f"pod has run since {clock(started_s)}",
+                state.of(users),
+                youngest([state.now_s - written_s, *(state.read_s(each.ready_pods) for each in users)]),
+                2 * api.relist_s + max(map(lag_s, users)),
+                _place(api),
+            )
+
+
+def _place(api: ApiState) -> dict[str, str]:
+    metadata = (api.adapter or {"metadata": {"namespace": "", "name": ""}})["metadata"]
+    return {"namespace": metadata["namespace"], "name": metadata["name"]}
+
+
+def _written(config_map: Manifest) -> float:
+    """When its data last changed; of an object without managedFields when it was made."""
+    times = [
+        unix(entry.get("time")) or 0.0
+        for entry in config_map["metadata"].get("managedFields") or ()
+        if "f:data" in (entry.get("fieldsV1") or {})
+    ]
+    return max([made_s(config_map), *times])
+
+
+def _started(pod: Manifest) -> float:
+    """A container that is restarted reads its files again."""
+    times = [unix(((each.get("state") or {}).get("running") or {}).get("startedAt")) for each in statuses(pod)]
+    return max([made_s(pod), *filter(None, times)])
+
+
+def _adapter_load(state: State) -> Iterator[Symptom]:
+    """The chart's default rules are common, and harm nobody in a small cluster."""
+    for api in state.apis:
+        rules = [each for each in api.config.rules if takes_all(each)] if api.config else []
+        for pod in api.pods if rules else ():
+            if killed := _killed(state, pod):
+                yield Symptom(
+                    "ADAPTER_OVERLOADED",
+                    f"Deployment {name_of(api.adapter or pod)}",
+                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules take series of any name, the first by "
+                    f"{quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
+                )
+
+
+def _killed(state: State, pod: Manifest) -> str:
+    """How a container was lately ended for want of memory."""
+    for status in statuses(pod):
+        ended = (status.get("lastState") or {}).get("terminated") or {}
+        age = state.age(ended.get("finishedAt"))
+        if ended.get("reason") == "OOMKilled" and age is not None and age < _RECENT_S:
+            return f"OOMKilled {age / 60:.0f} minutes ago, {status.get('restartCount')} restarts"
+    return ""
+
+
+_CONFIG = ("apis", "adapter_config", "metrics")
+_PODS = (*_CONFIG, "component_pods")
+
+ADAPTER_CHECKS = (
+    Check("metrics_api", "the adapter's rules can work", _adapter_rules, _CONFIG),
+    Check("metrics_api", "the adapter runs with its present rules", _adapter_restarted, _PODS),
+    Check("metrics_api", "the adapter bears its rules", _adapter_load, _PODS),
+)

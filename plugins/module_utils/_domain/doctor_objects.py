@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +30,15 @@ def labels_of(manifest: Manifest) -> Mapping[str, str]:
 def unix(timestamp: str | None) -> float | None:
     """Unix seconds of an RFC 3339 time; None without one."""
     return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
+
+
+def made_s(manifest: Manifest) -> float:
+    """Unix seconds; 0 where that is not said."""
+    return unix(manifest["metadata"].get("creationTimestamp")) or 0.0
+
+
+def clock(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def condition(manifest: Manifest, kind: str) -> Mapping[str, Any]:

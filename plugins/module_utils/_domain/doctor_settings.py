@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
-from .doctor_adapter import fault_of, takes_all
-from .doctor_objects import Manifest, is_ready, labels_match, labels_of, name_of, statuses, unix, youngest
-from .doctor_prometheus import lag_s
+from .doctor_objects import Manifest, clock, is_ready, labels_match, labels_of, made_s, name_of, unix, youngest
 from .doctor_queries import quote
 from .doctor_report import Check, Symptom
-from .doctor_state import ApiState, AutoscalerState, MetricState, State, exporter_container
+from .doctor_state import AutoscalerState, MetricState, State, exporter_container
 from .findings import enumeration
 
 _UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
@@ -25,8 +23,6 @@ _SCALERS = ("kube-controller-manager",)
 _REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
-# Older restarts have passed.
-_RECENT_S = 3600
 
 
 def _mounts(state: State) -> Iterator[Symptom]:
@@ -141,15 +137,9 @@ def _profiling_by_node(state: State) -> Iterator[Symptom]:
                 f"node {node}",
                 f"its exporter reports {_UTILISATION}, but no DCGM_FI_PROF_*, which other nodes have",
                 state.on_nodes([node]),
-                _ready_s(state, exporters.get(node, ())),
+                state.read_s(exporters.get(node, ())),
                 words={"why": "one GPU of a node without them is enough"},
             )
-
-
-def _ready_s(state: State, pods: Sequence[Manifest]) -> float | None:
-    """Since when Prometheus has had the pod to read that has been ready longest."""
-    ages = [age for pod in pods if (age := state.turned(pod, "Ready")) is not None]
-    return youngest([state.prometheus_age, max(ages, default=None)])
 
 
 def _fields(state: State) -> Iterator[Symptom]:
@@ -168,115 +158,22 @@ def _fields(state: State) -> Iterator[Symptom]:
             f"Prometheus has {', '.join(sorted(names))}, but no {' or '.join(sources)}; "
             f"exporter: {', '.join(images) or 'no DaemonSet'}",
             state.of(its),
-            _ready_s(state, state.exporter_pods),
+            state.read_s(state.exporter_pods),
             words={"fields": " or ".join(sources)},
         )
-
-
-def _users(state: State, api: ApiState) -> list[AutoscalerState]:
-    return [each for each in state.autoscalers if any(metric.group == api.group for metric in each.metrics)]
-
-
-def _adapter_rules(state: State) -> Iterator[Symptom]:
-    """Only where nothing is listed: the adapter cannot have started, or cannot list, with such a rule."""
-    for api in state.apis:
-        if api.config is None or api.listed or api.service is None:
-            continue
-        faults = [
-            f"rule {number} of {len(api.config.rules)}, for {quote(_query_of(rule))}: {fault}"
-            for number, rule in enumerate(api.config.rules, 1)
-            if (fault := fault_of(rule))
-        ]
-        for why in [api.config.error] if api.config.error else faults:
-            place = f"ConfigMap {name_of(api.config.config_map)}"
-            yield Symptom("ADAPTER_RULE_WRONG", place, why, state.of(_users(state, api)))
-
-
-def _query_of(rule: object) -> str:
-    return str(rule.get("seriesQuery", "")) if isinstance(rule, dict) else str(rule)
-
-
-def _adapter_restarted(state: State) -> Iterator[Symptom]:
-    """Only where a metric is missing: labels of the ConfigMap may change without a restart."""
-    for api in state.apis:
-        pods = [pod for pod in api.pods if not pod["metadata"].get("deletionTimestamp")]
-        users = [
-            each
-            for each in _users(state, api)
-            if any(metric.group == api.group and metric.silent and not metric.values for metric in each.metrics)
-        ]
-        if api.config is None or api.listed is None or not pods or not users:
-            continue
-        written_s = _written(api.config.config_map)
-        started_s = max(_started(pod) for pod in pods)
-        if written_s > started_s:
-            yield Symptom(
-                "ADAPTER_NOT_RESTARTED",
-                f"Deployment {name_of(api.adapter or api.config.config_map)}",
-                f"ConfigMap {name_of(api.config.config_map)} was written at {_clock(written_s)}, the adapter's newest "
-                f"pod has run since {_clock(started_s)}",
-                state.of(users),
-                youngest([state.now_s - written_s, *(_ready_s(state, each.ready_pods) for each in users)]),
-                2 * api.relist_s + max(map(lag_s, users)),
-                _place(api),
-            )
-
-
-def _place(api: ApiState) -> dict[str, str]:
-    metadata = (api.adapter or {"metadata": {"namespace": "", "name": ""}})["metadata"]
-    return {"namespace": metadata["namespace"], "name": metadata["name"]}
-
-
-def _written(config_map: Manifest) -> float:
-    """When its data last changed; of an object without managedFields when it was made."""
-    times = [
-        unix(entry.get("time")) or 0.0
-        for entry in config_map["metadata"].get("managedFields") or ()
-        if "f:data" in (entry.get("fieldsV1") or {})
-    ]
-    return max([unix(_created(config_map)) or 0.0, *times])
-
-
-def _started(pod: Manifest) -> float:
-    """A container that is restarted reads its files again."""
-    times = [unix(((each.get("state") or {}).get("running") or {}).get("startedAt")) for each in statuses(pod)]
-    return max([unix(_created(pod)) or 0.0, *filter(None, times)])
-
-
-def _adapter_load(state: State) -> Iterator[Symptom]:
-    """The chart's default rules are common, and harm nobody in a small cluster."""
-    for api in state.apis:
-        rules = [each for each in api.config.rules if takes_all(each)] if api.config else []
-        for pod in api.pods if rules else ():
-            if killed := _killed(state, pod):
-                yield Symptom(
-                    "ADAPTER_OVERLOADED",
-                    f"Deployment {name_of(api.adapter or pod)}",
-                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules take series of any name, the first by "
-                    f"{quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
-                )
-
-
-def _killed(state: State, pod: Manifest) -> str:
-    """How a container was lately ended for want of memory."""
-    for status in statuses(pod):
-        ended = (status.get("lastState") or {}).get("terminated") or {}
-        age = state.age(ended.get("finishedAt"))
-        if ended.get("reason") == "OOMKilled" and age is not None and age < _RECENT_S:
-            return f"OOMKilled {age / 60:.0f} minutes ago, {status.get('restartCount')} restarts"
-    return ""
 
 
 def _ratio_as_percent(state: State) -> Iterator[Symptom]:
     for each in state.autoscalers:
         for metric in each.metrics:
             text = next(filter(_is_bare_ratio, _texts(state, metric)), "")
-            if text and (metric.target_value or 0) > 1 and metric.values and max(metric.values.values()) <= 1:
+            most, largest = _most(each, metric, text), max(metric.values.values(), default=math.inf)
+            if text and most and largest <= most < (metric.target_value or 0):
                 yield Symptom(
                     "HPA_RATIO_AS_PERCENT",
                     f"HPA {each}",
                     f"the target of {metric.name} is {metric.target_value:g}, its values are at most "
-                    f"{max(metric.values.values()):g}; it is made by {quote(text)}",
+                    f"{largest:g}; it is made by {quote(text)}",
                     state.of([each]),
                 )
 
@@ -284,7 +181,7 @@ def _ratio_as_percent(state: State) -> Iterator[Symptom]:
 def _texts(state: State, metric: MetricState) -> Iterator[str]:
     """What a metric is made by, as far as somebody's text says so."""
     yield metric.name
-    for name in {metric.name, metric.series} - {""}:
+    for name in dict.fromkeys(filter(None, (metric.name, metric.series))):
         for rule in (state.prometheus.rules or {}).get(name, ()):
             yield str(rule.get("query", ""))
     for api in state.apis:
@@ -294,8 +191,14 @@ def _texts(state: State, metric: MetricState) -> Iterator[str]:
 
 
 def _is_bare_ratio(text: str) -> bool:
-    """A sum over GPUs may be above 1."""
-    return bool(_RATIO.search(text)) and not _MADE_PERCENT.search(text) and "sum" not in text
+    return bool(_RATIO.search(text)) and not _MADE_PERCENT.search(text)
+
+
+def _most(autoscaler: AutoscalerState, metric: MetricState, text: str) -> int:
+    """The largest value that can be: of a sum, the GPUs of a pod; 0 if that is not known."""
+    if "sum" not in text:
+        return 1
+    return sum(autoscaler.gpus.values()) if metric.type == "Pods" else 0
 
 
 def _manifests(state: State) -> Iterator[Symptom]:
@@ -330,7 +233,7 @@ def _replicas_owned(state: State) -> Iterator[Symptom]:
     """Scaling takes the field away from whoever had it; so who has it afterwards has written it again."""
     for each in state.autoscalers:
         scaled_s = unix((each.hpa.get("status") or {}).get("lastScaleTime"))
-        if scaled_s is None or each.target is None or (unix(_created(each.target)) or 0) > scaled_s:
+        if scaled_s is None or each.target is None or made_s(each.target) > scaled_s:
             continue
         later = [
             (manager, written_s) for manager, written_s in _writers_of_replicas(each.target) if written_s > scaled_s
@@ -340,13 +243,9 @@ def _replicas_owned(state: State) -> Iterator[Symptom]:
             yield Symptom(
                 "WORKLOAD_REPLICAS_OWNED",
                 each.workload,
-                f"{manager} wrote spec.replicas at {_clock(written_s)}, after the HPA had scaled at {_clock(scaled_s)}",
+                f"{manager} wrote spec.replicas at {clock(written_s)}, after the HPA had scaled at {clock(scaled_s)}",
                 words={"manager": manager},
             )
-
-
-def _created(manifest: Manifest) -> str | None:
-    return manifest["metadata"].get("creationTimestamp")
 
 
 def _writers_of_replicas(target: Manifest) -> Iterator[tuple[str, float]]:
@@ -358,24 +257,16 @@ def _writers_of_replicas(target: Manifest) -> Iterator[tuple[str, float]]:
             yield entry.get("manager", "somebody"), written_s
 
 
-def _clock(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
 _GPU_SERIES = ("daemon_sets", "component_pods", "prometheus", "metrics")
 
 _WEBHOOKS = ("webhooks", "services", "component_pods")
-_ADAPTER = ("apis", "adapter_config", "metrics")
 
-# Before the checks of the same hop that see what follows.
+# Before the checks that see what follows.
 CAUSE_CHECKS = (
     Check("exporter", "the exporter's volumes can be mounted", _mounts, ("daemon_sets", "component_pods", "events")),
-    Check("metrics_api", "the adapter's rules can work", _adapter_rules, _ADAPTER),
-    Check("metrics_api", "the adapter runs with its present rules", _adapter_restarted, (*_ADAPTER, "component_pods")),
 )
 SETTINGS_CHECKS = (
     Check("rule", "what checks PrometheusRules answers", _webhooks, _WEBHOOKS),
-    Check("metrics_api", "the adapter bears its rules", _adapter_load, (*_ADAPTER, "component_pods")),
     Check("exporter", "profiling fields on each node", _profiling_by_node, ("nodes", *_GPU_SERIES)),
     Check("exporter", "the exporter has the metrics' fields", _fields, _GPU_SERIES),
     Check("hpa", "targets are in the metric's unit", _ratio_as_percent, ("hpas", "prometheus", "metrics")),

@@ -287,6 +287,11 @@ class State:
         """Since one of its pods became ready, or began."""
         return youngest(self.turned(pod, "Ready") for pod in self.prometheus.pods)
 
+    def read_s(self, pods: Iterable[Manifest]) -> float | None:
+        """Since when Prometheus could read the one of these pods that has been ready longest."""
+        ages = [age for pod in pods if (age := self.turned(pod, "Ready")) is not None]
+        return youngest([self.prometheus_age, max(ages, default=None)])
+
     @cached_property
     def gpu_nodes(self) -> dict[str, Manifest]:
         return {node["metadata"]["name"]: node for node in self.nodes if self._has_gpus(node)}

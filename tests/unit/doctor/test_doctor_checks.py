@@ -777,6 +777,13 @@ def _(cluster: Cluster) -> None:
     ratio(cluster, "avg by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)")
 
 
+@fault("HPA_RATIO_AS_PERCENT", "by a rule of the adapter, which adds up the GPUs of a pod")
+def _(cluster: Cluster) -> None:
+    ratio(cluster, "")
+    rule = {"seriesQuery": 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""}', "name": {"as": "duty"}}
+    configured(cluster, [*ADAPTER_RULES, {**rule, "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>})"}])
+
+
 @fault("HPA_RATIO_AS_PERCENT", "by the field's own name")
 def _(cluster: Cluster) -> None:
     ratio(cluster, "")

@@ -77,6 +77,25 @@ def a_ratio_with_a_target_in_the_same_unit(cluster: Cluster) -> None:
 
 def a_sum_over_the_gpus_of_a_pod(cluster: Cluster) -> None:
     ratio(cluster, "sum by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)")
+    cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "4"
+    cluster.hpa["spec"]["maxReplicas"] = 2
+    cluster.metric = replace(cluster.metric, target_value=3.0)
+
+
+def a_sum_over_all_pods(cluster: Cluster) -> None:
+    ratio(cluster, "sum by (namespace) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)")
+    cluster.metric = replace(cluster.metric, type="Object", holders=frozenset({"chat"}), values={"chat": 0.9})
+
+
+def a_ratio_that_another_metric_is_made_of(cluster: Cluster) -> None:
+    ratio(cluster, "")
+    rule = {"seriesQuery": 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""}', "name": {"as": "another"}}
+    configured(cluster, [*ADAPTER_RULES, rule])
+
+
+def a_metric_that_is_larger_than_its_text_allows(cluster: Cluster) -> None:
+    ratio(cluster, "avg by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)")
+    cluster.metric = replace(cluster.metric, values={"chat-0": 41.0, "chat-1": 55.0})
 
 
 def profiling_on_one_node_for_a_metric_that_can_do_without(cluster: Cluster) -> None:
@@ -259,6 +278,9 @@ HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_ratio_that_is_made_percent,
     a_ratio_with_a_target_in_the_same_unit,
     a_sum_over_the_gpus_of_a_pod,
+    a_sum_over_all_pods,
+    a_ratio_that_another_metric_is_made_of,
+    a_metric_that_is_larger_than_its_text_allows,
     profiling_on_one_node_for_a_metric_that_can_do_without,
     a_wrong_rule_that_the_adapter_has_not_read_yet,
     rules_that_are_newer_than_the_adapter_while_nothing_is_missing,
