@@ -17,7 +17,7 @@ from ._domain.autoscaler import (
 from ._domain.budget import Period, ReactionBudget
 from ._domain.capacity import gpus_of, gpus_per_pod, replicas_that_fit
 from ._domain.doctor import CHECKS
-from ._domain.doctor_adapter import config_map_of
+from ._domain.doctor_adapter import adapter_config, config_map_of
 from ._domain.doctor_catalogue import CATALOGUE
 from ._domain.doctor_catalogue import HOPS as DOCTOR_HOPS
 from ._domain.doctor_objects import labels_match
@@ -126,6 +126,7 @@ __all__ = [
     "State",
     "Target",
     "Tolerance",
+    "adapter_config",
     "autoscaler_key",
     "autoscaler_of",
     "config_map_of",

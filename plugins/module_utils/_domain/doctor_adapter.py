@@ -15,7 +15,7 @@ from .doctor_objects import Manifest, clock, containers_of, flag, made_s, name_o
 from .doctor_prometheus import lag_s
 from .doctor_queries import quote
 from .doctor_report import Check, Symptom
-from .doctor_state import ApiState, AutoscalerState, State
+from .doctor_state import AdapterConfig, ApiState, AutoscalerState, State
 
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 # What may stand after a backslash in PromQL.
@@ -25,6 +25,7 @@ _ESCAPED = frozenset("abfnrtv\\'\"xuU01234567")
 _MATCHER = re.compile(rf"\s*(?:(\w+|{_STRING})\s*(=~|!~|!=|=)\s*({_STRING})|({_STRING}))\s*(,|$)", re.DOTALL)
 _SELECTOR = re.compile(r"\s*([a-zA-Z_:][\w:]*)?\s*(?:\{(.*)\})?\s*", re.DOTALL)
 # The adapter refuses unknown options, so a wrong indentation too.
+_KINDS = frozenset({"rules", "externalRules", "resourceRules"})
 _OPTIONS = frozenset({"seriesQuery", "seriesFilters", "resources", "name", "metricsQuery", "labelValueReplacements"})
 # Python's words for what no kind of regular expression allows; other complaints are Python's own.
 _BROKEN = ("missing ), unterminated", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
@@ -50,6 +51,21 @@ def config_map_of(adapter: Manifest) -> tuple[str, str] | None:
     return None
 
 
+def adapter_config(config_map: Manifest, content: Any) -> AdapterConfig:
+    """content: of the file, None if that is empty."""
+    content = {} if content is None else content
+    if not isinstance(content, Mapping):
+        return AdapterConfig(config_map, "it is no list of options")
+    if unknown := sorted(map(str, content.keys() - _KINDS)):
+        return AdapterConfig(config_map, f"there is no option {unknown[0]}")
+    return AdapterConfig(config_map, rules=[*_list(content.get("rules")), *_list(content.get("externalRules"))])
+
+
+def _list(value: Any) -> list[Any]:
+    """What is no list, but should be one, as its only item."""
+    return value if isinstance(value, list) else [value] if value else []
+
+
 def fault_of(rule: Any) -> str:
     """Why the adapter does not start with a rule, or Prometheus refuses its series query; empty if neither is seen."""
     if not isinstance(rule, Mapping):
@@ -61,16 +77,29 @@ def _faults(rule: Mapping[str, Any]) -> Iterator[str]:
     unknown = sorted(map(str, rule.keys() - _OPTIONS))
     yield f"there is no option {unknown[0]}" if unknown else ""
     yield _fault_of_selector(str(rule.get("seriesQuery") or ""))
-    for each in rule.get("seriesFilters") or ():
+    for each in _list(rule.get("seriesFilters")):
         yield _fault_of_filter(each)
-    name = rule.get("name") or {}
-    pattern = str(name.get("matches") or "")
-    yield _fault_of_pattern(pattern)
-    compiled = _tried(pattern)
-    if not name.get("as") and compiled and compiled.groups > 1:
-        yield f"name.matches `{pattern}` has several groups, and there is no name.as"
+    yield _fault_of_name(rule.get("name") or {})
     query = str(rule.get("metricsQuery") or "")
     yield f"metricsQuery has `<<` without `>>`: `{query}`" if query.count("<<") != query.count(">>") else ""
+
+
+def _fault_of_name(name: Any) -> str:
+    if not isinstance(name, Mapping):
+        return "name is no list of options"
+    if unknown := sorted(map(str, name.keys() - {"matches", "as"})):
+        return f"there is no option name.{unknown[0]}"
+    pattern = str(name.get("matches") or "")
+    compiled = _tried(pattern)
+    if not name.get("as") and compiled and compiled.groups > 1:
+        return f"name.matches `{pattern}` has several groups, and there is no name.as"
+    return _fault_of_pattern(pattern)
+
+
+def name_given(rule: Any) -> str:
+    """What a rule calls its metric, if that is written out."""
+    name = rule.get("name") if isinstance(rule, Mapping) else None
+    return str(name.get("as") or "") if isinstance(name, Mapping) else ""
 
 
 def _fault_of_filter(each: Any) -> str:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
+from .doctor_adapter import name_given
 from .doctor_objects import Manifest, clock, is_ready, labels_match, labels_of, made_s, name_of, unix, youngest
 from .doctor_queries import quote
 from .doctor_report import Check, Symptom
@@ -186,7 +187,7 @@ def _texts(state: State, metric: MetricState) -> Iterator[str]:
             yield str(rule.get("query", ""))
     for api in state.apis:
         for rule in api.config.rules if api.config else ():
-            if isinstance(rule, dict) and (rule.get("name") or {}).get("as") == metric.name:
+            if name_given(rule) == metric.name:
                 yield f"{rule.get('seriesQuery')} {rule.get('metricsQuery')}"
 
 

@@ -55,6 +55,7 @@ from ..domain import (
     Row,
     Scope,
     State,
+    adapter_config,
     autoscaler_of,
     config_map_of,
     gpus_per_pod,
@@ -451,12 +452,9 @@ def _adapter_config(kube: ReadOnce, reading: _Reading, adapter: Manifest) -> Ada
     if text is None:
         return None
     try:
-        content = from_yaml(text) or {}
+        return adapter_config(config_map, from_yaml(text))
     except ValueError as err:
         return AdapterConfig(config_map, error=str(err))
-    if not isinstance(content, Mapping):
-        return AdapterConfig(config_map, error="it is no list of options")
-    return AdapterConfig(config_map, rules=[*(content.get("rules") or ()), *(content.get("externalRules") or ())])
 
 
 def _selector(state: State, namespace: str, name: str) -> Mapping[str, str]:

@@ -195,17 +195,19 @@ def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
     [
         ("rules: [", "while parsing a flow node"),
         ("- seriesQuery: x", "it is no list of options"),
-        ("rules: {default: false}", "rule 1 of 1, for `default`"),
+        ("custom: []", "there is no option custom"),
+        ("", None),
+        ("rules: {default: false}", "there is no option default"),
         ("externalRules: [{seriesQuery: 'x['}]", "rule 1 of 1, for `x[`: seriesQuery is no selector"),
     ],
 )
-def test_the_adapters_rules_are_read(text: str, seen: str) -> None:
+def test_the_adapters_rules_are_read(text: str, seen: str | None) -> None:
     live = LiveCluster()
     live.answers[f"GET {CONFIG_MAP}"]["data"]["config.yaml"] = text
     live.answers["GET /apis/custom.metrics.k8s.io/v1beta1"] = {"resources": []}
     [finding] = look(live)["findings"]
-    assert finding["id"] == "ADAPTER_RULE_WRONG"
-    assert seen in finding["seen"][0]
+    assert finding["id"] == ("ADAPTER_RULE_WRONG" if seen else "ADAPTER_LISTS_NOTHING")
+    assert (seen or "resources is empty") in finding["seen"][0]
 
 
 EVENTS = "/api/v1/namespaces/monitoring/events"

@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_adapter import (
+    adapter_config,
     config_map_of,
     fault_of,
+    name_given,
     takes_all,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PROFILES, report
 from clusters import ADAPTER_RULES, EXPORTER, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
+from hypothesis import given
+from hypothesis import strategies as st
 from test_doctor_checks import (
     FAULTS,
     JOIN,
@@ -378,6 +382,8 @@ def test_rules_that_work_have_no_fault(rule: dict[str, Any]) -> None:
         ('{__name__=~"(?!go_).*"}', {}, "looks around"),
         ('{__name__=~"gpu_\\d"}', {}, "a backslash is written twice"),
         ("x", {"name": {"matches": "^(a)_(b)$"}}, "there is no name.as"),
+        ("x", {"name": {"matchs": "y"}}, "no option name.matchs"),
+        ("x", {"name": "y"}, "name is no list of options"),
         ("x", {"name": {"matches": "*"}}, "nothing to repeat"),
         ("x", {"seriesFilters": [{"is": "a", "isNot": "b"}]}, "needs `is` or `isNot`"),
         ("x", {"seriesFilters": [{"isNot": "["}]}, "unterminated character set"),
@@ -405,6 +411,23 @@ def test_a_rule_that_cannot_work(query: str, more: dict[str, Any], fault: str) -
 )
 def test_a_selector_that_prometheus_takes(query: str) -> None:
     assert fault_of({"seriesQuery": query}) == ""
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.sampled_from(["", "x", "(", "<<", '{a="b"}', "{a"])
+_KEYS = st.sampled_from(["rules", "externalRules", "seriesQuery", "seriesFilters", "name", "matches", "as", "is"])
+_ANYTHING = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS | st.integers(), inner, max_size=4)
+)
+
+
+@given(_ANYTHING)
+def test_whatever_the_file_says_is_judged(content: Any) -> None:
+    config = adapter_config({}, content)
+    assert isinstance(config.error, str)
+    for rule in config.rules:
+        assert isinstance(fault_of(rule), str)
+        assert isinstance(name_given(rule), str)
+        assert takes_all(rule) in (True, False)
 
 
 def test_what_takes_series_of_any_name() -> None:
