@@ -16,7 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_a
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PROFILES, report
 from clusters import ADAPTER_RULES, EXPORTER, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_doctor_checks import (
     FAULTS,
@@ -420,6 +420,7 @@ _ANYTHING = st.recursive(
 )
 
 
+@example({"rules": [{"seriesQuery": "x", "seriesFilters": 1}, {"seriesQuery": "x", "name": "y"}]})
 @given(_ANYTHING)
 def test_whatever_the_file_says_is_judged(content: Any) -> None:
     config = adapter_config({}, content)
