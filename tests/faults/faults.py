@@ -683,7 +683,7 @@ def the_adapter_loses_the_pod_in_its_aggregation(lab: Lab) -> Iterator[None]:
 def the_adapter_changes_the_value(lab: Lab) -> Iterator[None]:
     def shifted(config: Manifest) -> None:
         config["data"]["config.yaml"] = config["data"]["config.yaml"].replace(
-            "max(<<.Series>>{<<.LabelMatchers>>})", "max(<<.Series>>{<<.LabelMatchers>>} + 50)"
+            "{<<.LabelMatchers>>}", "{<<.LabelMatchers>>} + 50"
         )
 
     with lab.changed("ConfigMap", ADAPTER, shifted):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 from random import Random
 from typing import Literal
 
@@ -43,7 +43,7 @@ STATES = {READY: 66, NOT_READY: 10, PENDING: 12, SUCCEEDED: 3, FAILED: 4, TERMIN
 
 @dataclass(frozen=True)
 class Pod:
-    """value: None if it has none."""
+    """value: what is recorded, None if nothing is."""
 
     state: State = READY
     value: float | None = None
@@ -79,7 +79,7 @@ class Case:
         tolerance = self.tolerance or DEFAULT_TOLERANCE
         if metric.form == "pods":
             return self._of_the_pods(metric.target, tolerance)
-        if metric.value is None:
+        if not is_offered(metric.value):
             return None
         if metric.form == "total":
             return desired_replicas_by_total(
@@ -92,7 +92,7 @@ class Case:
 
     def _of_the_pods(self, target: float, tolerance: Tolerance) -> int | None:
         running = [pod.value for pod in self.pods if pod.state.counts == "running"]
-        usage = [value for value in running if value is not None]
+        usage = [value for value in running if is_offered(value)]
         missing = len(running) - len(usage)
         unready = sum(pod.state.counts == "pending" for pod in self.pods)
         try:
@@ -101,6 +101,11 @@ class Case:
             )
         except HopError:
             return None
+
+
+def is_offered(value: float | None) -> bool:
+    """Whether the adapter has a value: what is no number it leaves out."""
+    return value is not None and not isnan(value)
 
 
 def cases() -> dict[str, Case]:
@@ -190,7 +195,7 @@ NUMBERS = {
     "a target is no double above": _of_ready_pods(*[14.49] * 10, target=16.1),
     "a tolerance is a double": _of_ready_pods(18, tolerance=Tolerance(down=0.7)),
     "a ratio is a double": _of_ready_pods(*[67.2] * 25),
-    "what is no number is 0": _of_ready_pods(nan, 60),
+    "what is no number is no value": _of_ready_pods(nan, 60),
 }
 
 

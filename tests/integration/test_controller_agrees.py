@@ -10,7 +10,7 @@ import pytest
 from control_plane import eventually
 from kubernetes import client, watch
 from metric_chain import MetricChain
-from replica_cases import Case, Metric, Pod, cases
+from replica_cases import Case, Metric, Pod, cases, is_offered
 
 CASES = cases()
 NAMESPACE = "controller-agrees"
@@ -37,7 +37,7 @@ def decisions(kube: client.ApiClient, chain: MetricChain) -> Iterator[dict[str, 
     try:
         workloads.create()
         chain.exporter.text = "".join(series())
-        values = sum(pod.value is not None for case in CASES.values() for pod in case.pods)
+        values = sum(is_offered(pod.value) for case in CASES.values() for pod in case.pods)
         eventually(lambda: workloads.served() == values, f"{values} values are served", SERVED_S)
         yield workloads.decisions()
     finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import ceil, isnan
+from math import ceil
 
 from .findings import CUSTOM_METRIC, HopError
 
@@ -112,8 +112,8 @@ def desired_replicas_together(proposals: Sequence[int | None], *, current: int) 
 
 
 def _value(value: float) -> int:
-    """In thousandths, as prometheus-adapter offers it: cut off, and 0 for what is no number."""
-    return 0 if isnan(value) else int(value * 1000)
+    """In thousandths, as prometheus-adapter offers it: cut off."""
+    return int(value * 1000)
 
 
 def _target(target: float) -> int:
