@@ -473,8 +473,8 @@ _TABLE = (
         "RULE_GIVES_NAN",
         "rule",
         "error",
-        "the rule divides by zero; the adapter makes 0 of NaN unless its own rule leaves that out, and the HPA scales down "
-        "to the minimum",
+        "the rule divides by zero; the adapter makes 0 of NaN unless its own rule leaves that out, and the HPA scales "
+        "down to the minimum",
         "guard the denominator: `x / (y > 0)`",
         grace_s=_START_GRACE_S,
     ),
