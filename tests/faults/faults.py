@@ -132,6 +132,16 @@ def with_expression(expression: Callable[[str], str]) -> Callable[[Manifest], No
     return change
 
 
+def recording(lab: Lab, record: str, expression: str) -> Manifest:
+    """A PrometheusRule as a team writes it beside ours."""
+    found = another(lab.get("PrometheusRule", RULE, MONITORING), "by-a-team")
+    found["metadata"]["labels"] = {"release": STACK}
+    found["spec"] = {
+        "groups": [{"name": "by-a-team", "interval": "2s", "rules": [{"record": record, "expr": expression}]}]
+    }
+    return found
+
+
 def with_option(option: str, value: str) -> Callable[[Manifest], None]:
     """A command line option `--option=value` of the first container."""
 
@@ -140,6 +150,27 @@ def with_option(option: str, value: str) -> Callable[[Manifest], None]:
         its["args"] = [each for each in its["args"] if not each.startswith(f"--{option}=")] + [f"--{option}={value}"]
 
     return change
+
+
+def with_rules_for(name: str, series: str) -> Callable[[Manifest], None]:
+    """The adapter's ConfigMap with rules for other series than those that are recorded for pods."""
+
+    def change(config: Manifest) -> None:
+        text = config["data"]["config.yaml"].replace("namespace_pod:(.+):avg", name)
+        config["data"]["config.yaml"] = text.replace("namespace_pod:.+:avg", series)
+
+    return change
+
+
+@contextmanager
+def reconfigured(lab: Lab, config: str, change: Callable[[Manifest], None], kind: str, workload: str) -> Iterator[None]:
+    """A ConfigMap that is another for a while, and is read by its workload at its start only."""
+    try:
+        with lab.changed("ConfigMap", config, change):
+            lab.restart(kind, workload)
+            yield
+    finally:
+        lab.restart(kind, workload)
 
 
 def another(manifest: Manifest, name: str) -> Manifest:
@@ -413,11 +444,9 @@ def an_autoscaler_wants_profiling_that_the_exporter_lacks(lab: Lab) -> Iterator[
 
     with (
         lab.beside(second_deployment(lab, "chat"), second_autoscaler(lab, "chat", "chat", metric="gpu_compute")),
-        lab.changed("ConfigMap", "exporter-metrics-config-map", unprofiled),
+        reconfigured(lab, "exporter-metrics-config-map", unprofiled, "DaemonSet", EXPORTER),
     ):
-        lab.restart("DaemonSet", EXPORTER)
         yield
-    lab.restart("DaemonSet", EXPORTER)
 
 
 @fault("METRIC_BLANK_ON_MIG", 14)
@@ -439,6 +468,27 @@ def the_pods_ask_for_a_resource_that_the_exporter_does_not_know(lab: Lab) -> Ite
         lab.beside(second_deployment(lab, "chat", gpus={resource: "1"})),
         lab.beside(second_autoscaler(lab, "chat", "chat")),
     ):
+        yield
+
+
+@fault("EXPORTER_FIELD_MISSING", 19)
+def the_counters_lack_what_the_metric_is_made_of(lab: Lab) -> Iterator[None]:
+    def shortened(counters: Manifest) -> None:
+        lines = counters["data"]["metrics"].splitlines(keepends=True)
+        kept = [line for line in lines if "_PROF_" not in line and UTILISATION not in line]
+        counters["data"]["metrics"] = "".join(kept)
+
+    with reconfigured(lab, "exporter-metrics-config-map", shortened, "DaemonSet", EXPORTER):
+        yield
+
+
+@fault("EXPORTER_MOUNT_FAILS", 24)
+def a_folder_of_the_host_is_not_there(lab: Lab) -> Iterator[None]:
+    def elsewhere(workload: Manifest) -> None:
+        volume = workload["spec"]["template"]["spec"]["volumes"][0]
+        volume["hostPath"] = {"path": "/home/kubernetes/bin/nvidia", "type": "Directory"}
+
+    with lab.changed("DaemonSet", EXPORTER, elsewhere):
         yield
 
 
@@ -603,6 +653,58 @@ def the_rule_divides_by_zero(lab: Lab) -> Iterator[None]:
         yield
 
 
+@fault("RULE_LABEL_RENAMED", 20)
+def a_team_reads_a_label_that_was_renamed(lab: Lab) -> Iterator[None]:
+    with lab.beside(recording(lab, "hostname:gpu:avg", f"avg by (hostname) ({UTILISATION})")):
+        yield
+
+
+@fault("RULE_RATE_OF_GAUGE", 22)
+def a_team_takes_a_gauge_for_a_counter(lab: Lab) -> Iterator[None]:
+    with lab.beside(recording(lab, "pod:gpu:rate", f"sum by (pod) (rate({UTILISATION}[1m]))")):
+        yield
+
+
+@fault("RULE_WINDOW_TOO_SHORT", 38)
+def a_window_holds_one_sample(lab: Lab) -> Iterator[None]:
+    with lab.beside(recording(lab, "pod:gpu:max", f"max by (pod) (max_over_time({UTILISATION}[2s]))")):
+        yield
+
+
+@fault("RULE_POD_LABELS_MISSING", 34)
+def a_team_joins_a_label_that_is_not_exported(lab: Lab) -> Iterator[None]:
+    joined = f"{UTILISATION} * on (namespace, pod) group_left (label_team) kube_pod_labels"
+    with lab.beside(recording(lab, "team:gpu:avg", f"avg by (label_team) ({joined})")):
+        yield
+
+
+@fault("RULE_WEBHOOK_UNSERVED", 30)
+def the_webhook_of_the_operator_is_nobody(lab: Lab) -> Iterator[None]:
+    rule = {
+        "apiGroups": ["monitoring.coreos.com"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["prometheusrules"],
+    }
+    webhook = {
+        "name": "prometheusrulemutate.monitoring.coreos.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "rules": [rule],
+        "clientConfig": {"service": {"namespace": MONITORING, "name": "no-such-operator", "path": "/validate"}},
+    }
+    with lab.beside(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "left-by-an-earlier-release"},
+            "webhooks": [webhook],
+        }
+    ):
+        yield
+
+
 # ---- metrics API
 
 
@@ -639,10 +741,29 @@ def no_rule_of_the_adapter_fits(lab: Lab) -> Iterator[None]:
         text = config["data"]["config.yaml"]
         config["data"]["config.yaml"] = text.replace("namespace_pod:", "pod:").replace("namespace_workload:", "app:")
 
-    with lab.changed("ConfigMap", ADAPTER, other_series):
-        lab.restart("Deployment", ADAPTER)
+    with reconfigured(lab, ADAPTER, other_series, "Deployment", ADAPTER):
         yield
-    lab.restart("Deployment", ADAPTER)
+
+
+@fault("ADAPTER_RULE_WRONG", 45)
+def a_rule_of_the_adapter_asks_for_all_series(lab: Lab) -> Iterator[None]:
+    def with_all(config: Manifest) -> None:
+        everything = "  - seriesQuery: '{__name__=~\".*\"}'\n    metricsQuery: sum(<<.Series>>)\n"
+        config["data"]["config.yaml"] = config["data"]["config.yaml"].rstrip() + "\n" + everything
+
+    with reconfigured(lab, ADAPTER, with_all, "Deployment", ADAPTER):
+        yield
+
+
+@fault("ADAPTER_NOT_RESTARTED", 46)
+def the_adapter_has_not_read_its_new_rules(lab: Lab) -> Iterator[None]:
+    try:
+        with lab.changed("ConfigMap", ADAPTER, with_rules_for("kube_pod_(info)", "kube_pod_info")):
+            lab.restart("Deployment", ADAPTER)
+            wait_until(lambda: lab.is_rolled_out("Deployment", ADAPTER), "the adapter has read the wrong rules", 120)
+        yield
+    finally:
+        lab.restart("Deployment", ADAPTER)
 
 
 @fault("ADAPTER_FORGETS", 44)
@@ -656,16 +777,8 @@ def the_adapter_looks_back_too_short(lab: Lab) -> Iterator[None]:
 
 @fault("METRIC_NOT_LISTED", 43)
 def the_adapter_has_only_other_rules(lab: Lab) -> Iterator[None]:
-    def other_rule(config: Manifest) -> None:
-        text = config["data"]["config.yaml"]
-        config["data"]["config.yaml"] = text.replace("namespace_pod:(.+):avg", "kube_pod_(info)").replace(
-            "namespace_pod:.+:avg", "kube_pod_info"
-        )
-
-    with lab.changed("ConfigMap", ADAPTER, other_rule):
-        lab.restart("Deployment", ADAPTER)
+    with reconfigured(lab, ADAPTER, with_rules_for("kube_pod_(info)", "kube_pod_info"), "Deployment", ADAPTER):
         yield
-    lab.restart("Deployment", ADAPTER)
 
 
 @fault("METRIC_WITHOUT_VALUE", 47, 48)
@@ -673,10 +786,8 @@ def the_adapter_loses_the_pod_in_its_aggregation(lab: Lab) -> Iterator[None]:
     def grouped(config: Manifest) -> None:
         config["data"]["config.yaml"] = config["data"]["config.yaml"].replace("by (<<.GroupBy>>)", "by (namespace)")
 
-    with lab.changed("ConfigMap", ADAPTER, grouped):
-        lab.restart("Deployment", ADAPTER)
+    with reconfigured(lab, ADAPTER, grouped, "Deployment", ADAPTER):
         yield
-    lab.restart("Deployment", ADAPTER)
 
 
 @fault("METRIC_DISAGREES", 49)
@@ -686,10 +797,8 @@ def the_adapter_changes_the_value(lab: Lab) -> Iterator[None]:
             "{<<.LabelMatchers>>}", "{<<.LabelMatchers>>} + 50"
         )
 
-    with lab.changed("ConfigMap", ADAPTER, shifted):
-        lab.restart("Deployment", ADAPTER)
+    with reconfigured(lab, ADAPTER, shifted, "Deployment", ADAPTER):
         yield
-    lab.restart("Deployment", ADAPTER)
 
 
 # ---- HorizontalPodAutoscaler
@@ -753,6 +862,26 @@ def an_autoscaler_reads_the_processor_and_nobody_measures_it(lab: Lab) -> Iterat
         yield
 
 
+@fault("HPA_RATIO_AS_PERCENT", 66)
+def a_ratio_is_taken_for_percent(lab: Lab) -> Iterator[None]:
+    ratio = 'avg by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""})'
+    with lab.beside(
+        second_deployment(lab, "chat"),
+        recording(lab, "namespace_pod:gpu_ratio:avg", ratio),
+        second_autoscaler(lab, "chat", "chat", metric="gpu_ratio"),
+    ):
+        yield
+
+
+@fault("HPA_MANIFEST_OUTDATED", 55)
+def an_autoscaler_comes_from_an_old_manifest(lab: Lab) -> Iterator[None]:
+    autoscaler = second_autoscaler(lab, "chat", "chat")
+    applied = '{"apiVersion":"autoscaling/v2beta2","kind":"HorizontalPodAutoscaler"}'
+    autoscaler["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    with lab.beside(second_deployment(lab, "chat"), autoscaler):
+        yield
+
+
 @fault("HPA_AT_MAXIMUM", 58)
 def the_maximum_is_too_low_for_the_load(lab: Lab) -> Iterator[None]:
     def low(hpa: Manifest) -> None:
@@ -768,6 +897,13 @@ def the_maximum_is_too_low_for_the_load(lab: Lab) -> Iterator[None]:
 @fault("WORKLOAD_MISSING", often=True)
 def the_target_is_not_there(lab: Lab) -> Iterator[None]:
     with lab.beside(second_autoscaler(lab, "chat", "no-such-deployment")):
+        yield
+
+
+@fault("WORKLOAD_REPLICAS_OWNED", 63)
+def a_pipeline_applies_the_replicas_again(lab: Lab) -> Iterator[None]:
+    replicas = lab.get("Deployment", SAMPLE, WORKLOADS)["spec"]["replicas"]
+    with lab.applied("Deployment", SAMPLE, WORKLOADS, {"spec": {"replicas": replicas}}, manager="a-pipeline"):
         yield
 
 

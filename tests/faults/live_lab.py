@@ -43,6 +43,7 @@ _GROUPS = {
     "Prometheus": "monitoring.coreos.com/v1",
     "PrometheusRule": "monitoring.coreos.com/v1",
     "StatefulSet": "apps/v1",
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "ServiceMonitor": "monitoring.coreos.com/v1",
 }
 _OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "ownerReferences")
@@ -139,6 +140,20 @@ class Lab:
             yield
         finally:
             self._restore(kind, before)
+
+    @contextmanager
+    def applied(self, kind: str, name: str, namespace: str, fields: Manifest, manager: str) -> Iterator[None]:
+        """Fields that somebody applies, and owns from then on."""
+        identity = {"apiVersion": _GROUPS[kind], "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+
+        def apply(body: Manifest) -> None:
+            self._resource(kind).server_side_apply(body=body, field_manager=manager, force_conflicts=True)
+
+        try:
+            apply({**identity, **fields})
+            yield
+        finally:
+            apply(identity)
 
     @contextmanager
     def without(self, kind: str, name: str, namespace: str | None = MONITORING) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_doctor import DOC
 from clusters import Cluster
 from collection import ROOT
 from jsonschema import Draft202012Validator
+
+sys.path.append(str(ROOT / "tests" / "faults"))
+from faults import FAULTS
 
 DOCS = ROOT / "docs" / "doctor"
 SCHEMA = json.loads((DOCS / "report.schema.json").read_text())
@@ -40,12 +44,23 @@ def _text(ailment: Any) -> str:
 
 
 def test_each_known_way_to_break_the_chain_is_judged_or_said_not_to_be() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \| (.*?) ?\|$", (DOCS / "README.md").read_text(), re.MULTILINE)
+    page = (DOCS / "README.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \| (\w+) \| (.*?) ?\|$", page, re.MULTILINE)
     assert [int(number) for number, *_rest in rows] == list(range(1, KNOWN_WAYS + 1))
-    judged = [row for row in rows if row[2] != "not judged yet"]
-    assert f"{len(judged)} of {KNOWN_WAYS} are judged" in (DOCS / "README.md").read_text()
-    assert all(note for _number, _what, finding, note in rows if finding == "not judged yet")
+    judged = [row for row in rows if row[2] != "not judged"]
+    assert f"{len(judged)} of {KNOWN_WAYS} are judged" in page
+    assert all(note for _number, _what, finding, _proof, note in rows if finding == "not judged")
     assert {each for row in judged for each in re.findall(r"\[(\w+)\]", row[2])} <= set(CATALOGUE)
+    injected = [int(number) for number, _what, _finding, proof, _note in rows if proof == "lab"]
+    assert injected == sorted({row for fault in FAULTS for row in fault.rows})
+    assert {proof for _number, _what, finding, proof, _note in rows if finding == "not judged"} == {"no"}
+    assert f"{len(injected)} of them are injected" in page
+
+
+def test_each_hop_is_broken_on_the_lab() -> None:
+    """By two faults at least."""
+    hops = [CATALOGUE[fault.finding].hop for fault in FAULTS]
+    assert min(hops.count(hop) for hop in DOCTOR_HOPS) >= 2
 
 
 @pytest.mark.parametrize("broken", [False, True])
