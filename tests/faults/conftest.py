@@ -17,10 +17,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--outage", type=float, default=600, help="seconds that test_safety.py breaks the chain for")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "rare: left out of `make test`, for its time")
-
-
 @pytest.fixture(scope="session")
 def lab(pytestconfig: pytest.Config) -> Lab:
     """The lab of `--ansible-inventory`, on which site.yml has run."""

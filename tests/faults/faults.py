@@ -182,12 +182,15 @@ def another(manifest: Manifest, name: str) -> Manifest:
 
 
 def second_deployment(lab: Lab, name: str, *, gpus: Manifest | None = None) -> Manifest:
-    """A workload like the sample, one replica; `gpus` are its limits."""
+    """A workload on the sample's GPUs, one replica, that does nothing; `gpus` are its limits."""
     found = another(lab.get("Deployment", SAMPLE, WORKLOADS), name)
     labels = {"app.kubernetes.io/name": name}
     found["spec"]["replicas"] = 1
     found["spec"]["selector"]["matchLabels"] = labels
     found["spec"]["template"]["metadata"] = {"labels": labels}
+    container(found).update(command=["python3", "-m", "http.server", "8000", "--directory", "/scripts"], args=[])
+    for probe in ("readinessProbe", "livenessProbe"):
+        container(found)[probe]["httpGet"]["path"] = "/"
     if gpus is not None:
         container(found)["resources"] = {"limits": gpus}
     return found

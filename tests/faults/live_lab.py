@@ -53,7 +53,7 @@ class Lab:
     """inventory: of the lab, with `artifacts/kubeconfig` beside it."""
 
     def __init__(self, inventory: Path) -> None:
-        self._inventory = inventory
+        self.inventory = inventory
         folder = inventory if inventory.is_dir() else inventory.parent
         self.kubeconfig = folder / "artifacts" / "kubeconfig"
         self._kube = KubeClient(connect({"kubeconfig": str(self.kubeconfig)}))
@@ -102,7 +102,7 @@ class Lab:
         return self._host(self.gpu_node)
 
     def _host(self, name: str) -> Host:
-        return testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self._inventory))
+        return testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self.inventory))
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ STEADY = 3
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(each, id=each.name, marks=() if each.often else pytest.mark.rare) for each in FAULTS]
+    "fault", [pytest.param(each, id=each.name, marks=() if each.often else pytest.mark.slow) for each in FAULTS]
 )
 def test_the_doctor_names_the_fault_and_nothing_else(lab: Lab, fault: Fault) -> None:
     with fault.breaking(lab):

@@ -66,7 +66,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(
-    "change", [pytest.param(name, marks=() if name == "a scale-up" else pytest.mark.rare) for name in CHANGES]
+    "change", [pytest.param(name, marks=() if name == "a scale-up" else pytest.mark.slow) for name in CHANGES]
 )
 def test_it_is_silent_during(lab: Lab, change: str) -> None:
     """What is within the grace that its finding states is no alarm, and afterwards there is nothing at all."""

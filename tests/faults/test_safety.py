@@ -51,7 +51,7 @@ def load(lab: Lab) -> Iterator[None]:
         yield
 
 
-@pytest.mark.rare
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [pytest.param(each, id=each.name) for each in FAULTS if each.name in OUTAGES])
 def test_replicas_stay_between_minimum_and_maximum(
     lab: Lab, load: None, fault: Fault, outage_s: float, note: Callable[[str], None]
