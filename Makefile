@@ -68,13 +68,13 @@ unit: test-env programs ## tests/unit, tests/rules and, against a real API serve
 		--cov=plugins/module_utils/_domain --cov-report=term:skip-covered --cov-fail-under=95
 
 molecule: test-env programs ## the site on one server, and the node roles, each from a bare machine
-	@PYTEST_ADDOPTS='-m "not slow"' $(BIN)/molecule test --all --exclude cluster --exclude driver --exclude runtime --report
+	@PYTEST_ADDOPTS='-m "not slow"' $(BIN)/molecule test --all --exclude cluster --exclude driver --exclude interrupted --exclude runtime --report
 
 faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load (ARGS="-k rule --outage 60")
 	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v $(ARGS)
 
-test-nodes: test-env programs ## how drivers and container runtimes break, one by one, and the node roles on each system
-	@$(BIN)/molecule test --scenario-name driver --scenario-name runtime --report
+test-nodes: test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
+	@$(BIN)/molecule test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
 	@$(MAKE) --no-print-directory test-systems
 
 test-systems: test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")

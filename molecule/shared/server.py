@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +44,6 @@ class Run:
         """The output without its line breaks: messages are wrapped."""
         return re.sub(r"\s+", " ", self.output).replace("''", "'")
 
-    @property
-    def tasks(self) -> list[str]:
-        """The output, a task or handler each."""
-        return re.split(rf"^(?={'|'.join(map(re.escape, TASK))})", self.output, flags=re.MULTILINE)[1:]
-
 
 def run(playbook: Path, *flags: str, **variables: Any) -> Run:
     """Run a playbook on the scenario's servers."""
@@ -65,15 +59,25 @@ def run(playbook: Path, *flags: str, **variables: Any) -> Run:
     )
 
 
-def kill(playbook: Path, *, at: int) -> None:
-    """Run a playbook, and kill it with all that it started when its task `at` begins, from 0."""
+def kill(playbook: Path, *, changes: int) -> str:
+    """Run a playbook, and kill it with all that it started as soon as so many tasks have reported a change.
+
+    Returns number and name of the last of them. Raises AssertionError when the run ends before.
+    """
+    tasks = [""]
+    changed: set[int] = set()
     with subprocess.Popen([*PLAY, playbook], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as play:
         assert play.stdout
-        begins = (line for line in play.stdout if line.startswith(TASK))
-        print(next(islice(begins, at, None)))
+        while len(changed) < changes:
+            line = play.stdout.readline()
+            assert line, f"ended in {tasks[-1]}"
+            tasks += [line] if line.startswith(TASK) else []
+            changed |= {len(tasks)} if line.startswith("changed: ") else set()
         for process in [play.pid, *_descendants(play.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+    print("killed at", len(tasks), tasks[-1])
+    return f"{len(tasks)} {tasks[-1]}"
 
 
 def _descendants(process: int) -> list[int]:
