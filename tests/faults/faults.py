@@ -487,11 +487,12 @@ def the_counters_lack_what_the_metric_is_made_of(lab: Lab) -> Iterator[None]:
 
 @fault("EXPORTER_MOUNT_FAILS", 24)
 def a_folder_of_the_host_is_not_there(lab: Lab) -> Iterator[None]:
-    def elsewhere(workload: Manifest) -> None:
-        volume = workload["spec"]["template"]["spec"]["volumes"][0]
-        volume["hostPath"] = {"path": "/home/kubernetes/bin/nvidia", "type": "Directory"}
+    def asking_for_it(workload: Manifest) -> None:
+        folder = {"path": "/home/kubernetes/bin/nvidia", "type": "Directory"}
+        workload["spec"]["template"]["spec"]["volumes"].append({"name": "driver", "hostPath": folder})
+        container(workload)["volumeMounts"].append({"name": "driver", "mountPath": "/usr/local/nvidia"})
 
-    with lab.changed("DaemonSet", EXPORTER, elsewhere):
+    with lab.changed("DaemonSet", EXPORTER, asking_for_it):
         yield
 
 

@@ -152,12 +152,12 @@ def _fields(state: State) -> Iterator[Symptom]:
             if metric.is_of_gpus and metric.sources and metric.silent and not names & set(metric.sources):
                 users.setdefault(metric.sources, []).append(each)
     images = sorted({(exporter_container(each) or {}).get("image", "").split("/")[-1] for each in state.exporters})
-    for sources, its in users.items() if names else ():
+    others = ", ".join(sorted(names)) or "other readings of GPUs"
+    for sources, its in users.items() if names or state.prometheus.serving else ():
         yield Symptom(
             "EXPORTER_FIELD_MISSING",
             f"autoscaler {enumeration([str(each) for each in its])}",
-            f"Prometheus has {', '.join(sorted(names))}, but no {' or '.join(sources)}; "
-            f"exporter: {', '.join(images) or 'no DaemonSet'}",
+            f"Prometheus has {others}, but no {' or '.join(sources)}; exporter: {', '.join(images) or 'no DaemonSet'}",
             state.of(its),
             state.read_s(state.exporter_pods),
             words={"fields": " or ".join(sources)},

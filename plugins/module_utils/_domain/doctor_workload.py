@@ -135,7 +135,8 @@ def _values(state: State) -> Iterator[Symptom]:
     for each in state.autoscalers:
         for metric in each.metrics:
             api = state.api.get(metric.group, ApiState(metric.group))
-            age = youngest([_ready_s(state, each, metric), _adapter_age(state, api), state.prometheus_age])
+            since = (rule_age(state, metric.series), _adapter_age(state, api), state.prometheus_age)
+            age = youngest([_ready_s(state, each, metric), *since])
             words = {"owner": api.owner or metric.group}
             reach = state.of([each]) | {f"node {node}" for node in each.nodes}
             # Others list one name for all that they serve, or a few of them: only prometheus-adapter's list is whole.

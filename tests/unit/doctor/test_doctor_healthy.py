@@ -8,7 +8,7 @@ from math import nan
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PrometheusState, Row, report
-from clusters import EXPORTER, PLUGIN, Cluster, at, ids, meta, metric, node, pod, rows, turned
+from clusters import EXPORTER, PLUGIN, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
@@ -70,7 +70,7 @@ def a_first_deployment(cluster: Cluster) -> None:
     """Nothing of it is in the chain yet, and the HPA says so."""
     for name in ("chat-0", "chat-1"):
         young(cluster, name, 30)
-    cluster.prometheus["rows"] = []
+    cluster.prometheus["rows"] = [Row({"__name__": SOURCES[0], "instance": "10.0.0.1:9400"})]  # GPUs are idle
     cluster.rule_objects[0]["metadata"] = meta("kubegpu-gpu", "monitoring", 30, release="kube-prometheus-stack")
     cluster.prometheus["rules"] = {}
     cluster.api["listed"] = frozenset()
