@@ -215,13 +215,13 @@ def restart_users_of_the_driver(lab: Lab) -> None:
 # ---- GPU nodes and drivers
 
 
-@fault("NODE_NOT_READY", often=True)
+@fault("NODE_NOT_READY")
 def the_kubelet_stops(lab: Lab) -> Iterator[None]:
     with lab.on_gpu_server("systemctl stop kubelet", "systemctl start kubelet"):
         yield
 
 
-@fault("DRIVER_NEEDS_REBOOT")
+@fault("DRIVER_NEEDS_REBOOT", often=True)
 def a_driver_is_installed_that_is_not_loaded(lab: Lab) -> Iterator[None]:
     # The stand-in for the driver says its version there, as the kernel module does.
     told = "/proc/driver/nvidia/version"
@@ -336,7 +336,7 @@ def a_taint_that_workloads_tolerate_keeps_the_exporter_away(lab: Lab) -> Iterato
         yield
 
 
-@fault("EXPORTER_NO_NVML", 1, often=True)
+@fault("EXPORTER_NO_NVML", 1)
 def the_exporter_runs_without_the_nvidia_runtime(lab: Lab) -> Iterator[None]:
     with lab.changed("DaemonSet", EXPORTER, without_runtime_class):
         yield
@@ -505,7 +505,7 @@ def prometheus_is_gone(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("MONITOR_NOT_SELECTED", 25, often=True)
+@fault("MONITOR_NOT_SELECTED", 25)
 def the_monitor_lacks_the_label_of_the_release(lab: Lab) -> Iterator[None]:
     with (
         lab.changed("Prometheus", f"{STACK}-prometheus", selecting_by_release("serviceMonitorSelector")),
@@ -535,7 +535,7 @@ def the_monitor_is_deleted(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("MONITOR_INTERVAL_IGNORED", 27)
+@fault("MONITOR_INTERVAL_IGNORED", 27, often=True)
 def the_interval_stands_in_an_endpoint_of_its_own(lab: Lab) -> Iterator[None]:
     def torn(monitor: Manifest) -> None:
         [endpoint] = monitor["spec"]["endpoints"]
@@ -597,7 +597,7 @@ def a_relabeling_drops_one_workload(lab: Lab) -> Iterator[None]:
 # ---- recording rules
 
 
-@fault("RULE_NOT_SELECTED", 28, often=True)
+@fault("RULE_NOT_SELECTED", 28)
 def the_rule_lacks_the_label_of_the_release(lab: Lab) -> Iterator[None]:
     with (
         lab.changed("Prometheus", f"{STACK}-prometheus", selecting_by_release("ruleSelector")),
@@ -733,7 +733,7 @@ def the_api_points_at_a_service_that_is_not_there(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("ADAPTER_WRONG_URL", 42, often=True)
+@fault("ADAPTER_WRONG_URL", 42)
 def the_adapter_asks_a_service_that_is_not_there(lab: Lab) -> Iterator[None]:
     with lab.changed("Deployment", ADAPTER, with_option("prometheus-url", "http://prometheus.monitoring.svc:9090")):
         yield
