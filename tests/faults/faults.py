@@ -810,7 +810,13 @@ def the_adapter_changes_the_value(lab: Lab) -> Iterator[None]:
 
 @fault("HPA_FORBIDDEN", 53)
 def the_controller_may_not_read_the_metric(lab: Lab) -> Iterator[None]:
-    with lab.without("ClusterRoleBinding", "prometheus-adapter-hpa-controller", None):
+    def without_custom_metrics(role: Manifest) -> None:
+        role["rules"] = [each for each in role["rules"] if "custom.metrics.k8s.io" not in each.get("apiGroups", ())]
+
+    with (
+        lab.without("ClusterRoleBinding", "prometheus-adapter-hpa-controller", None),
+        lab.changed("ClusterRole", "system:controller:horizontal-pod-autoscaler", without_custom_metrics, None),
+    ):
         yield
 
 
@@ -818,32 +824,26 @@ def the_controller_may_not_read_the_metric(lab: Lab) -> Iterator[None]:
 def the_controller_is_gone(lab: Lab) -> Iterator[None]:
     manifest = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
     aside = "/etc/kubernetes/kube-controller-manager.yaml"
-    lab.control_plane.check_output(f"mv {manifest} {aside}")
-    try:
-        wait_until(
-            lambda: not lab.list("Pod", "kube-system", label_selector="component=kube-controller-manager"),
-            "the controller manager is gone",
-            60,
-        )
-        with lab.beside(second_autoscaler(lab, "chat", SAMPLE)):
-            yield
-    finally:
-        lab.control_plane.check_output(f"mv {aside} {manifest}")
+
+    def is_gone() -> bool:
+        return not lab.list("Pod", "kube-system", label_selector="component=kube-controller-manager")
+
+    autoscaler = second_autoscaler(lab, "chat", "chat")
+    with lab.beside(second_deployment(lab, "chat")):
+        wait_until(lambda: lab.is_rolled_out("Deployment", "chat", WORKLOADS), "the second workload is ready", 60)
+        lab.control_plane.check_output(f"mv {manifest} {aside}")
+        try:
+            wait_until(is_gone, "the controller manager is gone", 60)
+            with lab.beside(autoscaler):
+                yield
+        finally:
+            lab.control_plane.check_output(f"mv {aside} {manifest}")
 
 
 @fault("HPA_SELECTOR_AMBIGUOUS", 61)
 def two_autoscaled_workloads_share_their_labels(lab: Lab) -> Iterator[None]:
     twin = another(lab.get("Deployment", SAMPLE, WORKLOADS), "twin")
     with lab.beside(twin, second_autoscaler(lab, "twin", "twin")):
-        yield
-
-
-@fault("HPA_METRIC_STANDS_STILL", 64)
-def a_model_server_scales_on_utilisation(lab: Lab) -> Iterator[None]:
-    server = second_deployment(lab, "chat")
-    image, container(server)["image"] = container(server)["image"], "docker.io/vllm/vllm-openai:v0.11.0"
-    lab.gpu_server.check_output("ctr -n k8s.io images tag --force %s %s", image, container(server)["image"])
-    with lab.beside(server, second_autoscaler(lab, "chat", "chat")):
         yield
 
 

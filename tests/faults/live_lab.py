@@ -36,6 +36,7 @@ DRIVER = "/run/nvidia-persistenced/socket"
 # Plural names belong to their group here, since some kinds have a name in two.
 _GROUPS = {
     "APIService": "apiregistration.k8s.io/v1",
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
     "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
     "DaemonSet": "apps/v1",
     "Deployment": "apps/v1",
