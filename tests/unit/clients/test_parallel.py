@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import CONNECTIONS, ApiError, in_parallel
@@ -81,9 +81,17 @@ def interrupt() -> None:
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """To an interrupt, also where the tests run in the background of a shell, which has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(("act", "raised"), [(fail, ZeroDivisionError), (interrupt, KeyboardInterrupt)])
 def test_anything_else_ends_it_without_waiting_for_the_others(
-    act: Callable[[], None], raised: type[BaseException]
+    listening: None, act: Callable[[], None], raised: type[BaseException]
 ) -> None:
     stuck = threading.Event()
     threads: list[threading.Thread] = []
