@@ -109,8 +109,8 @@ code {
 .scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--edge); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 caption { text-align: left; padding: .5rem .75rem; color: var(--quiet); }
-th, td { text-align: left; padding: .4rem .75rem; border-top: 1px solid var(--edge); vertical-align: top; }
-thead th { border-top: 0; color: var(--quiet); font-weight: 600; white-space: nowrap; overflow-wrap: normal; }
+th, td { text-align: left; padding: .4rem .6rem; border-top: 1px solid var(--edge); vertical-align: top; }
+thead th { border-top: 0; color: var(--quiet); font-weight: 600; overflow-wrap: normal; }
 tbody th { font-weight: 600; }
 .figures, thead th.figures { text-align: right; font-variant-numeric: tabular-nums; }
 td.word { white-space: nowrap; }
