@@ -877,15 +877,6 @@ def a_ratio_is_taken_for_percent(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("HPA_MANIFEST_OUTDATED", 55)
-def an_autoscaler_comes_from_an_old_manifest(lab: Lab) -> Iterator[None]:
-    autoscaler = second_autoscaler(lab, "chat", "chat")
-    applied = '{"apiVersion":"autoscaling/v2beta2","kind":"HorizontalPodAutoscaler"}'
-    autoscaler["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
-    with lab.beside(second_deployment(lab, "chat"), autoscaler):
-        yield
-
-
 @fault("HPA_AT_MAXIMUM", 58)
 def the_maximum_is_too_low_for_the_load(lab: Lab) -> Iterator[None]:
     def low(hpa: Manifest) -> None:
