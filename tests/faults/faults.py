@@ -109,6 +109,13 @@ def relabelled(*steps: Manifest) -> Callable[[Manifest], None]:
     return change
 
 
+def with_at_least(replicas: int) -> Callable[[Manifest], None]:
+    def change(hpa: Manifest) -> None:
+        hpa["spec"]["minReplicas"] = replicas
+
+    return change
+
+
 def selecting_by_release(selector: str) -> Callable[[Manifest], None]:
     """A Prometheus that selects as the chart's values have it by default."""
 
@@ -896,10 +903,16 @@ def the_target_is_not_there(lab: Lab) -> Iterator[None]:
 
 
 @fault("WORKLOAD_REPLICAS_OWNED", 63)
-def a_pipeline_applies_the_replicas_again(lab: Lab) -> Iterator[None]:
-    replicas = lab.get("Deployment", SAMPLE, WORKLOADS)["spec"]["replicas"]
-    with lab.applied("Deployment", SAMPLE, WORKLOADS, {"spec": {"replicas": replicas}}, manager="a-pipeline"):
-        yield
+def a_pipeline_applies_replicas_after_the_hpa_has_scaled(lab: Lab) -> Iterator[None]:
+    replicas = {"spec": {"replicas": 3}}
+    with lab.changed(HPA, SAMPLE, with_at_least(2), WORKLOADS):
+        wait_until(lambda: lab.get("Deployment", SAMPLE, WORKLOADS)["spec"]["replicas"] == 2, "the HPA scales", 60)
+        wait_until(lambda: lab.is_rolled_out("Deployment", SAMPLE, WORKLOADS), "its pods are ready", 60)
+        with (
+            lab.applied("Deployment", SAMPLE, WORKLOADS, replicas, manager="a-pipeline"),
+            lab.changed(HPA, SAMPLE, with_at_least(3), WORKLOADS),  # or the HPA would take them back
+        ):
+            yield
 
 
 @fault("WORKLOAD_AT_ZERO", 62)
@@ -946,8 +959,5 @@ def no_node_takes_the_pods(lab: Lab) -> Iterator[None]:
     def cordoned(node: Manifest) -> None:
         node["spec"]["unschedulable"] = True
 
-    def grown(hpa: Manifest) -> None:
-        hpa["spec"]["minReplicas"] = 2
-
-    with lab.changed("Node", lab.gpu_node, cordoned, None), lab.changed(HPA, SAMPLE, grown, WORKLOADS):
+    with lab.changed("Node", lab.gpu_node, cordoned, None), lab.changed(HPA, SAMPLE, with_at_least(2), WORKLOADS):
         yield
