@@ -231,10 +231,13 @@ def _written_otherwise(hpa: Manifest) -> bool:
 
 
 def _replicas_owned(state: State) -> Iterator[Symptom]:
-    """Scaling takes the field away from whoever had it; so who has it afterwards has written it again."""
+    """Scaling takes the field away from whoever had it; so who has it afterwards has written it again.
+
+    Not of a target at 0, which is said of it already.
+    """
     for each in state.autoscalers:
         scaled_s = unix((each.hpa.get("status") or {}).get("lastScaleTime"))
-        if scaled_s is None or each.target is None or made_s(each.target) > scaled_s:
+        if scaled_s is None or each.target is None or not each.replicas or made_s(each.target) > scaled_s:
             continue
         later = [
             (manager, written_s) for manager, written_s in _writers_of_replicas(each.target) if written_s > scaled_s

@@ -832,6 +832,12 @@ def _(cluster: Cluster) -> None:
     ]
 
 
+@fault("WORKLOAD_AT_ZERO", "by hand, after the HPA had scaled")
+def _(cluster: Cluster) -> None:
+    FAULTS["WORKLOAD_REPLICAS_OWNED"](cluster)
+    FAULTS["WORKLOAD_AT_ZERO"](cluster)
+
+
 @fault("WORKLOAD_PODS_PENDING")
 def _(cluster: Cluster) -> None:
     third = pod("chat-2", "ml", "", {"app": "chat"}, ready=False)
