@@ -917,7 +917,7 @@ def a_pipeline_applies_replicas_after_the_hpa_has_scaled(lab: Lab) -> Iterator[N
 
 @fault("WORKLOAD_AT_ZERO", 62)
 def the_target_is_scaled_to_zero(lab: Lab) -> Iterator[None]:
-    with lab.changed("Deployment", SAMPLE, with_replicas(0), WORKLOADS):
+    with lab.scaled(SAMPLE, WORKLOADS, 0):
         yield
 
 

@@ -15,7 +15,7 @@ import testinfra
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import KubeClient, PrometheusClient, connect
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, Scope, report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import capture
-from kubernetes.client import ApiClient, CoreV1Api
+from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.config import new_client_from_config
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
@@ -155,6 +155,17 @@ class Lab:
             yield
         finally:
             apply(identity)
+
+    @contextmanager
+    def scaled(self, name: str, namespace: str, replicas: int) -> Iterator[None]:
+        """As `kubectl scale` does it: nobody owns the number but who scales."""
+        before = self.get("Deployment", name, namespace)["spec"]["replicas"]
+        scale = AppsV1Api(self.api).patch_namespaced_deployment_scale
+        try:
+            scale(name, namespace, {"spec": {"replicas": replicas}})
+            yield
+        finally:
+            scale(name, namespace, {"spec": {"replicas": before}})
 
     @contextmanager
     def without(self, kind: str, name: str, namespace: str | None = MONITORING) -> Iterator[None]:
