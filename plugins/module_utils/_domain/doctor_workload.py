@@ -359,7 +359,9 @@ def _capacity(state: State) -> Iterator[Symptom]:
 
 
 def _is_short(state: State) -> bool:
-    return bool(state.bare_nodes) or any(map(lost_gpus, state.gpu_nodes.values()))
+    """Of GPUs that come back: those that are out of use, and those of nodes that are cordoned, for an upgrade say."""
+    nodes = state.gpu_nodes.values()
+    return bool(state.bare_nodes) or any(lost_gpus(node) or node["spec"].get("unschedulable") for node in nodes)
 
 
 def _gpus(wanted: Mapping[str, int]) -> str:

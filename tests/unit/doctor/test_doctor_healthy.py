@@ -78,6 +78,11 @@ def a_first_deployment(cluster: Cluster) -> None:
     cluster.hpa["status"]["conditions"][1] = turned("ScalingActive", "False", 30, reason="FailedGetPodsMetric")
 
 
+def a_node_that_is_upgraded(cluster: Cluster) -> None:
+    cluster.nodes[0]["spec"]["unschedulable"] = True
+    cluster.hpa["spec"]["maxReplicas"] = 8
+
+
 def an_update_of_the_exporter(cluster: Cluster) -> None:
     """One pod at a time is replaced, and is not ready for its probe's first 45 s."""
     young(cluster, "dcgm-exporter-gpu1", 30, ready=False)
@@ -212,6 +217,7 @@ def a_new_autoscaler(cluster: Cluster) -> None:
 PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_scale_up,
     a_first_deployment,
+    a_node_that_is_upgraded,
     an_update_of_the_exporter,
     an_exporter_that_has_just_come_back,
     a_restart_of_prometheus,
