@@ -216,6 +216,8 @@ def restart_users_of_the_driver(lab: Lab) -> None:
     """Who held the driver that is gone does not find the new one."""
     lab.restart("DaemonSet", PLUGIN, PLUGIN)
     lab.restart("DaemonSet", EXPORTER)
+    # Without the plugin the kubelet refuses pods with GPUs for good, and they stay behind.
+    wait_until(lambda: lab.is_rolled_out("DaemonSet", PLUGIN, PLUGIN), "the device plugin is back", 120)
     lab.restart("Deployment", SAMPLE, WORKLOADS)
 
 
