@@ -741,7 +741,7 @@ _TABLE = (
         "WORKLOAD_TWO_AUTOSCALERS",
         "workload",
         "error",
-        "two autoscalers act on one workload and undo each other's work",
+        "two autoscalers act on one workload: Kubernetes holds both back, or they undo each other's work",
         "keep one of them; put further metrics into its extra_metrics",
     ),
     Ailment(

@@ -429,15 +429,15 @@ def _mig(state: State) -> Iterator[Symptom]:
 
 def _impossible_values(state: State) -> Iterator[Symptom]:
     """Of GPUs that autoscaled pods hold; only if there are none, of others."""
+    held: list[Symptom] = []
     others: list[Symptom] = []
     for row in state.prometheus.blanks:
         seen = f"{row.labels.get('__name__', 'DCGM_FI_*')} is {row.value:g}"
         if users := [each for each in state.autoscalers if row.pod in _pods(each)]:
-            others = []
-            yield Symptom("EXPORTER_LOSES_A_GPU", f"pod {'/'.join(row.pod or ())}", seen, state.of(users))
+            held.append(Symptom("EXPORTER_LOSES_A_GPU", f"pod {'/'.join(row.pod or ())}", seen, state.of(users)))
         else:
             others.append(Symptom("EXPORTER_IMPOSSIBLE_VALUES", f"target {row.labels.get('instance')}", seen))
-    yield from others
+    yield from held or others
 
 
 def _doubled(state: State) -> Iterator[Symptom]:

@@ -175,12 +175,13 @@ def _hpa_seen(state: State) -> Iterator[Symptom]:
 
 
 def _hpa_conditions(state: State) -> Iterator[Symptom]:
+    shared = {place for place, its in _holders(state).items() if len(its) > 1}
     for each in state.autoscalers:
-        yield from _hpa_condition(state, each)
+        yield from _hpa_condition(state, each, _place(each.hpa) in shared)
 
 
-def _hpa_condition(state: State, each: AutoscalerState) -> Iterator[Symptom]:
-    """Without a target or its pods the HPA can do nothing, which is said of the workload."""
+def _hpa_condition(state: State, each: AutoscalerState, shares_target: bool) -> Iterator[Symptom]:
+    """Without its target or pods, or beside a second HPA, it can do nothing: that is said of the workload."""
     able, active = condition(each.hpa, "AbleToScale"), condition(each.hpa, "ScalingActive")
     reach = state.of([each]) | {f"node {node}" for node in each.nodes}
     group = each.metrics[0].group if each.metrics else "metrics.k8s.io"
@@ -192,6 +193,8 @@ def _hpa_condition(state: State, each: AutoscalerState) -> Iterator[Symptom]:
         return
     since_s = state.turned(each.hpa, "ScalingActive")
     if reason == "AmbiguousSelector":
+        if shares_target:
+            return
         yield Symptom("HPA_SELECTOR_AMBIGUOUS", name, _said(active), reach, since_s, words=words)
     elif "forbidden" in active.get("message", "").lower():
         yield Symptom("HPA_FORBIDDEN", name, _said(active), reach, since_s, words=words)
@@ -312,7 +315,15 @@ def _pods_pending(state: State) -> Iterator[Symptom]:
 
 
 def _two_autoscalers(state: State) -> Iterator[Symptom]:
-    """KEDA works through an HPA of its own, which counts as one with the ScaledObject that owns it."""
+    holders = _holders(state)
+    for each in state.autoscalers:
+        its = holders.get(_place(each.hpa), set())
+        if len(its) > 1:
+            yield Symptom("WORKLOAD_TWO_AUTOSCALERS", each.workload, ", ".join(sorted(its)), state.of([each]))
+
+
+def _holders(state: State) -> dict[tuple[str, str, str], set[str]]:
+    """The autoscalers of each target; KEDA's own HPA counts as one with the ScaledObject that owns it."""
     holders: dict[tuple[str, str, str], set[str]] = {}
     for hpa in state.hpas:
         owner = next((name for kind, name in owners(hpa) if kind == "ScaledObject"), None)
@@ -320,10 +331,7 @@ def _two_autoscalers(state: State) -> Iterator[Symptom]:
         holders.setdefault(_place(hpa), set()).add(its)
     for each in state.scaled_objects:
         holders.setdefault(_place(each), set()).add(f"ScaledObject {name_of(each)}")
-    for each in state.autoscalers:
-        its = holders.get(_place(each.hpa), set())
-        if len(its) > 1:
-            yield Symptom("WORKLOAD_TWO_AUTOSCALERS", each.workload, ", ".join(sorted(its)), state.of([each]))
+    return holders
 
 
 def _place(scaler: Manifest) -> tuple[str, str, str]:

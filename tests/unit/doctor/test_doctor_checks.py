@@ -813,6 +813,12 @@ def _(cluster: Cluster) -> None:
     cluster.other_hpas = [second]
 
 
+@fault("WORKLOAD_TWO_AUTOSCALERS", "HPAs that Kubernetes holds back")
+def _(cluster: Cluster) -> None:
+    FAULTS["WORKLOAD_TWO_AUTOSCALERS HPAs"](cluster)
+    FAULTS["HPA_SELECTOR_AMBIGUOUS"](cluster)
+
+
 @fault("WORKLOAD_TWO_AUTOSCALERS", "KEDA")
 def _(cluster: Cluster) -> None:
     cluster.scaled_objects = [{"metadata": meta("chat", "ml"), "spec": {"scaleTargetRef": {"name": "chat"}}}]

@@ -354,6 +354,17 @@ def test_a_finding_quotes_what_was_set(fault: str, quote: str) -> None:
     assert quote in cluster.report()["findings"][0]["seen"][0]
 
 
+@pytest.mark.parametrize("held_first", [True, False])
+def test_a_gpu_that_a_pod_holds_stands_for_the_free_ones(held_first: bool) -> None:
+    cluster = Cluster()
+    FAULTS["EXPORTER_LOSES_A_GPU"](cluster)
+    held = cluster.prometheus["blanks"]
+    FAULTS["EXPORTER_IMPOSSIBLE_VALUES"](cluster)
+    free = cluster.prometheus["blanks"]
+    cluster.prometheus["blanks"] = held + free if held_first else free + held
+    assert ids(cluster.report()) == ["EXPORTER_LOSES_A_GPU"]
+
+
 def test_a_metric_that_has_values_misses_no_field() -> None:
     cluster = Cluster()
     cluster.metric = metric(name="gpu_memory", sources=("DCGM_FI_DEV_FB_USED",))
