@@ -574,7 +574,7 @@ def a_relabeling_drops_the_target(lab: Lab) -> Iterator[None]:
 @fault("POD_WITHOUT_GPU_LIMIT", 11, often=True)
 def a_workload_has_no_gpu_limit(lab: Lab) -> Iterator[None]:
     with (
-        lab.beside(second_deployment(lab, "chat", gpus={"cpu": "1"})),
+        lab.beside(second_deployment(lab, "chat", gpus={"memory": "128Mi"})),
         lab.beside(second_autoscaler(lab, "chat", "chat")),
     ):
         yield

@@ -23,9 +23,14 @@ def test_it_is_silent_at_rest(lab: Lab) -> None:
 
 @contextmanager
 def a_scale_up(lab: Lab) -> Iterator[None]:
+    def replicas() -> int:
+        return lab.get("Deployment", SAMPLE, WORKLOADS)["status"].get("replicas", 0)
+
+    before = replicas()
     with lab.under_load(2.5):
-        wait_until(lambda: lab.get("Deployment", SAMPLE, WORKLOADS)["spec"]["replicas"] > 1, "the HPA scales up", 60)
+        wait_until(lambda: replicas() > before, "the HPA scales up", 60)
         yield
+    wait_until(lambda: replicas() == before, "the HPA scales down again", CHANGED_S)
 
 
 def restart_of(kind: str, name: str, namespace: str = MONITORING) -> Callable[[Lab], AbstractContextManager[None]]:
