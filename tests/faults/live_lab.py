@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -226,12 +227,14 @@ class Lab:
         self._resource("Pod").delete(name=name, namespace=namespace)
 
     def is_rolled_out(self, kind: str, name: str, namespace: str | None = MONITORING) -> bool:
-        """All its pods are new and ready, in a Deployment's words or a DaemonSet's."""
+        """All its pods are new and ready and no old one is left, in a Deployment's words or a DaemonSet's."""
         found = self.get(kind, name, namespace)
         status = found.get("status") or {}
         wanted = status.get("desiredNumberScheduled", found["spec"].get("replicas"))
         counts = (
-            ("updatedNumberScheduled", "numberReady") if kind == "DaemonSet" else ("updatedReplicas", "readyReplicas")
+            ("updatedNumberScheduled", "numberReady")
+            if kind == "DaemonSet"
+            else ("updatedReplicas", "readyReplicas", "replicas")
         )
         return status.get("observedGeneration") == found["metadata"]["generation"] and all(
             status.get(count, 0) == wanted for count in counts
@@ -293,3 +296,7 @@ def wait_until(is_so: Callable[[], Any], what: str | Callable[[], str], within_s
 
 def ids(found: Report) -> set[str]:
     return {finding["id"] for finding in found["findings"]}
+
+
+def words(report: Report) -> str:
+    return json.dumps([{key: each[key] for key in ("id", "object", "seen")} for each in report["findings"]])

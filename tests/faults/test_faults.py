@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
 from faults import FAULTS, Fault
-from live_lab import Lab, Report, ids, wait_until
+from live_lab import Lab, Report, ids, wait_until, words
 
 # Prometheus goes on giving the last values of a target that is taken out of its configuration for 5 minutes.
 FOUND_S = 480
@@ -42,7 +41,3 @@ def expect_only(lab: Lab, finding: str) -> None:
         alike = alike + 1 if ids(strict) == {finding} else 0
         assert time.monotonic() < deadline, f"after {FOUND_S} s not {finding} alone: {words(strict)}"
         time.sleep(1)
-
-
-def words(report: Report) -> str:
-    return json.dumps([{key: each[key] for key in ("id", "object", "seen")} for each in report["findings"]])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from live_lab import MONITORING, SAMPLE, STACK, WORKLOADS, Lab, ids, wait_until
+from live_lab import MONITORING, SAMPLE, STACK, WORKLOADS, Lab, ids, wait_until, words
 
 LOOKS = 50
 # What a change may take until the last of its pods is ready.
@@ -80,7 +80,7 @@ def test_it_is_silent_during(lab: Lab, change: str) -> None:
     with begin(lab):
         while settled_since is None or time.monotonic() - settled_since < AFTERWARDS_S:
             report = lab.examine(grace=True)
-            assert not ids(report), report["findings"]
+            assert not ids(report), words(report)
             settled_since = (settled_since or time.monotonic()) if lab.is_rolled_out(*workload) else None
             assert time.monotonic() < deadline, f"{workload} is not rolled out"
             time.sleep(1)

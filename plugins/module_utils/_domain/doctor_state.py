@@ -279,8 +279,17 @@ class State:
         return youngest([*ages, self.created(manifest)])
 
     def turned(self, manifest: Manifest, kind: str) -> float | None:
-        """Since when a condition is as it is; since the object was made if it has none of that kind."""
-        return self.age(condition(manifest, kind).get("lastTransitionTime")) or self.created(manifest)
+        """Since when a condition is as it is; since the object was made if it has none of that kind.
+
+        A pod that ends may still be called ready: what counts is when it was told to, its grace period before the time
+        that its metadata has.
+        """
+        metadata = manifest["metadata"]
+        ending = self.age(metadata.get("deletionTimestamp"))
+        if ending is not None:
+            return ending + (metadata.get("deletionGracePeriodSeconds") or 0)
+        age = self.age(condition(manifest, kind).get("lastTransitionTime"))
+        return self.created(manifest) if age is None else age
 
     @cached_property
     def prometheus_age(self) -> float | None:

@@ -19,6 +19,18 @@ def test_a_healthy_cluster_has_no_finding() -> None:
     assert found["not_checked"] == []
 
 
+def test_a_prometheus_that_ends_was_well_until_now() -> None:
+    """It may be called ready yet, when it answers no more."""
+    cluster = Cluster()
+    cluster.prometheus = {"error": "no endpoints available for service", "rules": None}
+    cluster.silence("chat-0", "chat-1")
+    ending = cluster.pods["prometheus-0"]["metadata"]
+    ending |= {"deletionTimestamp": at(-590), "deletionGracePeriodSeconds": 600}
+    assert ids(cluster.report(grace=True)) == []
+    ending["deletionTimestamp"] = at(590)
+    assert ids(cluster.report(grace=True)) == ["PROMETHEUS_UNREACHABLE"]
+
+
 @pytest.mark.parametrize("layout", ["exported_", ""])
 def test_each_layout_of_labels_is_understood(layout: str) -> None:
     cluster = Cluster()
