@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import yaml
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://cp2"]
 
+VERSIONS = Path(__file__).parents[3] / "roles" / "_common" / "defaults" / "main" / "versions.yml"
 CONTROL_PLANES = ["cp1", "cp2", "cp3"]
 ETCD = "/etc/kubernetes/pki/etcd"
 MEMBERS = f"""
@@ -23,11 +26,12 @@ def kubectl(host: Host, words: str) -> str:
     return host.check_output(f"kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null {words}")
 
 
-def test_every_server_is_a_ready_node_of_one_version(host: Host) -> None:
+def test_every_server_is_a_ready_node_of_the_version_it_was_upgraded_to(host: Host) -> None:
     nodes = json.loads(kubectl(host, "get nodes --output=json"))["items"]
 
     assert [node["metadata"]["name"] for node in nodes] == [*CONTROL_PLANES, "gpu1", "gpu2"]
-    assert len({node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes}) == 1
+    wanted = yaml.safe_load(VERSIONS.read_text())["kubegpu_versions"]["packages"]["kubernetes"].partition("-")[0]
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {f"v{wanted}"}
     ready = [next(each for each in node["status"]["conditions"] if each["type"] == "Ready") for node in nodes]
     assert {condition["status"] for condition in ready} == {"True"}
 
