@@ -287,6 +287,7 @@ def _some_pod_is_named(state: State) -> Iterator[Symptom]:
                 _pods_age(state, users),
                 *(state.turned(pod, "Ready") for pod in state.exporter_pods),
                 state.prometheus_age,
+                0.0 if state.named_lately else None,
             ]
         ),
     )
@@ -308,7 +309,7 @@ def _pods_named(state: State) -> Iterator[Symptom]:
             if (each.key[0], pod["metadata"]["name"]) not in named:
                 by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
         for node, pods in by_node.items():
-            ages = [state.turned(pod, "Ready") for pod in pods]
+            ages = [_unnamed_s(state, pod) for pod in pods]
             yield Symptom(
                 "POD_WITHOUT_SERIES",
                 f"pods of {each.workload}",
@@ -323,6 +324,12 @@ def _pods_named(state: State) -> Iterator[Symptom]:
                 ),
                 more_grace_s=lag_s(each),
             )
+
+
+def _unnamed_s(state: State, pod: Manifest) -> float | None:
+    """How long a pod should have been named and is not; 0 as long as Prometheus remembers that it was."""
+    metadata = pod["metadata"]
+    return 0.0 if (metadata["namespace"], metadata["name"]) in state.named_lately else state.turned(pod, "Ready")
 
 
 def lag_s(autoscaler: AutoscalerState) -> float:

@@ -162,6 +162,7 @@ class PrometheusState:
 
     error:   why it does not answer; empty if it does.
     rows:    how many series of the metrics' sources there are, by labels and instance.
+    lately:  those of the last minutes too, by the labels that name pods.
     serving: the targets that have any reading of GPUs, by instance; None if that was not asked.
     up:      of all targets.
     rules:   its recording rules by series, None if it does not say.
@@ -175,6 +176,7 @@ class PrometheusState:
     name: str
     error: str = ""
     rows: Sequence[Row] = ()
+    lately: Sequence[Row] = ()
     serving: Sequence[Row] | None = None
     up: Sequence[Row] = ()
     rules: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
@@ -402,6 +404,11 @@ class State:
             if row.pod:
                 found.setdefault(row.labels.get("__name__", ""), set()).add(row.pod)
         return found
+
+    @cached_property
+    def named_lately(self) -> set[Key]:
+        """The pods that any row has named in the last minutes."""
+        return {row.pod for row in self.prometheus.lately if row.pod}
 
     @cached_property
     def api(self) -> dict[str, ApiState]:

@@ -91,6 +91,8 @@ _NAMES = "exported_namespace, exported_pod, namespace, pod"
 # By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
 _QUERIES = {
     "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
+    # A kubelet that is away for a moment, or whose node is not called dead yet, leaves the exporter without names.
+    "lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[2m]))',
     # The last Xid error is remembered; all others are readings.
     "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",

@@ -212,6 +212,26 @@ def an_update_of_the_device_plugin(cluster: Cluster) -> None:
     cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
 
+def named(*pods: str) -> list[Row]:
+    """What Prometheus remembers of the last minutes, besides the exporter's own name."""
+    own = {"namespace": "monitoring", "pod": "dcgm-exporter-gpu1"}
+    return [Row(own), *(Row({**own, "exported_namespace": "ml", "exported_pod": pod}) for pod in pods)]
+
+
+def a_kubelet_that_does_not_answer(cluster: Cluster) -> None:
+    """The exporter asks it who holds the GPUs, and the cluster calls its node ready for another 40 s."""
+    cluster.prometheus |= {"rows": rows({"ml/chat-1": "10.0.0.2:9400"}), "lately": named("chat-0", "chat-1")}
+    cluster.silence("chat-0")
+
+
+def all_kubelets_that_do_not_answer(cluster: Cluster) -> None:
+    cluster.prometheus |= {
+        "rows": [Row({"__name__": SOURCES[0], "instance": "10.0.0.1:9400"})],
+        "lately": named("chat-0", "chat-1"),
+    }
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
 def a_burst(cluster: Cluster) -> None:
     cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=600, reason="TooManyReplicas")
 
@@ -241,6 +261,8 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_new_node,
     a_node_whose_driver_is_being_installed,
     an_update_of_the_device_plugin,
+    a_kubelet_that_does_not_answer,
+    all_kubelets_that_do_not_answer,
     a_burst,
     a_new_autoscaler,
 )
@@ -268,6 +290,20 @@ def test_a_change_of_its_status_is_no_change_of_a_rule(field: dict[str, str], pa
     a_changed_rule_that_cannot_be_evaluated_yet(cluster)
     cluster.rule_objects[0]["metadata"]["managedFields"][1] |= field
     assert ids(cluster.report()) == ([] if passes else ["RULE_FAILS"])
+
+
+def test_names_that_only_others_had_lately_excuse_nothing() -> None:
+    cluster = Cluster()
+    a_kubelet_that_does_not_answer(cluster)
+    cluster.prometheus["lately"] = named("chat-1")
+    assert ids(cluster.report()) == ["POD_WITHOUT_SERIES"]
+
+
+def test_an_exporter_that_only_names_itself_names_no_pod() -> None:
+    cluster = Cluster()
+    all_kubelets_that_do_not_answer(cluster)
+    cluster.prometheus["lately"] = named()
+    assert ids(cluster.report()) == ["EXPORTER_NO_POD_LABELS"]
 
 
 def test_a_restart_of_kube_state_metrics_is_nobodys_business() -> None:
