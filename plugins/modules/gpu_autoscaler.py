@@ -136,7 +136,9 @@ result:
           description: 'V(created), V(changed), V(deleted), V(unchanged) or V(failed).'
           type: str
         behavior:
-          description: The scaling rules in words, and what they were computed from where none were given.
+          description:
+            - The scaling rules in words. They are computed from C(dead_time_s), the seconds that a new pod takes to be
+              ready and seen in the metric, C(measured) on its pods or assumed; but for the directions in C(given).
           type: dict
         verified: {description: Whether each hop is proven., type: bool}
         replicas: {description: Replicas that the target is to have., type: int}
@@ -169,12 +171,9 @@ result:
         behavior:
           dead_time_s: 30
           measured: true
-          scale_up: >-
-            the larger of 2 pods in 30 s or 50 percent in 30 s at once: a new pod takes up to 30 s to be ready and seen
-            in the metric (measured on its pods)
-          scale_down: >-
-            the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s: a new pod takes up to 30 s to be ready and
-            seen in the metric (measured on its pods)
+          given: []
+          scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
+          scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
         verified: true
         replicas: 1
         desired_replicas: 1

@@ -98,7 +98,7 @@ def test_the_pace_is_measured_on_the_pods_and_kept(
     run: Run, chain: MetricChain, workloads: Workloads, chat: dict[str, Any]
 ) -> None:
     assumed = run(INFO, autoscalers=[chat])["result"]["autoscalers"][0]["behavior"]
-    assert (assumed["dead_time_s"], assumed["measured"]) == (60, False)
+    assert (assumed["dead_time_s"], assumed["measured"], assumed["given"]) == (60, False, [])
     workloads.ready_pod("chat-0", app="chat", start_s=200)
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
     result = run(autoscalers=[chat])
@@ -110,5 +110,6 @@ def test_the_pace_is_measured_on_the_pods_and_kept(
     given = {"policies": [{"type": "Pods", "value": 1, "period_seconds": 30}]}
     own = {**chat, "scale_up": given, "scale_down": {**given, "stabilization_window_seconds": 60}}
     result = run(autoscalers=[own])
-    assert result["result"]["autoscalers"][0]["behavior"]["scale_up"] == "1 pods in 30 s at once: as given"
+    behavior = result["result"]["autoscalers"][0]["behavior"]
+    assert (behavior["scale_up"], behavior["given"]) == ("1 pods in 30 s at once", ["scale_up", "scale_down"])
     assert run(autoscalers=[own])["changed"] is False

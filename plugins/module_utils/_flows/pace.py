@@ -37,15 +37,14 @@ def pace(
 
 
 def explain_pace(autoscaler: Autoscaler) -> dict[str, Any]:
-    """The scaling rules in words, and where they come from."""
-    up, down = autoscaler.given_scale_up.get("policies"), autoscaler.given_scale_down.get("policies")
-    basis = "measured on its pods" if autoscaler.is_measured else "assumed, no pod of it was ready to be measured"
-    because = f"a new pod takes up to {autoscaler.dead_time} s to be ready and seen in the metric ({basis})"
+    """The scaling rules in words, and what they come from: the dead time, but for the directions that are given."""
+    given = {"scale_up": autoscaler.given_scale_up, "scale_down": autoscaler.given_scale_down}
     return {
         "dead_time_s": autoscaler.dead_time,
         "measured": autoscaler.is_measured,
-        "scale_up": f"{_in_words(autoscaler.scale_up)}: {'as given' if up else because}",
-        "scale_down": f"{_in_words(autoscaler.scale_down)}: {'as given' if down else because}",
+        "given": [direction for direction, rules in given.items() if rules.get("policies")],
+        "scale_up": _in_words(autoscaler.scale_up),
+        "scale_down": _in_words(autoscaler.scale_down),
     }
 
 
