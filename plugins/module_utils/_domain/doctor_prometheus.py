@@ -227,10 +227,10 @@ def _targets(state: State) -> Iterator[Symptom]:
         if row is None:
             yield Symptom("TARGET_MISSING", place, "ready, but `up` has no series of it", reach, age, words=words)
         elif not row.value:
-            job = row.labels.get("job")
-            yield Symptom(
-                "TARGET_DOWN", place, f"up is 0, job {job}, {row.labels.get('instance')}", reach, age, words=words
-            )
+            job, instance = row.target
+            if row.target in state.answered_lately:
+                age = 0.0
+            yield Symptom("TARGET_DOWN", place, f"up is 0, job {job}, {instance}", reach, age, words=words)
 
 
 def _gpu_metrics(state: State) -> Iterator[tuple[AutoscalerState, MetricState]]:

@@ -144,6 +144,11 @@ class Row:
     value: float = 1.0
 
     @property
+    def target(self) -> Key:
+        """What Prometheus scrapes, by job and instance."""
+        return self.labels.get("job", ""), self.labels.get("instance", "")
+
+    @property
     def pod(self) -> Key | None:
         """The pod that a row of the exporter is about, by the first layout of labels that fits; None if it says none.
 
@@ -164,7 +169,7 @@ class PrometheusState:
     rows:    how many series of the metrics' sources there are, by labels and instance.
     lately:  those of the last minutes too, by the labels that name pods.
     serving: the targets that have any reading of GPUs, by instance; None if that was not asked.
-    up:      of all targets.
+    up:      of all targets. up_lately: those that answered at least once in the last minutes.
     rules:   its recording rules by series, None if it does not say.
     blanks:  rows of GPU fields outside of what can be true.
     frozen:  GPUs that are busy while profiling says that nothing runs, for minutes.
@@ -179,6 +184,7 @@ class PrometheusState:
     lately: Sequence[Row] = ()
     serving: Sequence[Row] | None = None
     up: Sequence[Row] = ()
+    up_lately: Sequence[Row] = ()
     rules: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
     blanks: Sequence[Row] = ()
     frozen: Sequence[Row] = ()
@@ -395,6 +401,11 @@ class State:
             for pod in self.exporter_pods
             if (row := by_name.get(name_of(pod)) or by_address.get((pod.get("status") or {}).get("podIP") or "-"))
         }
+
+    @cached_property
+    def answered_lately(self) -> set[Key]:
+        """Targets by job and instance: one scrape that fails is no outage."""
+        return {row.target for row in self.prometheus.up_lately}
 
     @cached_property
     def named_pods(self) -> dict[str, set[Key]]:

@@ -96,6 +96,7 @@ _QUERIES = {
     # The last Xid error is remembered; all others are readings.
     "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
+    "up_lately": "max_over_time(up[2m]) > 0",
     "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',
     "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
     f"and on (UUID, instance) (max_over_time({_ENGINE}[5m]) == 0)",

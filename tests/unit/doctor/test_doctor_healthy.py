@@ -98,6 +98,17 @@ def an_update_of_the_exporter(cluster: Cluster) -> None:
     cluster.silence("chat-0")
 
 
+def a_scrape_that_fails_once(cluster: Cluster) -> None:
+    """All series of the target are stale until the next one."""
+    cluster.prometheus["up"][0] = Row({"job": "dcgm-exporter", "instance": "10.0.0.1:9400"}, 0.0)
+    cluster.prometheus |= {
+        "rows": rows({"ml/chat-1": "10.0.0.2:9400"}),
+        "lately": named("chat-0", "chat-1"),
+        "up_lately": [Row({"job": "dcgm-exporter", "instance": f"10.0.0.{n}:9400"}) for n in (1, 2)],
+    }
+    cluster.silence("chat-0")
+
+
 def an_exporter_that_has_just_come_back(cluster: Cluster) -> None:
     young(cluster, "dcgm-exporter-gpu1", 10)
     del cluster.prometheus["up"][0]
@@ -245,6 +256,7 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_scale_up,
     a_first_deployment,
     an_update_of_the_exporter,
+    a_scrape_that_fails_once,
     an_exporter_that_has_just_come_back,
     a_restart_of_prometheus,
     a_prometheus_that_has_just_come_back,
@@ -290,6 +302,13 @@ def test_a_change_of_its_status_is_no_change_of_a_rule(field: dict[str, str], pa
     a_changed_rule_that_cannot_be_evaluated_yet(cluster)
     cluster.rule_objects[0]["metadata"]["managedFields"][1] |= field
     assert ids(cluster.report()) == ([] if passes else ["RULE_FAILS"])
+
+
+def test_answers_that_only_others_gave_lately_excuse_nothing() -> None:
+    cluster = Cluster()
+    a_scrape_that_fails_once(cluster)
+    del cluster.prometheus["up_lately"][0]
+    assert ids(cluster.report()) == ["TARGET_DOWN"]
 
 
 def test_names_that_only_others_had_lately_excuse_nothing() -> None:
