@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from collection import COLLECTIONS_PATH
 from control_plane import ControlPlane
 from kubernetes import client
+from playbook import run_playbook
 from workloads import Workloads
 
 
 def examine(folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """With an inventory of its own, so that the report's default folder is `folder`/artifacts/doctor."""
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}}))
-    variables = {"ansible_python_interpreter": sys.executable, **options}
-    playbook = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [playbook, "-i", "hosts.yml", "kubegpu.autoscale.doctor", "--extra-vars", json.dumps(variables)],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml"},
-        capture_output=True,
-        text=True,
+    return run_playbook(
+        folder,
+        "kubegpu.autoscale.doctor",
+        options,
+        inventory="hosts.yml",
+        ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
     )
-    print(done.stdout, done.stderr)  # pytest shows it when the test fails
-    return done
 
 
 @pytest.fixture

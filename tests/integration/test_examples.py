@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from collection import COLLECTIONS_PATH
 from control_plane import ControlPlane
 from kubernetes import client
 from metric_chain import MetricChain
+from playbook import local, run_playbook
 from workloads import Workloads
 
 # In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
@@ -55,22 +51,7 @@ def test_the_examples_run_on_a_node(tmp_path: Path) -> None:
 
 def run(folder: Path, tasks: list[dict[str, Any]], *flags: str, **defaults: Path) -> None:
     options = {name: str(value) for name, value in defaults.items()}
-    play = {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "module_defaults": {"group/kubegpu.autoscale.all": options},
-        "tasks": tasks,
-    }
-    (folder / "play.yml").write_text(json.dumps([play]))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml", "-e",
-         f"ansible_python_interpreter={sys.executable}", *flags],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
-        text=True,
-        capture_output=True,
-    )  # fmt: skip
-    print(done.stdout, done.stderr)  # pytest shows it when the test fails
+    play = local(*tasks, module_defaults={"group/kubegpu.autoscale.all": options})
+    done = run_playbook(folder, play, {}, *flags)
     assert done.returncode == 0
     assert done.stdout.count("TASK [") == len(tasks)

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from collection import COLLECTIONS_PATH
 from control_plane import ControlPlane
 from kubernetes import client
+from playbook import local, run_playbook
 from workloads import Workloads
 
-PLAY = [
-    {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "tasks": [{"ansible.builtin.import_role": {"name": "kubegpu.autoscale.gpu_autoscaling"}}],
-    }
-]
+PLAY = local({"ansible.builtin.import_role": {"name": "kubegpu.autoscale.gpu_autoscaling"}})
 
 
 def play(tmp_path: Path, kubeconfig: Path, *flags: str, **options: Any) -> str:
-    (tmp_path / "play.yml").write_text(json.dumps(PLAY))
-    variables = {
-        "ansible_python_interpreter": sys.executable,
-        "kubegpu_kubeconfig": str(kubeconfig),
-        "gpu_autoscaling_verify": False,
-        **options,
-    }
-    playbook = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [playbook, "-i", "localhost,", "play.yml", "--extra-vars", json.dumps(variables), *flags],
-        cwd=tmp_path,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
-        capture_output=True,
-        text=True,
-    )
-    print(done.stdout, done.stderr)  # pytest shows it when the test fails
+    variables = {"kubegpu_kubeconfig": str(kubeconfig), "gpu_autoscaling_verify": False, **options}
+    done = run_playbook(tmp_path, PLAY, variables, *flags)
     assert done.returncode == 0
     return done.stdout
 

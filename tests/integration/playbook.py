@@ -1,0 +1,43 @@
+"""ansible-playbook as a user runs it, with the collection of this checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from collection import COLLECTIONS_PATH
+
+
+def run_playbook(
+    folder: Path,
+    playbook: str | Sequence[dict[str, Any]],
+    variables: dict[str, Any],
+    *flags: str,
+    inventory: str = "localhost,",
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """playbook: one of the collection's by its name, or plays. Runs in `folder`."""
+    if not isinstance(playbook, str):
+        (folder / "play.yml").write_text(json.dumps(playbook))
+        playbook = "play.yml"
+    variables = {"ansible_python_interpreter": sys.executable, **variables}
+    program = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [program, "-i", inventory, playbook, "--extra-vars", json.dumps(variables), *flags],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **environment},
+        capture_output=True,
+        text=True,
+    )
+    print(done.stdout, done.stderr)  # pytest shows it when the test fails
+    return done
+
+
+def local(*tasks: dict[str, Any], **keywords: Any) -> list[dict[str, Any]]:
+    """A play of these tasks on this machine."""
+    return [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": list(tasks), **keywords}]
