@@ -19,7 +19,8 @@ RENDERED = """
   vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml, {common}/defaults/main/versions.yml]
   tasks:
     - ansible.builtin.set_fact: {{hostname: "{{{{ inventory_hostname }}}}", cacheable: true}}
-    - ansible.builtin.set_fact: {{__kubernetes_found: "{{{{ found }}}}", __kubernetes_elsewhere: {{results: []}}}}
+    - ansible.builtin.set_fact: {{__kubernetes_found: "{{{{ found }}}}"}}
+    - ansible.builtin.set_fact: {{__kubernetes_elsewhere: {{results: "{{{{ elsewhere }}}}"}}}}
     - ansible.builtin.copy:
         content: "{{{{ {{'name': inventory_hostname}} | combine({wanted}) | to_json }}}}"
         dest: "{out}/{{{{ inventory_hostname }}}}"
@@ -29,9 +30,18 @@ CLUSTER = "{'config': __kubernetes_config_text, 'leader': __kubernetes_control_p
 
 
 def render(
-    folder: Path, wanted: str, *, complete: tuple[str, ...] = (), hosts: int = 1, **variables: Any
+    folder: Path,
+    wanted: str,
+    *,
+    complete: tuple[str, ...] = (),
+    elsewhere: tuple[tuple[str, bool], ...] = (),
+    hosts: int = 1,
+    **variables: Any,
 ) -> dict[str, Any]:
-    """The expressions `wanted`, by name of the control plane, cp1 and so on; `complete` are in a cluster already."""
+    """The expressions `wanted`, by name of the control plane, cp1 and so on.
+
+    complete: those in a cluster already. elsewhere: those that the play leaves out, with whether they are.
+    """
     marker = {"files": [{"path": "/etc/kubernetes/kubegpu/initialised"}]}
     names = [f"cp{number}" for number in range(1, hosts + 1)]
     found = {name: {"found": marker if name in complete else {"files": []}} for name in names}
@@ -41,6 +51,7 @@ def render(
     roles = CHECKOUT / "roles"
     play = RENDERED.format(role=roles / "kubernetes", common=roles / "_common", out=folder, wanted=wanted)
     (folder / "play.yml").write_text(play)
+    variables["elsewhere"] = [{"item": name, "stat": {"exists": exists}} for name, exists in elsewhere]
     words = ["-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables)]
     subprocess.run(["ansible-playbook", *words], cwd=folder, check=True)
     return {name: json.loads((folder / name).read_text()) for name in names}
@@ -93,6 +104,14 @@ def test_only_a_control_plane_that_is_complete_leads_a_cluster(
 
     assert {name: row["leader"] for name, row in told.items()} == dict.fromkeys(told, leader)
     assert told["cp2"]["gone"] == gone
+
+
+def test_what_an_earlier_play_found_does_not_count(tmp_path: Path) -> None:
+    """Of control planes that a play leaves out, what they are now is asked; they may have left or joined meanwhile."""
+    now = (("cp1", False), ("cp2", True))
+    told = render(tmp_path, CLUSTER, complete=("cp1", "cp3"), elsewhere=now, hosts=3)
+
+    assert told["cp3"]["leader"] == "cp2"
 
 
 def test_kube_vip_gives_its_address_to_the_cluster(tmp_path: Path) -> None:
