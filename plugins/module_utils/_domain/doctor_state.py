@@ -166,8 +166,8 @@ class PrometheusState:
     """What one Prometheus says.
 
     error:   why it does not answer; empty if it does.
-    rows:    how many series of the metrics' sources there are, by labels and instance.
-    lately:  those of the last minutes too, by the labels that name pods.
+    rows:    how many series of the metrics' sources there are, by labels and instance. rows_lately: by the labels that
+             name pods alone, with those that were there in the last minutes.
     serving: the targets that have any reading of GPUs, by instance; None if that was not asked.
     up:      of all targets. up_lately: those that answered at least once in the last minutes.
     rules:   its recording rules by series, None if it does not say.
@@ -181,7 +181,7 @@ class PrometheusState:
     name: str
     error: str = ""
     rows: Sequence[Row] = ()
-    lately: Sequence[Row] = ()
+    rows_lately: Sequence[Row] = ()
     serving: Sequence[Row] | None = None
     up: Sequence[Row] = ()
     up_lately: Sequence[Row] = ()
@@ -419,7 +419,7 @@ class State:
     @cached_property
     def named_lately(self) -> set[Key]:
         """The pods that any row has named in the last minutes."""
-        return {row.pod for row in self.prometheus.lately if row.pod}
+        return {row.pod for row in self.prometheus.rows_lately if row.pod}
 
     @cached_property
     def api(self) -> dict[str, ApiState]:

@@ -88,15 +88,17 @@ _LISTS: dict[str, Resource] = {
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
 _NAMES = "exported_namespace, exported_pod, namespace, pod"
+# How long what was there excuses what is not: as long as the grace of the findings about it.
+_LATELY = "2m"
 # By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
 _QUERIES = {
     "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
     # A kubelet that is away for a moment, or whose node is not called dead yet, leaves the exporter without names.
-    "lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[2m]))',
+    "rows_lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[{_LATELY}]))',
     # The last Xid error is remembered; all others are readings.
     "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
-    "up_lately": "max_over_time(up[2m]) > 0",
+    "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
     "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',
     "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
     f"and on (UUID, instance) (max_over_time({_ENGINE}[5m]) == 0)",

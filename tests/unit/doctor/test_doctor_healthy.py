@@ -103,7 +103,7 @@ def a_scrape_that_fails_once(cluster: Cluster) -> None:
     cluster.prometheus["up"][0] = Row({"job": "dcgm-exporter", "instance": "10.0.0.1:9400"}, 0.0)
     cluster.prometheus |= {
         "rows": rows({"ml/chat-1": "10.0.0.2:9400"}),
-        "lately": named("chat-0", "chat-1"),
+        "rows_lately": named("chat-0", "chat-1"),
         "up_lately": [Row({"job": "dcgm-exporter", "instance": f"10.0.0.{n}:9400"}) for n in (1, 2)],
     }
     cluster.silence("chat-0")
@@ -231,14 +231,14 @@ def named(*pods: str) -> list[Row]:
 
 def a_kubelet_that_does_not_answer(cluster: Cluster) -> None:
     """The exporter asks it who holds the GPUs, and the cluster calls its node ready for another 40 s."""
-    cluster.prometheus |= {"rows": rows({"ml/chat-1": "10.0.0.2:9400"}), "lately": named("chat-0", "chat-1")}
+    cluster.prometheus |= {"rows": rows({"ml/chat-1": "10.0.0.2:9400"}), "rows_lately": named("chat-0", "chat-1")}
     cluster.silence("chat-0")
 
 
 def all_kubelets_that_do_not_answer(cluster: Cluster) -> None:
     cluster.prometheus |= {
         "rows": [Row({"__name__": SOURCES[0], "instance": "10.0.0.1:9400"})],
-        "lately": named("chat-0", "chat-1"),
+        "rows_lately": named("chat-0", "chat-1"),
     }
     cluster.silence("chat-0", "chat-1", listed=False)
 
@@ -314,14 +314,14 @@ def test_answers_that_only_others_gave_lately_excuse_nothing() -> None:
 def test_names_that_only_others_had_lately_excuse_nothing() -> None:
     cluster = Cluster()
     a_kubelet_that_does_not_answer(cluster)
-    cluster.prometheus["lately"] = named("chat-1")
+    cluster.prometheus["rows_lately"] = named("chat-1")
     assert ids(cluster.report()) == ["POD_WITHOUT_SERIES"]
 
 
 def test_an_exporter_that_only_names_itself_names_no_pod() -> None:
     cluster = Cluster()
     all_kubelets_that_do_not_answer(cluster)
-    cluster.prometheus["lately"] = named()
+    cluster.prometheus["rows_lately"] = named()
     assert ids(cluster.report()) == ["EXPORTER_NO_POD_LABELS"]
 
 
