@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live_lab import Lab, ids, wait_until
+from live_lab import Lab, wait_until_healed
 
 # What an interrupted run has left may take so long to pass.
 HEALED_S = 120
@@ -26,11 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def lab(pytestconfig: pytest.Config) -> Lab:
     """The lab of `--ansible-inventory`, on which site.yml has run."""
     lab = Lab(Path(pytestconfig.getoption("ansible_inventory")).absolute())
-    wait_until(
-        lambda: not ids(lab.examine(grace=False)),
-        lambda: f"the lab is healthy before the first fault; run `make site`: {lab.examine(grace=False)['findings']}",
-        HEALED_S,
-    )
+    wait_until_healed(lab, "the lab is healthy before the first fault; run `make site`", HEALED_S)
     return lab
 
 

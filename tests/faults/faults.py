@@ -11,17 +11,15 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from live_lab import MONITORING, SAMPLE, STACK, WORKLOADS, Lab, Manifest, wait_until
+from live_lab import MONITORING, PLUGIN, SAMPLE, STACK, WORKLOADS, Lab, Manifest, wait_until
 
 Break = Callable[[Lab], AbstractContextManager[None]]
 
-PLUGIN = "nvidia-device-plugin"
 EXPORTER = "dcgm-exporter"
 ADAPTER = "prometheus-adapter"
 RULE = "kubegpu-gpu"
 API = "v1beta1.custom.metrics.k8s.io"
 HPA = "HorizontalPodAutoscaler"
-GPUS = 8
 UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
 
 
@@ -278,23 +276,23 @@ def the_device_plugin_selects_other_nodes(lab: Lab) -> Iterator[None]:
 
 @fault("NODE_WITHOUT_GPUS", 3)
 def all_gpus_fall_off_the_bus(lab: Lab) -> Iterator[None]:
+    gpus = lab.gpus()
     try:
-        for gpu in range(GPUS):
-            lab.driver(f"set {gpu} xid 79")
+        lab.gpus_fail(*gpus)
         yield
     finally:
-        for gpu in range(GPUS):
-            lab.driver(f"set {gpu} xid 0")
+        lab.driver(*(f"set {gpu} xid 0" for gpu in gpus))
         lab.restart("DaemonSet", PLUGIN, PLUGIN)
 
 
 @fault("GPU_UNHEALTHY", 3, often=True)
-def an_xid_error_takes_a_gpu_out_of_use(lab: Lab) -> Iterator[None]:
-    lab.driver("set 7 xid 79")
+def an_xid_error_takes_a_free_gpu_out_of_use(lab: Lab) -> Iterator[None]:
+    gpu = lab.free_gpu()
     try:
+        lab.gpus_fail(gpu)
         yield
     finally:
-        lab.driver("set 7 xid 0")
+        lab.driver(f"set {gpu} xid 0")
         lab.restart("DaemonSet", PLUGIN, PLUGIN)
 
 
@@ -423,23 +421,23 @@ def gpus_are_shared_and_the_exporter_sees_no_processes(lab: Lab) -> Iterator[Non
 
 
 @fault("EXPORTER_IMPOSSIBLE_VALUES", 18, often=True)
-def a_gpu_reads_an_impossible_value(lab: Lab) -> Iterator[None]:
-    lab.driver("set 7 util 2147483632")
+def a_free_gpu_reads_an_impossible_value(lab: Lab) -> Iterator[None]:
+    gpu = lab.free_gpu()
     try:
+        lab.driver(f"set {gpu} util 2147483632")
         yield
     finally:
-        lab.driver("set 7 util auto")
+        lab.driver(f"set {gpu} util auto")
 
 
 @fault("EXPORTER_LOSES_A_GPU", 18)
 def all_gpus_read_impossible_values(lab: Lab) -> Iterator[None]:
+    gpus = lab.gpus()
     try:
-        for gpu in range(GPUS):
-            lab.driver(f"set {gpu} util 2147483632")
+        lab.driver(*(f"set {gpu} util 2147483632" for gpu in gpus))
         yield
     finally:
-        for gpu in range(GPUS):
-            lab.driver(f"set {gpu} util auto")
+        lab.driver(*(f"set {gpu} util auto" for gpu in gpus))
 
 
 @fault("EXPORTER_TWICE", 21)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import K
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, Scope, report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import capture
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
+from kubernetes.client.exceptions import ApiException
 from kubernetes.config import new_client_from_config
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
@@ -32,7 +34,19 @@ MONITORING = "monitoring"
 STACK = "kube-prometheus-stack"
 WORKLOADS = "gpu-workload"
 SAMPLE = "sample"
-DRIVER = "/run/nvidia-persistenced/socket"
+PLUGIN = "nvidia-device-plugin"
+# Looks in a row that have to be alike, so that a passing state is not taken for the last one.
+STEADY = 3
+
+# One request a line of its first argument, one answer each.
+_ASK_DRIVER = """
+import socket, sys
+driver = socket.socket(socket.AF_UNIX)
+driver.connect("/run/nvidia-persistenced/socket")
+for request in sys.argv[1].splitlines():
+    driver.sendall(request.encode() + b"\\n")
+    print(driver.recv(99).decode().strip())
+"""
 
 # Plural names belong to their group here, since some kinds have a name in two.
 _GROUPS = {
@@ -47,6 +61,12 @@ _GROUPS = {
     "StatefulSet": "apps/v1",
     "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "ServiceMonitor": "monitoring.coreos.com/v1",
+}
+# How the status of each kind of workload counts its pods that are as they should be.
+_POD_COUNTS = {
+    "DaemonSet": ("updatedNumberScheduled", "numberReady"),
+    "Deployment": ("updatedReplicas", "readyReplicas", "replicas"),
+    "StatefulSet": ("updatedReplicas", "readyReplicas", "replicas"),
 }
 _OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "ownerReferences")
 
@@ -106,6 +126,17 @@ class Lab:
     def _host(self, name: str) -> Host:
         return testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self.inventory))
 
+    def gpus(self) -> dict[int, str]:
+        """UUIDs by index."""
+        return {int(labels["gpu"]): labels["UUID"] for labels in self._readings()}
+
+    def free_gpu(self) -> int:
+        """Index of a GPU that no pod holds. Which ones are held is chance."""
+        return next(int(labels["gpu"]) for labels in self._readings() if "pod" not in labels)
+
+    def _readings(self) -> Iterator[Mapping[str, str]]:
+        return (series.labels for series in self._prometheus.query("DCGM_FI_DEV_GPU_UTIL"))
+
     @cached_property
     def facts(self) -> Mapping[str, Any]:
         """What gpu_facts finds on the GPU server, read once."""
@@ -122,14 +153,36 @@ class Lab:
             self.gpu_server.check_output(mending)
             vars(self).pop("facts", None)
 
-    def driver(self, request: str) -> None:
+    def driver(self, *requests: str) -> None:
         """Ask the stand-in for the GPUs' driver to act up, see lab/gpu/driver.h."""
-        program = (
-            f"import socket; driver = socket.socket(socket.AF_UNIX); driver.connect({DRIVER!r}); "
-            f"driver.sendall({request.encode() + bytes([10])!r}); print(driver.recv(99).decode())"
-        )
-        answer = self.gpu_server.check_output("python3 -c %s", program)
-        assert answer.strip() == "ok", answer
+        answers = self.gpu_server.check_output("python3 -c %s %s", _ASK_DRIVER, "\n".join(requests)).split("\n")
+        assert answers == ["ok"] * len(requests), answers
+
+    def gpus_fail(self, *gpus: int) -> None:
+        """Xid errors that take GPUs out of use, raised until the device plugin has heard them.
+
+        It hears none that came before it listened, and does not say when it begins to.
+        """
+        uuids = self.gpus()
+        errors = cycle((79, 48))  # fallen off the bus, double bit ECC: an event is what differs from the one before
+
+        def are_heard() -> bool:
+            error = next(errors)
+            self.driver(*(f"set {gpu} xid {error}" for gpu in gpus))
+            heard = "".join(map(self._log, self.list("Pod", PLUGIN)))
+            return all(f"on Device={uuids[gpu]}" in heard for gpu in gpus)
+
+        wait_until(are_heard, f"the device plugin hears of Xid errors on the GPUs {gpus}", 120)
+
+    def _log(self, pod: Manifest) -> str:
+        """Empty for a pod that has not begun."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        try:
+            return CoreV1Api(self.api).read_namespaced_pod_log(name, namespace)
+        except ApiException as error:
+            if error.status in (400, 404):
+                return ""
+            raise
 
     # ---- breaking: each of these restores when its block ends
 
@@ -227,18 +280,11 @@ class Lab:
         self._resource("Pod").delete(name=name, namespace=namespace)
 
     def is_rolled_out(self, kind: str, name: str, namespace: str | None = MONITORING) -> bool:
-        """All its pods are new and ready and no old one is left, in a Deployment's words or a DaemonSet's."""
-        found = self.get(kind, name, namespace)
-        status = found.get("status") or {}
-        wanted = status.get("desiredNumberScheduled", found["spec"].get("replicas"))
-        counts = (
-            ("updatedNumberScheduled", "numberReady")
-            if kind == "DaemonSet"
-            else ("updatedReplicas", "readyReplicas", "replicas")
-        )
-        return status.get("observedGeneration") == found["metadata"]["generation"] and all(
-            status.get(count, 0) == wanted for count in counts
-        )
+        return _is_rolled_out(kind, self.get(kind, name, namespace))
+
+    def is_settled(self) -> bool:
+        """No workload of the cluster is on its way to another state."""
+        return all(_is_rolled_out(kind, each) for kind in _POD_COUNTS for each in self.list(kind))
 
     def _resource(self, kind: str) -> Any:
         return self._objects.resources.get(api_version=_GROUPS.get(kind, "v1"), kind=kind)
@@ -284,6 +330,29 @@ class Lab:
                 manifest["metadata"][part] = metadata.get(part)
 
         self._edit(kind, name, namespace, put_back)
+
+
+def wait_until_healed(lab: Lab, what: str, within_s: float) -> None:
+    """Nothing is found and nothing on its way: what controllers have yet to take up is not seen by the doctor."""
+    last: Report = {"findings": []}
+    quiet = 0
+
+    def is_healed() -> bool:
+        nonlocal last, quiet
+        last = lab.examine(grace=False)
+        quiet = quiet + 1 if not ids(last) and lab.is_settled() else 0
+        return quiet >= STEADY
+
+    wait_until(is_healed, lambda: f"{what}; found {words(last)}, all rolled out: {lab.is_settled()}", within_s)
+
+
+def _is_rolled_out(kind: str, workload: Manifest) -> bool:
+    """All its pods are new and ready and no old one is left."""
+    status = workload.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", workload["spec"].get("replicas"))
+    return status.get("observedGeneration") == workload["metadata"]["generation"] and all(
+        status.get(count, 0) == wanted for count in _POD_COUNTS[kind]
+    )
 
 
 def wait_until(is_so: Callable[[], Any], what: str | Callable[[], str], within_s: float, every_s: float = 1) -> None:

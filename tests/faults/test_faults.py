@@ -6,14 +6,12 @@ import time
 
 import pytest
 from faults import FAULTS, Fault
-from live_lab import Lab, Report, ids, wait_until, words
+from live_lab import STEADY, Lab, ids, wait_until_healed, words
 
 # Prometheus goes on giving the last values of a target that is taken out of its configuration for 5 minutes.
 FOUND_S = 480
 # A crashed pod may have to wait for its back-off, at most 5 minutes.
 HEALED_S = 420
-# Reports in a row that have to be alike, so that a passing state is not taken for the last one.
-STEADY = 3
 
 
 @pytest.mark.parametrize(
@@ -22,13 +20,7 @@ STEADY = 3
 def test_the_doctor_names_the_fault_and_nothing_else(lab: Lab, fault: Fault) -> None:
     with fault.breaking(lab):
         expect_only(lab, fault.finding)
-    wait_until(
-        lambda: not ids(lab.examine(grace=False)), lambda: f"silence: {words(lab.examine(grace=False))}", HEALED_S
-    )
-
-
-def strictly(lab: Lab) -> Report:
-    return lab.examine(grace=False)
+    wait_until_healed(lab, "silence", HEALED_S)
 
 
 def expect_only(lab: Lab, finding: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from live_lab import MONITORING, SAMPLE, STACK, WORKLOADS, Lab, ids, wait_until, words
+from live_lab import MONITORING, SAMPLE, STACK, WORKLOADS, Lab, ids, wait_until, wait_until_healed, words
 
 LOOKS = 50
 # What a change may take until the last of its pods is ready.
@@ -84,4 +84,4 @@ def test_it_is_silent_during(lab: Lab, change: str) -> None:
             settled_since = (settled_since or time.monotonic()) if lab.is_rolled_out(*workload) else None
             assert time.monotonic() < deadline, f"{workload} is not rolled out"
             time.sleep(1)
-    wait_until(lambda: not ids(lab.examine(grace=False)), "nothing is left of it", 120)
+    wait_until_healed(lab, "nothing is left of it", 120)
