@@ -542,7 +542,7 @@ def the_monitor_is_deleted(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("MONITOR_INTERVAL_IGNORED", 27, often=True)
+@fault("MONITOR_INTERVAL_IGNORED", 27)
 def the_interval_stands_in_an_endpoint_of_its_own(lab: Lab) -> Iterator[None]:
     def torn(monitor: Manifest) -> None:
         [endpoint] = monitor["spec"]["endpoints"]
@@ -553,7 +553,7 @@ def the_interval_stands_in_an_endpoint_of_its_own(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("TARGET_DOWN")
+@fault("TARGET_DOWN", often=True)
 def the_exporter_is_asked_for_another_page(lab: Lab) -> Iterator[None]:
     with lab.changed("ServiceMonitor", EXPORTER, with_endpoint(path="/no-such-page")):
         yield

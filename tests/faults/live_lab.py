@@ -283,8 +283,13 @@ class Lab:
         return _is_rolled_out(kind, self.get(kind, name, namespace))
 
     def is_settled(self) -> bool:
-        """No workload of the cluster is on its way to another state."""
-        return all(_is_rolled_out(kind, each) for kind in _POD_COUNTS for each in self.list(kind))
+        """No workload is on its way to another state, and each GPU is seen once.
+
+        What Prometheus no longer scrapes it goes on giving for 5 minutes, and for so long the HPA acts on it.
+        """
+        return all(_is_rolled_out(kind, each) for kind in _POD_COUNTS for each in self.list(kind)) and not list(
+            self._prometheus.query("count by (UUID) (DCGM_FI_DEV_GPU_UTIL) > 1")
+        )
 
     def _resource(self, kind: str) -> Any:
         return self._objects.resources.get(api_version=_GROUPS.get(kind, "v1"), kind=kind)
@@ -343,7 +348,7 @@ def wait_until_healed(lab: Lab, what: str, within_s: float) -> None:
         quiet = quiet + 1 if not ids(last) and lab.is_settled() else 0
         return quiet >= STEADY
 
-    wait_until(is_healed, lambda: f"{what}; found {words(last)}, all rolled out: {lab.is_settled()}", within_s)
+    wait_until(is_healed, lambda: f"{what}; found {words(last)}, settled: {lab.is_settled()}", within_s)
 
 
 def _is_rolled_out(kind: str, workload: Manifest) -> bool:

@@ -10,8 +10,8 @@ from live_lab import STEADY, Lab, ids, wait_until_healed, words
 
 # Prometheus goes on giving the last values of a target that is taken out of its configuration for 5 minutes.
 FOUND_S = 480
-# A crashed pod may have to wait for its back-off, at most 5 minutes.
-HEALED_S = 420
+# A crashed pod may have to wait for its back-off, and the last series under other labels go, both after 5 minutes.
+HEALED_S = 480
 
 
 @pytest.mark.parametrize(
