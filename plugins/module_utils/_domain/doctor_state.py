@@ -286,6 +286,11 @@ class State:
         ages = [self.age(each.get("time")) for each in fields if each.get("subresource") != "status"]
         return youngest([*ages, self.created(manifest)])
 
+    def written(self, manifest: Manifest) -> float | None:
+        """Since anything of it was last written, its status too."""
+        fields = manifest["metadata"].get("managedFields") or ()
+        return youngest([*(self.age(each.get("time")) for each in fields), self.created(manifest)])
+
     def turned(self, manifest: Manifest, kind: str) -> float | None:
         """Since when a condition is as it is; since the object was made if it has none of that kind.
 

@@ -272,7 +272,7 @@ def _targets(state: State) -> Iterator[Symptom]:
                 each.workload,
                 f"0 of {len(each.pods)} pods are ready" + _first_trouble(each.pods) + _without_ready_pods(each),
                 reach,
-                youngest([state.created(each.target), _not_ready_s(state, each.pods)]),
+                youngest([state.created(each.target), _not_ready_s(state, each)]),
                 words=words,
             )
 
@@ -290,9 +290,14 @@ def _without_ready_pods(each: AutoscalerState) -> str:
     return ""
 
 
-def _not_ready_s(state: State, pods: Sequence[Manifest]) -> float | None:
-    """Of the oldest pod: a rolling update makes young ones beside it, a crash loop keeps it."""
-    return max((age for pod in pods if (age := state.created(pod)) is not None), default=None)
+def _not_ready_s(state: State, each: AutoscalerState) -> float | None:
+    """Of the oldest pod: a rolling update makes young ones beside it, a crash loop keeps it.
+
+    Where an update ends the old pods first there is none for a moment; the workload's status is written then.
+    """
+    if not each.pods and each.target:
+        return state.written(each.target)
+    return max((age for pod in each.pods if (age := state.created(pod)) is not None), default=None)
 
 
 def _pending(autoscaler: AutoscalerState) -> list[Manifest]:

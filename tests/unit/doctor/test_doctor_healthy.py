@@ -78,6 +78,16 @@ def a_scale_up(cluster: Cluster) -> None:
     cluster.metric = metric(holders=frozenset({"chat-0", "chat-1", "chat-2"}))
 
 
+def an_update_that_ends_the_old_pods_first(cluster: Cluster) -> None:
+    """For a moment there is none."""
+    del cluster.pods["chat-0"], cluster.pods["chat-1"]
+    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    cluster.target["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "time": at(3600)},
+        {"manager": "kube-controller-manager", "subresource": "status", "time": at(1)},
+    ]
+
+
 def a_first_deployment(cluster: Cluster) -> None:
     """Nothing of it is in the chain yet, and the HPA says so."""
     for name in ("chat-0", "chat-1"):
@@ -254,6 +264,7 @@ def a_new_autoscaler(cluster: Cluster) -> None:
 
 PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_scale_up,
+    an_update_that_ends_the_old_pods_first,
     a_first_deployment,
     an_update_of_the_exporter,
     a_scrape_that_fails_once,
@@ -294,6 +305,15 @@ def test_it_is_seen_all_the_same(change: Callable[[Cluster], None]) -> None:
     found = cluster.report(grace=False)
     assert ids(found)
     assert all(finding["grace_s"] > 0 for finding in found["findings"])
+
+
+def test_a_workload_that_gets_no_pods() -> None:
+    """For longer than it takes to make one."""
+    cluster = Cluster()
+    an_update_that_ends_the_old_pods_first(cluster)
+    cluster.target["metadata"]["managedFields"][1]["time"] = at(3600)
+    [finding] = cluster.report()["findings"]
+    assert (finding["id"], finding["seen"]) == ("WORKLOAD_NOT_READY", ["0 of 0 pods are ready"])
 
 
 @pytest.mark.parametrize(("field", "passes"), [({}, True), ({"subresource": "status"}, False)])
