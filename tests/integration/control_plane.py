@@ -53,8 +53,9 @@ class ControlPlane:
             "--requestheader-extra-headers-prefix=X-Remote-Extra-", "--proxy-client-cert-file=proxy.crt",
             "--proxy-client-key-file=proxy.key",
         )  # fmt: skip
-        self.kubeconfig.write_text(_kubeconfig(f"https://{self.address}:{api}"))
-        eventually((self.work / "certs" / "apiserver.crt").is_file, "the API server has a certificate", STARTUP_S)
+        certificate = self.work / "certs" / "apiserver.crt"
+        self.kubeconfig.write_text(_kubeconfig(f"https://{self.address}:{api}", certificate))
+        eventually(certificate.is_file, "the API server has a certificate", STARTUP_S)
         kube = config.new_client_from_config(str(self.kubeconfig))
         eventually(lambda: _answers(kube), "the API server is ready", STARTUP_S)
         self.run(
@@ -116,8 +117,8 @@ def _answers(kube: client.ApiClient) -> bool:
         return False
 
 
-def _kubeconfig(server: str) -> str:
-    cluster = {"server": server, "certificate-authority": "certs/apiserver.crt"}
+def _kubeconfig(server: str, authority: Path) -> str:
+    cluster = {"server": server, "certificate-authority": str(authority)}
     return json.dumps(
         {
             "apiVersion": "v1",
