@@ -30,7 +30,9 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [list]}]
 ---
 apiVersion: v1
 kind: Service
-metadata: {name: exporter}
+metadata:
+  name: exporter
+  annotations:
 spec: {selector: {app: exporter}, ports: [{name: metrics, port: 9400}]}
 ---
 apiVersion: v1
@@ -100,9 +102,14 @@ def test_what_was_deleted_or_edited_is_put_back_once(release: Release) -> None:
 
 
 def test_what_others_added_stays(release: Release) -> None:
-    note = {"metadata": {"annotations": {"team": "search"}}, "data": {"more": "DCGM_FI_DEV_FB_USED"}}
-    release.objects.patch_namespaced_config_map("counters", release.namespace, note)
+    note = {"metadata": {"annotations": {"team": "search"}}}
+    release.objects.patch_namespaced_service("exporter", release.namespace, note)
+    release.objects.patch_namespaced_config_map("counters", release.namespace, {"data": {"more": "FB_USED"}})
     assert "changed=0" in release.bring()
+    release.break_it()
+    release.bring()
+    annotations = release.objects.read_namespaced_service("exporter", release.namespace).metadata.annotations
+    assert {"team", "meta.helm.sh/release-name"} <= set(annotations)
 
 
 def test_a_secret_is_neither_changed_nor_shown(release: Release) -> None:
