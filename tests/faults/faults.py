@@ -553,7 +553,7 @@ def the_interval_stands_in_an_endpoint_of_its_own(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("TARGET_DOWN", often=True)
+@fault("TARGET_DOWN")
 def the_exporter_is_asked_for_another_page(lab: Lab) -> Iterator[None]:
     with lab.changed("ServiceMonitor", EXPORTER, with_endpoint(path="/no-such-page")):
         yield
