@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -282,14 +282,15 @@ class State:
 
     def changed(self, manifest: Manifest) -> float | None:
         """Since its last change that is not one of its status, by managedFields; since it was made without those."""
-        fields = manifest["metadata"].get("managedFields") or ()
-        ages = [self.age(each.get("time")) for each in fields if each.get("subresource") != "status"]
-        return youngest([*ages, self.created(manifest)])
+        return self._since_a_write(manifest, lambda entry: entry.get("subresource") != "status")
 
     def written(self, manifest: Manifest) -> float | None:
         """Since anything of it was last written, its status too."""
+        return self._since_a_write(manifest, lambda entry: True)
+
+    def _since_a_write(self, manifest: Manifest, counts: Callable[[Manifest], bool]) -> float | None:
         fields = manifest["metadata"].get("managedFields") or ()
-        return youngest([*(self.age(each.get("time")) for each in fields), self.created(manifest)])
+        return youngest([*(self.age(each.get("time")) for each in fields if counts(each)), self.created(manifest)])
 
     def turned(self, manifest: Manifest, kind: str) -> float | None:
         """Since when a condition is as it is; since the object was made if it has none of that kind.
