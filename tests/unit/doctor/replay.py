@@ -1,6 +1,8 @@
-"""Clusters of others, captured: an API server, and Prometheus behind it, that answer what the files in captures/ say.
+"""Whole clusters: an API server, and Prometheus behind it, that answer what the files in answers/ say.
 
 A file holds
+  origin:      written, after the documentation, charts and sources of those whose cluster it is: no such cluster was
+               asked. Or captured, by `make capture`, from a cluster that runs.
   about:       whose cluster it is.
   prometheus:  where gpu_doctor is told to find Prometheus.
   unknown:     hops of which there is nothing, not_checked: checks that cannot be made, while all is well.
@@ -24,21 +26,21 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Sc
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
 from fake_cluster import FakeTransport
 
-CAPTURES = {
-    path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).with_name("captures").glob("*.json"))
+CLUSTERS = {
+    path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).with_name("answers").glob("*.json"))
 }
-CASES = [(name, case) for name, capture in CAPTURES.items() for case in capture["cases"]]
+CASES = [(name, case) for name, cluster in CLUSTERS.items() for case in cluster["cases"]]
 
 _NO_SERIES = {"status": "success", "data": {"resultType": "vector", "result": []}}
 
 
 class Replay(FakeTransport):
-    """One captured cluster; `unasked` are the answers that nobody has asked for so far."""
+    """One of them; `unasked` are the answers that nobody has asked for so far."""
 
     def __init__(self, name: str, case: str = "") -> None:
-        self.capture = CAPTURES[name]
-        answers = copy.deepcopy(self.capture["answers"])
-        for address, change in self.capture["cases"][case]["patch"].items() if case else ():
+        self.cluster = CLUSTERS[name]
+        answers = copy.deepcopy(self.cluster["answers"])
+        for address, change in self.cluster["cases"][case]["patch"].items() if case else ():
             _patch(answers, address, change)
         super().__init__({f"GET {path}": _answer(path, body) for path, body in answers.items()})
         self.unasked = set(answers)
@@ -58,7 +60,7 @@ class Replay(FakeTransport):
     def examine(self) -> dict[str, Any]:
         """The report, with nothing left to time."""
         kube = KubeClient(self)
-        prometheus = PrometheusClient(kube.get_raw, **self.capture["prometheus"])
+        prometheus = PrometheusClient(kube.get_raw, **self.cluster["prometheus"])
         return examine(kube, prometheus, scope=Scope(), facts={}, history_s=0, grace=False, fail_on="never").result
 
 

@@ -1,0 +1,40 @@
+"""Whole clusters, most of others' making, from what their API server and Prometheus answer to the report."""
+
+from __future__ import annotations
+
+import pytest
+from replay import CASES, CLUSTERS, Replay
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_healthy_cluster_has_no_finding(name: str) -> None:
+    live = Replay(name)
+    report = live.examine()
+    assert [(each["id"], each["seen"]) for each in report["findings"]] == []
+    assert {hop["id"]: hop["status"] for hop in report["hops"] if hop["status"] != "ok"} == dict.fromkeys(
+        live.cluster["unknown"], "unknown"
+    )
+    assert [each["check"] for each in report["not_checked"]] == live.cluster["not_checked"]
+    assert [each["verified"] for each in report["autoscalers"]] == [True]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_what_changes_in_it_is_found_and_nothing_else(name: str, case: str) -> None:
+    live = Replay(name, case)
+    report = live.examine()
+    found = [{key: each[key] for key in ("id", "object", "seen")} for each in report["findings"]]
+    assert found == live.cluster["cases"][case]["findings"]
+
+
+@pytest.mark.parametrize(("name", "case"), [*((name, "") for name in CLUSTERS), *CASES])
+def test_each_answer_is_asked_for(name: str, case: str) -> None:
+    """What nobody asks for any more is no part of the file, and a query that has changed is answered anew."""
+    live = Replay(name, case)
+    live.examine()
+    expected = live.cluster["cases"][case].get("unasked", []) if case else []
+    assert live.unasked == set(expected)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_each_says_where_its_answers_are_from(name: str) -> None:
+    assert CLUSTERS[name]["origin"] in ("written", "captured")
