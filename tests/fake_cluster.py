@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,8 @@ _Dumper.add_representer(
 
 def texts(case: str) -> dict[str, str]:
     """What the files of one case hold: the rules as Prometheus reads them, and the HPA."""
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Autoscaler, RuleOptions, manifests
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions, manifests
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 
     *rules, hpa = manifests([Autoscaler.from_params(CASES[case])], RuleOptions())
     dumped = {"rules": {"groups": [group for rule in rules for group in rule["spec"]["groups"]]}, "hpa": hpa}

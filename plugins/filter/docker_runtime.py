@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import with_runtime, without_runtime
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.docker import with_runtime, without_runtime
 
 DOCUMENTATION = r"""
 name: docker_runtime

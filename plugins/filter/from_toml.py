@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import from_toml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.toml import from_toml
 
 DOCUMENTATION = r"""
 name: from_toml

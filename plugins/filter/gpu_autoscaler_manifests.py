@@ -7,13 +7,13 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
-    Autoscaler,
-    HopError,
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
     manifests,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 
 
 def gpu_autoscaler_manifests(

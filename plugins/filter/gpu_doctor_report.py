@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report import failure, html, junit, text_lines
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.junit import junit
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.text import text_lines
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.words import failure
 
 _FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {"failure": failure, "html": html, "junit": junit}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import openpgp_fingerprints
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.openpgp import openpgp_fingerprints
 
 DOCUMENTATION = r"""
 name: openpgp_fingerprints

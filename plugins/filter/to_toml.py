@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import to_toml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.toml import to_toml
 
 DOCUMENTATION = r"""
 name: to_toml

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.text import with_import, without_import
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.toml import with_import, without_import
 
 DOCUMENTATION = r"""
 name: toml_import

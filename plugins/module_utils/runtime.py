@@ -9,10 +9,14 @@ from typing import Any
 
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 
+from .actions.outcome import Outcome
 from .argspecs import KUBE_AUTH
-from .clients import ApiError, KubeClient, PrometheusClient, connect
-from .domain import API_SERVER, HopError, RuleOptions, first_of_all
-from .flows import Outcome
+from .autoscaling.manifests import RuleOptions
+from .cluster.errors import ApiError
+from .cluster.kube import KubeClient
+from .cluster.prometheus import PrometheusClient
+from .cluster.transport import connect
+from .errors import API_SERVER, HopError, first_of_all
 
 
 class GpuModule:

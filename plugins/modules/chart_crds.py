@@ -94,7 +94,8 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import Deadline, apply_crds, remove_crds
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.crds import apply_crds, remove_crds
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it

@@ -264,16 +264,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import (
-    Condition,
-    Deadline,
-    MetricQuery,
-    Outcome,
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.condition import Condition
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_answer import MetricQuery
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_query import (
     metric_condition,
     read_metric,
     read_metric_until,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 ARGUMENTS: dict[str, Any] = {

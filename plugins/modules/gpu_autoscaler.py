@@ -226,15 +226,12 @@ fix:
   type: str
 """
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS, PROMETHEUS, VERIFY
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import (
-    Deadline,
-    PrometheusAdapter,
-    reconcile,
-    remove,
-    verify,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 STATE = {"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}}

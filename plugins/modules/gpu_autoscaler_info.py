@@ -164,13 +164,11 @@ fix:
   type: str
 """
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.read_autoscalers import read_autoscalers
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import PROMETHEUS, VERIFY
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import autoscaler_key
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import (
-    Deadline,
-    PrometheusAdapter,
-    read_autoscalers,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import autoscaler_key
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 WHICH = {

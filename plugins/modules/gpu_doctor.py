@@ -150,9 +150,9 @@ result:
     autoscalers: []
 """
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import DOCTOR, PROMETHEUS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Scope
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 

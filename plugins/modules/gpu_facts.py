@@ -238,7 +238,7 @@ ansible_facts:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.gpu_node import read_gpu_node
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 
 
 def main() -> None:

@@ -138,7 +138,7 @@ def _look(cluster: Cluster, size: Size, out: Path) -> Look:
 
 
 def _page(report: dict[str, Any]) -> tuple[str, float]:
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.report import html
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
 
     started = time.perf_counter()
     return html(report), time.perf_counter() - started

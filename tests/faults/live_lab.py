@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import testinfra
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import KubeClient, PrometheusClient, connect
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, Scope, report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import capture
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture import capture
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import new_client_from_config

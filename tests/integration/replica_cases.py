@@ -8,8 +8,7 @@ from math import isnan, nan
 from random import Random
 from typing import Literal
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.findings import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.replicas import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replicas import (
     DEFAULT_TOLERANCE,
     Tolerance,
     desired_replicas,
@@ -17,6 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.replicas
     desired_replicas_by_value,
     desired_replicas_together,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 
 SEED = 1536
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from fleet import LAST_TICK, Device, Exporter, Labels, Pod, expects, promtool_file, series, timeline
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

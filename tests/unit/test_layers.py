@@ -1,50 +1,83 @@
-"""Imports of module_utils go one way: modules, runtime, flows, clients, domain."""
+"""Imports of module_utils go one way, and a module ships to its target only what it uses."""
 
 from __future__ import annotations
 
 import ast
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from collection import ROOT
 
 MODULE_UTILS = ROOT / "plugins" / "module_utils"
-LAYERS = ("_domain", "_clients", "_flows")
-FACES = {"_domain": "domain", "_clients": "clients", "_flows": "flows"}
-OUTSIDE = {
-    "_domain": {"ansible", "ansible_collections", "kubernetes", "os", "socket", "subprocess", "time", "urllib"},
-    "_clients": {"ansible"},
-    "_flows": {"ansible", "ansible_collections", "kubernetes", "urllib"},
-}
+OURS = "ansible_collections.kubegpu.autoscale.plugins.module_utils."
+# From left to right: a package imports from itself and from those on its left.
+PACKAGES = ("errors", "formats", "server", "autoscaling", "chain", "report", "cluster", "actions", "runtime")
+PURE = {"autoscaling", "chain", "report", "formats"}
+# What would be input or output: a pure package is handed what it judges.
+WORLD = {"ansible", "ansible_collections", "kubernetes", "os", "pathlib", "socket", "subprocess", "time", "urllib"}
 
 
-def imported(path: Path) -> set[str]:
-    """Dotted names that a file imports; nothing is executed."""
-    names: set[str] = set()
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports, ours from `module_utils` on; nothing is executed."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-    return names
+            yield _absolute(path, node).removeprefix(OURS)
 
 
-FILES = sorted(path for layer in LAYERS for path in (MODULE_UTILS / layer).glob("*.py"))
+def _absolute(path: Path, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    folder = path.parents[node.level - 1].relative_to(MODULE_UTILS).parts
+    return OURS + ".".join((*folder, *([node.module] if node.module else [])))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_layer_imports_only_from_the_left(path: Path) -> None:
-    right = LAYERS[LAYERS.index(path.parent.name) + 1 :]
-    barred = {*right, *(FACES[layer] for layer in right), "runtime", "argspecs"}
-    assert not [name for name in imported(path) if barred & set(name.split("."))]
+def shipped(path: Path) -> set[str]:
+    """Files of module_utils that travel with a module, as dotted names."""
+    found: set[str] = set()
+    paths = [path]
+    while paths:
+        for name in imported(paths.pop()):
+            file = MODULE_UTILS / (name.replace(".", "/") + ".py")
+            if name not in found and file.is_file():
+                found.add(name)
+                paths.append(file)
+    return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_layer_knows_no_more_of_the_world_than_it_may(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imported(path)} & OUTSIDE[path.parent.name]
+def package(path: Path) -> str:
+    return path.relative_to(MODULE_UTILS).with_suffix("").parts[0]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "plugins" / "modules").glob("*.py")), ids=lambda path: path.name)
-def test_a_module_sees_only_faces(path: Path) -> None:
-    assert not [name for name in imported(path) if re.search(r"module_utils\._", name)]
+FILES = sorted(path for path in MODULE_UTILS.rglob("*.py") if package(path) != "argspecs")
+MODULES = sorted((ROOT / "plugins" / "modules").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
+def test_a_package_imports_only_from_the_left(path: Path) -> None:
+    right = PACKAGES[PACKAGES.index(package(path)) + 1 :]
+    assert not [name for name in imported(path) if name.split(".")[0] in right]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
+def test_a_pure_package_knows_nothing_of_the_world(path: Path) -> None:
+    if package(path) in PURE:
+        assert not {name.split(".")[0] for name in imported(path)} & WORLD
+
+
+@pytest.mark.parametrize("path", sorted(MODULE_UTILS.rglob("__init__.py")), ids=str)
+def test_no_face_names_everything_again(path: Path) -> None:
+    assert not path.read_text()
+
+
+def test_gpu_facts_ships_what_reads_a_server_alone() -> None:
+    (gpu_facts,) = (path for path in MODULES if path.stem == "gpu_facts")
+    assert {name.split(".")[0] for name in shipped(gpu_facts)} == {"server"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_no_module_ships_what_shows_a_report(path: Path) -> None:
+    """The report is written on the controller, by a filter."""
+    assert not [name for name in shipped(path) if name.split(".")[0] == "report"]

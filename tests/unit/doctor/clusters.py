@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
-    CHECKS,
-    PROFILES,
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
     AdapterConfig,
     ApiState,
     AutoscalerState,
@@ -17,7 +18,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
     PrometheusState,
     Row,
     State,
-    report,
 )
 from collection import ROOT
 

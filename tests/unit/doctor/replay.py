@@ -21,9 +21,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError, KubeClient, PrometheusClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import Scope
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from fake_cluster import FakeTransport
 
 CLUSTERS = {

@@ -7,9 +7,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.clients import ApiError, KubeClient, PrometheusClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError, Scope
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.flows import examine
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from clusters import ADAPTER, ADAPTER_RULES, NOW, SERIES, SOURCES, Cluster, deployment, hpa, ids, meta, node, pod
 from fake_cluster import FakeTransport, Request, refusal
 from test_doctor_checks import JOIN, unmounted

@@ -10,13 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import (
-    CATALOGUE,
-    CHECKS,
-    AdapterConfig,
-    Row,
-    report,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.catalogue import CATALOGUE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AdapterConfig, Row
 from clusters import (
     ADAPTER_RULES,
     EXPORTER,

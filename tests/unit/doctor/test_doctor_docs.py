@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils import argspecs
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CATALOGUE, DOCTOR_HOPS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.catalogue import CATALOGUE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.catalogue import HOPS as DOCTOR_HOPS
 from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_doctor import DOCUMENTATION, RETURN
 from clusters import Cluster
 from collection import ROOT

@@ -7,7 +7,9 @@ from dataclasses import replace
 from math import nan
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PrometheusState, Row, report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import PrometheusState, Row
 from clusters import EXPORTER, PLUGIN, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
 

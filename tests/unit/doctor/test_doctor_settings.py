@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils._domain.doctor_adapter import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.adapter import (
     adapter_config,
     config_map_of,
     fault_of,
     name_given,
     takes_all,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import CHECKS, PROFILES, report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
 from clusters import ADAPTER_RULES, EXPORTER, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
 from hypothesis import example, given
 from hypothesis import strategies as st

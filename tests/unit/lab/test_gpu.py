@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.gpu_node import read_gpu_node
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 
 from lab.gpu.pci import plug_in
 from lab.gpu.stubs import declared

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.domain import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.modules.custom_metric_info import (
     ARGUMENTS,
     DOCUMENTATION,

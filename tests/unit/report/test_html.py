@@ -5,7 +5,7 @@ from copy import deepcopy
 from itertools import pairwise
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report import html
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
 from doctor_reports import BLIND, BROKEN, EVIL, FLEET, HOPS, HOSTILE, REPORTS, autoscaler, report
 from page import Node, read
 

@@ -4,7 +4,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report import junit
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.junit import junit
 from doctor_reports import BROKEN, FLEET, HEALTHY, HOPS, HOSTILE, REPORTS, autoscaler, finding, report
 
 

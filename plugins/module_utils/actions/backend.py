@@ -1,0 +1,127 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What hands recorded series to the HPA controller. One implementation for each way in which a cluster may do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from ..autoscaling.manifests import (
+    AUTOSCALER_ANNOTATION,
+    Manifest,
+    RuleOptions,
+    external_labels,
+    manifests,
+    metric_names,
+)
+from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, Goal, Target
+from ..cluster.kube import KubeClient
+from ..cluster.metrics_api import MetricsApi, MetricValue
+from ..errors import ADAPTER, Finding
+from .metrics_owner import Owner
+from .snapshot import GROUPS, Key
+
+
+class Backend(Protocol):
+    """From recorded series to the value that an HPA reads."""
+
+    def capabilities(self, apis: Mapping[str, Manifest | None], goals: Iterable[Goal]) -> Iterator[Finding]:
+        """What it cannot do for these goals in this cluster: an API that is missing, or that somebody else serves.
+
+        apis: the APIService of each metrics API that the goals need, by group; None where there is none.
+        """
+
+    def ensure(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+        """All objects that have to exist."""
+
+    def remove(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
+        """Those of our rules that none of these HPAs uses."""
+
+    def listed(self, metric_type: str) -> set[str]:
+        """The metrics that the API for this type offers, as discovery names them. Raises ApiError."""
+
+    def listing(self, goal: Goal, target: Target) -> str:
+        """How discovery names the metric of a goal."""
+
+    def read(self, goal: Goal, target: Target, namespace: str, pods: str) -> list[MetricValue]:
+        """The values that the HPA would get. Raises ApiError.
+
+        pods: label selector; empty for all pods of the namespace.
+        """
+
+
+class PrometheusAdapter:
+    """prometheus-adapter with the generic rules of the role prometheus_adapter, which a new metric never changes."""
+
+    def __init__(self, kube: KubeClient) -> None:
+        self._api = MetricsApi(kube.get_raw)
+
+    def capabilities(self, apis: Mapping[str, Manifest | None], goals: Iterable[Goal]) -> Iterator[Finding]:
+        ours = {GROUPS[goal.type] for goal in goals if goal.metric.query}
+        for group, service in apis.items():
+            yield from _judge(Owner(group, service), must_be_ours=group in ours)
+
+    def ensure(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+        return manifests(autoscalers, rules)
+
+    def remove(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
+        named = {f"{namespace}/{name}": hpa for (namespace, name), hpa in hpas.items()}
+        asked_for = set().union(*map(metric_names, hpas.values()))
+        return [rule for rule in rules if not _is_used(rule, named, asked_for)]
+
+    def listed(self, metric_type: str) -> set[str]:
+        return self._api.listed(GROUPS[metric_type])
+
+    def listing(self, goal: Goal, target: Target) -> str:
+        name = goal.metric.name
+        if goal.type == EXTERNAL:
+            return name
+        return f"pods/{name}" if goal.type == PODS else f"{_plural(target)}/{name}"
+
+    def read(self, goal: Goal, target: Target, namespace: str, pods: str) -> list[MetricValue]:
+        name = goal.metric.name
+        if goal.type == EXTERNAL:
+            labels = ",".join(f"{key}={value}" for key, value in external_labels(goal, target).items())
+            return self._api.external(name, namespace=namespace, label_selector=labels)
+        if goal.type == PODS:
+            return self._api.custom(name, namespace=namespace, label_selector=pods)
+        return self._api.custom(name, namespace=namespace, resource=_plural(target), name=target.name)
+
+
+def _plural(target: Target) -> str:
+    return f"{WORKLOAD_LABELS[target.kind]}s.apps"
+
+
+def _judge(owner: Owner, *, must_be_ours: bool) -> Iterator[Finding]:
+    group = owner.group
+    if owner.api_service is None:
+        yield Finding(ADAPTER, seen=f"nobody serves {group}", fix=_HOW_TO_SERVE[group], awaited=True)
+    elif must_be_ours and not owner.is_prometheus_adapter:
+        yield Finding(
+            ADAPTER,
+            seen=f"{group} belongs to {owner}, not to prometheus-adapter",
+            fix="a cluster has one owner of that API: remove the other before you run the prometheus_adapter role",
+        )
+    elif owner.unavailable:
+        yield Finding(
+            ADAPTER,
+            seen=f"{group} is not available: {owner.unavailable}",
+            fix=f"kubectl describe apiservice v1beta1.{group}; see the pods of {owner}",
+            severity="warning",
+        )
+
+
+_HOW_TO_SERVE = {
+    "custom.metrics.k8s.io": "run the prometheus_adapter role",
+    "external.metrics.k8s.io": "run the prometheus_adapter role with prometheus_adapter_external_metrics: true, "
+    "or leave metric_type at Pods",
+}
+
+
+def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) -> bool:
+    """By any HPA, or if it is the rule of one workload by that one's, which has to read more than its pods."""
+    only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
+    if only is not None:
+        asked_for = metric_names(hpas[only], (OBJECT, EXTERNAL)) if only in hpas else set()
+    recorded = {each["record"].split(":")[1] for group in rule["spec"]["groups"] for each in group["rules"]}
+    return bool(recorded & asked_for)

@@ -1,0 +1,59 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..errors import HopError
+
+with suppress(ImportError):  # the module has made sure of it before it makes a condition
+    import jmespath
+    from jmespath.exceptions import ArityError, JMESPathError, UnknownFunctionError
+
+
+class Condition:
+    """A JMESPath expression on what a module returns."""
+
+    def __init__(self, expression: str, *, option: str, example: Mapping[str, Any]) -> None:
+        """`option` is where the user wrote it. `example`, an answer of the usual kind, shows early what never works.
+
+        Raises: HopError if it is no JMESPath or calls a function that there is not.
+        """
+        self.expression = expression
+        self._option = option
+        try:
+            self._compiled = jmespath.compile(expression)
+        except JMESPathError as err:
+            raise self._refusal(err) from err
+        with suppress(JMESPathError):  # other values may have other types
+            self._search(example)
+
+    def holds(self, answer: Mapping[str, Any]) -> bool:
+        """True unless it gives false, null or something empty: JMESPath's own notion, in which 0 is true."""
+        try:
+            value = self._search(answer)
+        except JMESPathError:
+            return False
+        return not (value is None or value is False or value in ("", [], {}))
+
+    def outcome(self, answer: Mapping[str, Any]) -> str:
+        """What it makes of the answer, in words."""
+        try:
+            return f"gives {json.dumps(self._search(answer))}"
+        except JMESPathError as err:
+            return f"cannot be evaluated: {err}"
+
+    def _search(self, answer: Mapping[str, Any]) -> Any:
+        try:
+            return self._compiled.search(answer)
+        except (UnknownFunctionError, ArityError) as err:
+            raise self._refusal(err) from err
+
+    def _refusal(self, err: Exception) -> HopError:
+        return HopError(
+            self._option,
+            seen=f"{self.expression!r} is no JMESPath: {err}",
+            fix="see https://jmespath.org for the language",
+        )

@@ -1,0 +1,79 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest
+from ..cluster.kube import CRDS, KubeClient
+from ..errors import API_SERVER, HopError
+from .outcome import Outcome
+from .snapshot import is_managed
+from .wait import Deadline, wait_until
+
+
+def apply_crds(kube: KubeClient, crds: Iterable[Manifest], deadline: Deadline) -> Outcome:
+    """Bring CRDs to what a chart has, and wait until they are served. Those that somebody else brought stay.
+
+    Raises: HopError if one is not served in time.
+    """
+    actions = {crd["metadata"]["name"]: _apply(kube, crd) for crd in crds}
+    if not kube.dry_run:
+        _wait_until_served(kube, actions, deadline)
+    return _outcome(actions)
+
+
+def remove_crds(kube: KubeClient, group: str, deadline: Deadline) -> Outcome:
+    """Remove the CRDs of an API group that we brought, with every object of their kinds, and wait until they are gone.
+
+    Raises: HopError if one is not gone in time.
+    """
+
+    def ours() -> list[str]:
+        found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER}") or []
+        return [crd["metadata"]["name"] for crd in found if crd["spec"]["group"] == group]
+
+    actions = {name: "deleted" for name in ours() if kube.delete(CRDS, name)}
+    if actions and not kube.dry_run and (left := wait_until(ours, lambda left: not left, deadline, poll_s=0.5)):
+        raise HopError(
+            API_SERVER,
+            seen=f"not gone in time: {', '.join(left)}",
+            fix=f"kubectl describe crd {left[0]}, which names the finalizer that it waits for",
+        )
+    return _outcome(actions)
+
+
+def _outcome(actions: Mapping[str, str]) -> Outcome:
+    return Outcome(
+        changed=bool({"created", "changed", "deleted"} & set(actions.values())),
+        result={"crds": [{"name": name, "action": action} for name, action in sorted(actions.items())]},
+    )
+
+
+def _apply(kube: KubeClient, crd: Manifest) -> str:
+    """Returns created, changed, unchanged, or kept for one that is not ours."""
+    metadata = crd["metadata"]
+    live = kube.get(CRDS, metadata["name"])
+    if live is not None and not is_managed(live):
+        return "kept"
+    labels = {**metadata.get("labels", {}), MANAGED_BY: MANAGER}
+    after = kube.apply(CRDS, {**crd, "metadata": {**metadata, "labels": labels}})
+    if live is None:
+        return "created"
+    return "unchanged" if after["metadata"]["generation"] == live["metadata"]["generation"] else "changed"
+
+
+def _wait_until_served(kube: KubeClient, names: Iterable[str], deadline: Deadline) -> None:
+    def not_served() -> list[str]:
+        return [name for name in names if not _is_established(kube.get(CRDS, name))]
+
+    if missing := wait_until(not_served, lambda left: not left, deadline, poll_s=0.2):
+        raise HopError(
+            API_SERVER,
+            seen=f"not Established in time: {', '.join(missing)}",
+            fix=f"kubectl describe crd {missing[0]}",
+        )
+
+
+def _is_established(crd: Manifest | None) -> bool:
+    conditions = (crd or {}).get("status", {}).get("conditions") or []  # null for a moment after creation
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

@@ -1,0 +1,110 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How metric and replicas went lately: from the recorded series, and from kube-state-metrics where it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite, nan
+from statistics import fmean
+from typing import Any
+
+from ..autoscaling.spec import PODS, Autoscaler
+from ..cluster.errors import ApiError, QueryError
+from ..cluster.prometheus import PrometheusClient, Series
+from .observe import Observation
+from .snapshot import Key
+
+# Points in a history: as many as a small picture shows.
+_POINTS = 60
+_SHORTEST_STEP_S = 5
+_REPLICAS = {
+    "replicas": "kube_horizontalpodautoscaler_status_current_replicas",
+    "desired": "kube_horizontalpodautoscaler_status_desired_replicas",
+}
+
+Points = Mapping[float, float]
+
+
+def read_history(
+    prometheus: PrometheusClient,
+    autoscalers: Sequence[Autoscaler],
+    seen: Mapping[Key, Observation],
+    history_s: int,
+) -> dict[Key, dict[str, Any]]:
+    """By autoscaler, of its leading metric; a query for each recorded series. None of what Prometheus has not."""
+    step_s = max(_SHORTEST_STEP_S, round(history_s / _POINTS))
+    window = f"[{history_s}s:{step_s}s]"
+    counts = {name: _by_hpa(_read(prometheus, series + window)) for name, series in _REPLICAS.items()}
+    leading = {each.key: each.goals[0].series for each in autoscalers if each.goals}
+    recorded = {name: _by_namespace(_read(prometheus, name + window)) for name in sorted(set(leading.values()) - {""})}
+    found = {}
+    for each in autoscalers:
+        its = recorded.get(leading.get(each.key, ""), {}).get(each.namespace, ())
+        values = _mean([series for series in its if _is_its(series, each, seen.get(each.key))])
+        parts = {"value": values, **{name: by_hpa.get(each.key, {}) for name, by_hpa in counts.items()}}
+        if any(parts.values()):
+            found[each.key] = _aligned(parts, step_s)
+    return found
+
+
+def _read(prometheus: PrometheusClient, query: str) -> list[Series]:
+    try:
+        return prometheus.query(query)
+    except (ApiError, QueryError):
+        return []
+
+
+def _by_hpa(found: Iterable[Series]) -> dict[Key, Points]:
+    return {
+        (_label(series, "namespace"), _label(series, "horizontalpodautoscaler")): _points(series) for series in found
+    }
+
+
+def _label(series: Series, name: str) -> str:
+    """Under honorLabels: false what kube-state-metrics says of others comes as exported_*."""
+    return series.labels.get(f"exported_{name}") or series.labels.get(name, "")
+
+
+def _by_namespace(found: Iterable[Series]) -> dict[str, list[Series]]:
+    groups: dict[str, list[Series]] = {}
+    for series in found:
+        groups.setdefault(series.labels.get("namespace", ""), []).append(series)
+    return groups
+
+
+def _is_its(series: Series, autoscaler: Autoscaler, seen: Observation | None) -> bool:
+    """Pods that are there are known; ones that are gone are told by the names that their controllers give."""
+    if autoscaler.goals[0].type != PODS:
+        return autoscaler.target.name in series.labels.values()
+    pod = series.labels.get("pod", "")
+    generated = rf"{re.escape(autoscaler.target.name)}-([a-z0-9]+-[a-z0-9]{{5}}|\d+)"
+    return (seen is not None and pod in seen.pods) or bool(re.fullmatch(generated, pod))
+
+
+def _mean(found: Sequence[Series]) -> Points:
+    at: dict[float, list[float]] = {}
+    for series in found:
+        for time, value in _points(series).items():
+            at.setdefault(time, []).append(value)
+    return {time: round(fmean(values), 3) for time, values in at.items()}
+
+
+def _points(series: Series) -> Points:
+    return dict(zip(series.times, series.values, strict=True))
+
+
+def _aligned(parts: Mapping[str, Points], step_s: int) -> dict[str, Any]:
+    times = sorted({time for points in parts.values() for time in points})
+
+    def row(name: str, as_number: type) -> list[Any]:
+        values = [parts[name].get(time, nan) for time in times]
+        return [as_number(value) if isfinite(value) else None for value in values]
+
+    return {
+        "step_s": step_s,
+        "times": times,
+        "value": row("value", float),
+        "replicas": row("replicas", int),
+        "desired": row("desired", int),
+    }

@@ -1,0 +1,126 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The periods that make up the reaction time, as they really are: configured where that can be read, else as seen."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from statistics import median
+
+from ..autoscaling.manifests import Manifest
+from ..autoscaling.metrics import Metric
+from ..autoscaling.reaction_budget import Period, ReactionBudget
+from ..autoscaling.spec import Goal
+from ..cluster.errors import ApiError, QueryError
+from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
+from ..cluster.prometheus import PrometheusClient, Series
+
+# dcgm-exporter's own default is 30 s, Prometheus' and Kubernetes' are in their reference documentation.
+_STOCK = {"collect": 30.0, "scrape": 30.0, "evaluate": 30.0, "sync": 15.0}
+
+_SYNC_FLAG = "--horizontal-pod-autoscaler-sync-period="
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+class Intervals:
+    """Read once, then asked for each metric."""
+
+    def __init__(self, kube: KubeClient, prometheus: PrometheusClient) -> None:
+        self._prometheus = prometheus
+        self._collect = _collect_period(kube)
+        self._sync = _sync_period(kube)
+        self._scrape: dict[tuple[str, ...], Period] = {}
+        self._evaluate = _evaluation_periods(prometheus)
+
+    def budget(self, goal: Goal) -> ReactionBudget:
+        metric = goal.metric
+        return ReactionBudget(
+            collect=self._collect if metric.is_of_gpus else Period(0, "assumed"),
+            scrape=self._scrape_period(metric),
+            evaluate=self._evaluate.get(goal.series, Period(_STOCK["evaluate"], "assumed")),
+            sync=self._sync,
+        )
+
+    def _scrape_period(self, metric: Metric) -> Period:
+        if metric.sources not in self._scrape:
+            self._scrape[metric.sources] = _seen_scrape_period(self._prometheus, metric.sources)
+        return self._scrape[metric.sources]
+
+
+def _collect_period(kube: KubeClient) -> Period:
+    """What the slowest dcgm-exporter is told, in milliseconds, by its environment or its arguments."""
+    try:
+        exporters = [each for each in kube.list(DAEMON_SETS) or () if "dcgm-exporter" in each["metadata"]["name"]]
+    except ApiError:
+        exporters = []
+    told = [period for exporter in exporters for period in _told(exporter)]
+    return Period(max(told) / 1000) if told else Period(_STOCK["collect"], "assumed")
+
+
+def _told(exporter: Manifest) -> Iterable[float]:
+    for container in exporter["spec"]["template"]["spec"]["containers"]:
+        environment = {each["name"]: each.get("value", "") for each in container.get("env") or ()}
+        arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
+        flagged = [after for flag, after in pairwise(arguments) if flag in _COLLECT_FLAGS]
+        flagged += [text.partition("=")[2] for text in arguments if text.startswith("--collect-interval=")]
+        value = (flagged or [environment.get("DCGM_EXPORTER_INTERVAL", "")])[0]
+        if value.isdigit():
+            yield float(value)
+
+
+_COLLECT_FLAGS = ("-c", "--collect-interval")
+
+
+def _seen_scrape_period(prometheus: PrometheusClient, sources: tuple[str, ...]) -> Period:
+    """How far apart the samples of the series are that has most of them: one that is new has too few to tell."""
+    for source in sources:
+        try:
+            longest = prometheus.query(f"topk(1, count_over_time({source}[1m]))")
+            if longest and (period := _spacing(prometheus.query(f"{source}{_selector(longest[0])}[1m]"))):
+                return Period(period, "seen")
+        except (ApiError, QueryError):
+            break
+    return Period(_STOCK["scrape"], "assumed")
+
+
+def _selector(series: Series) -> str:
+    labels = (f"{name}={json.dumps(value)}" for name, value in series.labels.items() if name != "__name__")
+    return "{" + ",".join(labels) + "}"
+
+
+def _spacing(found: list[Series]) -> float:
+    """Median seconds between two samples; 0 if there are not two."""
+    gaps = [later - earlier for series in found for earlier, later in pairwise(series.times)]
+    return median(gaps) if gaps else 0.0
+
+
+def _evaluation_periods(prometheus: PrometheusClient) -> dict[str, Period]:
+    """By recorded series."""
+    try:
+        rules = prometheus.recording_rules()
+    except (ApiError, QueryError):
+        return {}
+    return {rule["name"]: Period(float(rule["interval"])) for rule in rules if rule.get("interval")}
+
+
+def _sync_period(kube: KubeClient) -> Period:
+    """What the controller manager is told, if its pods can be seen; a managed control plane hides them."""
+    try:
+        pods = kube.list(PODS, namespace="kube-system", label_selector="component=kube-controller-manager") or ()
+    except ApiError:
+        pods = ()
+    for pod in pods:
+        for container in pod["spec"]["containers"]:
+            for argument in [*(container.get("command") or ()), *(container.get("args") or ())]:
+                if argument.startswith(_SYNC_FLAG):
+                    return Period(_seconds(argument.removeprefix(_SYNC_FLAG)))
+    return Period(_STOCK["sync"]) if pods else Period(_STOCK["sync"], "assumed")
+
+
+def _seconds(duration: str) -> float:
+    """A duration as Go writes it, `1m30s`; the stock period if it is none."""
+    found = _DURATION.fullmatch(duration)
+    hours, minutes, seconds = (float(each or 0) for each in found.groups()) if found else (0, 0, _STOCK["sync"])
+    return hours * 3600 + minutes * 60 + seconds

@@ -1,0 +1,54 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..cluster.errors import ApiError
+from ..errors import HopError
+
+
+@dataclass
+class Outcome:
+    """What a run has done, in the shape in which every module returns it.
+
+    errors: what went wrong beside what succeeded; with any of them the module fails, its result complete.
+    """
+
+    changed: bool = False
+    result: dict[str, Any] = field(default_factory=dict)
+    diff: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[HopError | ApiError] = field(default_factory=list)
+
+    def record(self, before: Manifest | None, after: Manifest | HopError | ApiError | None) -> str:
+        """Note what became of one object. Returns created, changed, deleted, unchanged or failed."""
+        if isinstance(after, (HopError, ApiError)):
+            self.errors.append(after)
+            return "failed"
+        was, is_now = _readable(before), _readable(after)
+        if was == is_now:
+            return "unchanged"
+        name = _title(after or before or {})
+        self.changed = True
+        self.diff.append({"before_header": name, "after_header": name, "before": was or "", "after": is_now or ""})
+        if before is None:
+            return "created"
+        return "deleted" if after is None else "changed"
+
+
+def _title(manifest: Manifest) -> str:
+    metadata = manifest["metadata"]
+    return f"{manifest['kind']} {metadata['namespace']}/{metadata['name']}"
+
+
+def _readable(manifest: Manifest | None) -> Manifest | None:
+    """Without what the server keeps for itself."""
+    if manifest is None:
+        return None
+    metadata = manifest["metadata"]
+    return {
+        "metadata": {key: metadata[key] for key in ("name", "namespace", "labels", "annotations") if metadata.get(key)},
+        "spec": manifest["spec"],
+    }

@@ -1,0 +1,76 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..autoscaling.manifests import MANAGED_BY, MANAGER, autoscaler_of
+from ..autoscaling.spec import Autoscaler
+from ..cluster.errors import ApiError
+from ..cluster.kube import RULES, KubeClient
+from ..cluster.prometheus import PrometheusClient
+from ..errors import HPA, HopError
+from .backend import Backend
+from .dead_time import explain_pace
+from .observe import Observer
+from .outcome import Outcome
+from .snapshot import Key, is_managed, metric_of, read_hpas
+from .verify import describe, verify
+from .wait import Deadline
+
+
+def read_autoscalers(
+    kube: KubeClient,
+    prometheus: PrometheusClient,
+    backend: Backend,
+    *,
+    namespace: str | None,
+    keys: Collection[Key],
+    deadline: Deadline | None,
+) -> Outcome:
+    """Read autoscalers back: all of a namespace or of the cluster, or those that `keys` names. Changes nothing.
+
+    deadline: until when to wait for the proof; None looks once and judges nothing.
+    Raises:   HopError if one that is named does not exist.
+    """
+    hpas = read_hpas(kube, namespace)
+    if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
+        raise HopError(HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
+    wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
+    queries = _recorded_queries(kube)
+    autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
+    outcome = Outcome(
+        result={
+            "autoscalers": [
+                {**_entry(autoscaler), "metric": metric_of(hpa) or autoscaler.profile.name, "managed": is_managed(hpa)}
+                for autoscaler, hpa in zip(autoscalers, wanted, strict=True)
+            ]
+        }
+    )
+    if deadline is None:
+        describe(kube, prometheus, autoscalers, Observer(kube, prometheus, backend).observe(autoscalers), outcome)
+    else:
+        verify(kube, prometheus, backend, autoscalers, deadline, outcome)
+    return outcome
+
+
+def _entry(autoscaler: Autoscaler) -> dict[str, object]:
+    target = autoscaler.target
+    return {
+        "namespace": autoscaler.namespace,
+        "name": autoscaler.name,
+        "target": {"api_version": target.api_version, "kind": target.kind, "name": target.name},
+        "min_replicas": autoscaler.min_replicas,
+        "max_replicas": autoscaler.max_replicas,
+        "behavior": explain_pace(autoscaler),
+    }
+
+
+def _recorded_queries(kube: KubeClient) -> dict[str, str]:
+    """What our rules record, by series; none where they cannot be read."""
+    try:
+        rules = kube.list(RULES, label_selector=f"{MANAGED_BY}={MANAGER}") or ()
+    except ApiError:
+        return {}
+    return {
+        each["record"]: each["expr"] for rule in rules for group in rule["spec"]["groups"] for each in group["rules"]
+    }

@@ -1,0 +1,136 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..autoscaling.manifests import MANAGER, Manifest, RuleOptions
+from ..autoscaling.spec import Autoscaler, autoscaler_key
+from ..cluster.errors import ApiError
+from ..cluster.kube import HPAS, RULES, KubeClient, Resource
+from ..cluster.ownership import is_settled
+from ..cluster.parallel import in_parallel
+from ..cluster.prometheus import PrometheusClient
+from .backend import Backend
+from .dead_time import explain_pace, pace
+from .outcome import Outcome
+from .preflight import Plan, preflight, refuse_or_warn
+from .snapshot import Key, Objects, is_managed, key_of, metric_of, read_objects, read_surroundings
+
+_RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
+
+
+def reconcile(
+    kube: KubeClient,
+    prometheus: PrometheusClient,
+    backend: Backend,
+    autoscalers: Sequence[Autoscaler],
+    rules: RuleOptions,
+) -> Outcome:
+    """Make the cluster's recording rules and HPAs match.
+
+    What some objects are refused for does not keep the others from being written; it is in the outcome's errors.
+    Raises: HopError before anything is changed, if there is reason to refuse.
+    """
+    objects = read_objects(kube, rules.namespace)
+    outcome = Outcome()
+    if autoscalers:
+        around = read_surroundings(kube, prometheus, autoscalers)
+        findings = preflight(Plan(autoscalers, objects, around, backend))
+        outcome.warnings += refuse_or_warn(findings, dry_run=kube.dry_run)
+        autoscalers = pace(kube, prometheus, autoscalers, objects, around)
+    desired = backend.ensure(autoscalers, rules)
+    adopted = {each.key for each in autoscalers if each.adopt}
+    made, scaled = _write(kube, outcome, [_apply(each, objects, adopted) for each in desired])
+    hpas = {**objects.hpas, **{key_of(each): each for each in desired if each["kind"] == HPAS.kind}}
+    unused = backend.remove((objects.rules or {}).values(), hpas) if not outcome.errors else []
+    removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
+    outcome.result = {"autoscalers": scaled, "rules": made + removed}
+    for entry, autoscaler in zip(scaled, autoscalers, strict=True):
+        entry["behavior"] = explain_pace(autoscaler)
+    return outcome
+
+
+def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
+    """Remove autoscalers, and each recording rule with its last user. What is not ours stays."""
+    objects = read_objects(kube, rules.namespace)
+    outcome = Outcome()
+    keys = list(dict.fromkeys(map(autoscaler_key, params)))
+    ours = {key: objects.hpas[key] for key in keys if key in objects.hpas and is_managed(objects.hpas[key])}
+    for key in keys:
+        if key in objects.hpas and key not in ours:
+            outcome.warnings.append(f"HPA {'/'.join(key)} was not made by this module and stays")
+    _, entries = _write(kube, outcome, [_Change(before=hpa, after=None) for hpa in ours.values()])
+    done = {(entry["namespace"], entry["name"]): entry for entry in entries}
+    gone = {key for key, entry in done.items() if entry["action"] != "failed"}
+    left = {key: hpa for key, hpa in objects.hpas.items() if key not in gone}
+    unused = backend.remove((objects.rules or {}).values(), left)
+    removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
+    outcome.result = {"autoscalers": [done.get(key) or _absent(key) for key in keys], "rules": removed}
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One object as it is and as it is to be; None where there is none. adopt: take its fields over from others."""
+
+    before: Manifest | None
+    after: Manifest | None
+    adopt: bool = False
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.after or self.before or {}
+
+    @property
+    def resource(self) -> Resource:
+        return _RESOURCES[self.manifest["kind"]]
+
+    @property
+    def is_needed(self) -> bool:
+        return self.before is None or self.after is None or not is_settled(self.before, self.after, MANAGER)
+
+
+def _apply(desired: Manifest, objects: Objects, adopted: set[Key]) -> _Change:
+    key = key_of(desired)
+    if desired["kind"] == RULES.kind:
+        return _Change((objects.rules or {}).get(key[1]), desired)
+    return _Change(objects.hpas.get(key), desired, adopt=key in adopted)
+
+
+def _write(
+    kube: KubeClient, outcome: Outcome, changes: Sequence[_Change]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Send what is needed, many at once, and note in the outcome what came of each.
+
+    Returns: an entry for each rule, and one for each HPA.
+    """
+    needed = [change for change in changes if change.is_needed]
+    results = dict(zip(map(id, needed), in_parallel(lambda change: _send(kube, change), needed), strict=True))
+    entries: dict[str, list[dict[str, Any]]] = {RULES.kind: [], HPAS.kind: []}
+    for change in changes:
+        action = outcome.record(change.before, results[id(change)]) if id(change) in results else "unchanged"
+        namespace, name = key_of(change.manifest)
+        entry = {"namespace": namespace, "name": name, "metric": metric_of(change.manifest), "action": action}
+        entries[change.manifest["kind"]].append(entry)
+    return entries[RULES.kind], entries[HPAS.kind]
+
+
+def _send(kube: KubeClient, change: _Change) -> Manifest | None:
+    """What is there afterwards."""
+    if change.after is None:
+        namespace, name = key_of(change.manifest)
+        kube.delete(change.resource, name, namespace)
+        return None
+    try:
+        return {**kube.apply(change.resource, change.after, force=change.adopt), "kind": change.resource.kind}
+    except ApiError as err:
+        # The namespace or the kind is still to come: a dry run can only assume that it would work.
+        if kube.dry_run and err.is_not_found:
+            return change.after
+        raise
+
+
+def _absent(key: Key) -> dict[str, Any]:
+    return {"namespace": key[0], "name": key[1], "metric": "", "action": "unchanged"}

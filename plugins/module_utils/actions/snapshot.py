@@ -1,0 +1,190 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..autoscaling.manifests import MANAGED_BY, MANAGER, METRIC_LABEL, Manifest, metrics_of
+from ..autoscaling.metrics import Metric
+from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, Autoscaler
+from ..cluster.errors import ApiError, QueryError
+from ..cluster.kube import APISERVICES, HPAS, NODES, RULES, SCALED_OBJECTS, KubeClient, Resource
+from ..cluster.prometheus import PrometheusClient
+from ..cluster.selectors import format_selector
+
+Key = tuple[str, str]
+
+# The API that an HPA asks for a metric of this type.
+GROUPS = {PODS: "custom.metrics.k8s.io", OBJECT: "custom.metrics.k8s.io", EXTERNAL: "external.metrics.k8s.io"}
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """What the cluster knows of one target.
+
+    served:   its kind exists.  scalable: that kind has a scale subresource.
+    manifest: the object itself, None if there is none.
+    """
+
+    served: bool
+    scalable: bool
+    manifest: Manifest | None
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What there is of the kinds that autoscalers are made of.
+
+    hpas:  every HPA of the cluster, by namespace and name: also others' count, they can be in the way.
+    rules: our recording rules, by name; None if the kind PrometheusRule is not served.
+    """
+
+    hpas: dict[Key, Manifest]
+    rules: dict[str, Manifest] | None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the autoscalers depend on.
+
+    targets:          by namespace and name of the autoscaler.
+    nodes:            of the cluster.
+    scaled_objects:   KEDA's autoscalers; none if KEDA is not there.
+    metrics_apis:     the APIServices of custom.metrics.k8s.io and external.metrics.k8s.io, by group.
+    prometheus_error: why Prometheus could not be asked.
+    query_errors:     what is wrong with a user's own query, by metric.
+    empty_queries:    users' metrics whose query gives nothing now.
+    """
+
+    targets: dict[Key, TargetState] = field(default_factory=dict)
+    nodes: Sequence[Manifest] = ()
+    scaled_objects: Sequence[Manifest] = ()
+    metrics_apis: dict[str, Manifest | None] = field(default_factory=dict)
+    prometheus_error: str | None = None
+    query_errors: dict[str, str] = field(default_factory=dict)
+    empty_queries: tuple[str, ...] = ()
+
+
+def key_of(manifest: Manifest) -> Key:
+    return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+
+
+def is_managed(manifest: Manifest) -> bool:
+    return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
+
+
+def metric_of(manifest: Manifest) -> str:
+    return (manifest["metadata"].get("labels") or {}).get(METRIC_LABEL, "")
+
+
+def pod_selector(target: Manifest | None) -> str:
+    """What selects a target's pods, as Deployments, StatefulSets and those like them keep it; empty if it does not."""
+    selector = ((target or {}).get("spec") or {}).get("selector")
+    is_one = isinstance(selector, dict) and ("matchLabels" in selector or "matchExpressions" in selector)
+    return format_selector(selector) if is_one else ""
+
+
+def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manifest]:
+    """All HPAs, or those of a namespace. In a list the server leaves the kind out."""
+    return {key_of(hpa): {**hpa, "kind": HPAS.kind} for hpa in kube.list(HPAS, namespace=namespace) or ()}
+
+
+def read_objects(kube: KubeClient, rule_namespace: str) -> Objects:
+    rules = kube.list(RULES, namespace=rule_namespace, label_selector=f"{MANAGED_BY}={MANAGER}")
+    return Objects(
+        hpas=read_hpas(kube),
+        rules=None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules},
+    )
+
+
+def read_surroundings(
+    kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]
+) -> Surroundings:
+    prometheus_error, query_errors, empty_queries = _try_queries(prometheus, autoscalers)
+    return Surroundings(
+        targets=read_targets(kube, autoscalers),
+        nodes=kube.list(NODES) or (),
+        scaled_objects=kube.list(SCALED_OBJECTS) or (),
+        metrics_apis={
+            group: kube.get(APISERVICES, f"v1beta1.{group}")
+            for group in dict.fromkeys(GROUPS[goal.type] for each in autoscalers for goal in each.goals)
+        },
+        prometheus_error=prometheus_error,
+        query_errors=query_errors,
+        empty_queries=empty_queries,
+    )
+
+
+def read_targets(kube: KubeClient, autoscalers: Iterable[Autoscaler]) -> dict[Key, TargetState]:
+    """Discovery once a version, a list once a kind, however many autoscalers there are."""
+    autoscalers = list(autoscalers)
+    kinds = {version: kube.discover(version) for version in {each.target.api_version for each in autoscalers}}
+    resources = {each.key: kinds[each.target.api_version].get(each.target.kind) for each in autoscalers}
+    places: dict[Resource, set[str]] = {}
+    for namespace, name in resources:
+        if (resource := resources[namespace, name]) is not None:
+            places.setdefault(resource, set()).add(namespace)
+    listed = {resource: list_in(kube, resource, namespaces) for resource, namespaces in places.items()}
+    return {
+        each.key: TargetState(False, False, None)
+        if (resource := resources[each.key]) is None
+        else TargetState(True, resource.scalable, listed[resource].get((each.namespace, each.target.name)))
+        for each in autoscalers
+    }
+
+
+def list_in(kube: KubeClient, resource: Resource, namespaces: set[str]) -> dict[Key, Manifest]:
+    """The objects of a kind in some namespaces: in one request, where that is allowed, if there are several."""
+    if len(namespaces) == 1:
+        found = kube.list(resource, namespace=next(iter(namespaces))) or ()
+    else:
+        try:
+            found = kube.list(resource) or ()
+        except ApiError as err:
+            if err.status != 403:
+                raise
+            found = [
+                each for namespace in sorted(namespaces) for each in kube.list(resource, namespace=namespace) or ()
+            ]
+    return {key_of(each): each for each in found}
+
+
+def _try_queries(
+    prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler]
+) -> tuple[str | None, dict[str, str], tuple[str, ...]]:
+    """Whether Prometheus answers, and what comes of the queries that are not ours and so not tested."""
+    wrong: dict[str, str] = {}
+    empty = []
+    try:
+        prometheus.query("vector(1)")
+        for metric in metrics_of(autoscalers):
+            if metric.sources or not metric.query:
+                continue
+            error, count = _try_query(prometheus, metric)
+            if error:
+                wrong[metric.name] = error
+            elif not count:
+                empty.append(metric.name)
+    except ApiError as err:
+        return str(err), wrong, tuple(empty)
+    return None, wrong, tuple(empty)
+
+
+def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, int]:
+    """What is wrong with what a query gives now, and how many series that is."""
+    try:
+        found = prometheus.query(metric.query)
+    except QueryError as err:
+        return str(err), 0
+    if metric.per == "workload":
+        return "", len(found)
+    pods: dict[Key, int] = {}
+    for series in found:
+        namespace, pod = series.labels.get("namespace"), series.labels.get("pod")
+        if not namespace or not pod:
+            return f"a series has no label {'pod' if namespace else 'namespace'}: {dict(series.labels)}", len(found)
+        pods[namespace, pod] = pods.get((namespace, pod), 0) + 1
+    several = next((key for key, count in pods.items() if count > 1), None)
+    if several:
+        return f"pod {'/'.join(several)} has {pods[several]} series", len(found)
+    return "", len(found)

@@ -1,0 +1,244 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from textwrap import indent
+from typing import Any
+
+from .metrics import PROFILES, Metric, Profile
+from .quantity import format_quantity, parse_quantity
+from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules
+from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, Goal, Target
+
+Manifest = dict[str, Any]
+
+MANAGER = "kubegpu.autoscale"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+METRIC_LABEL = "kubegpu.autoscale/metric"
+# On the rule of one workload: the autoscaler it is for.
+AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
+# On an HPA: what its scaling rules were computed from. Without it they are measured anew.
+DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """Where recording rules go so that Prometheus loads them, and how often they are evaluated."""
+
+    namespace: str = "monitoring"
+    labels: Mapping[str, str] = field(default_factory=lambda: {"release": "kube-prometheus-stack"})
+    evaluation_interval_s: int = 2
+
+
+def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+    """All that has to exist: the PrometheusRules, then a HorizontalPodAutoscaler for each autoscaler."""
+    return [
+        *prometheus_rules(autoscalers, rules),
+        *(horizontal_pod_autoscaler(autoscaler) for autoscaler in autoscalers),
+    ]
+
+
+def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+    """One for each profile, shared by its autoscalers, and one for each workload that has a value of its own."""
+    shared = [profile_rule(profile, rules) for profile in profiles_of(autoscalers) if profile.recorded]
+    own = [workload_rule(each, rules) for each in autoscalers if _workload_goals(each)]
+    return [*shared, *own]
+
+
+def profiles_of(autoscalers: Iterable[Autoscaler]) -> list[Profile]:
+    """Each profile once, in the order of first use."""
+    return list(dict.fromkeys(profile for autoscaler in autoscalers for profile in autoscaler.profiles))
+
+
+def metrics_of(autoscalers: Iterable[Autoscaler]) -> list[Metric]:
+    """Each metric once, in the order of first use."""
+    return list(dict.fromkeys(goal.metric for autoscaler in autoscalers for goal in autoscaler.goals))
+
+
+def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
+    """The recording rules that all autoscalers on `profile` share."""
+    recordings = [{"record": metric.series, "expr": metric.query} for metric in profile.recorded]
+    return _prometheus_rule(profile.rule_name, profile.name, recordings, rules)
+
+
+def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
+    """The recording rules of one workload, for Object and External metrics."""
+    target = autoscaler.target
+    labels = {"namespace": autoscaler.namespace, WORKLOAD_LABELS[target.kind]: target.name}
+    recordings = [
+        {"record": goal.series, "expr": _workload_query(autoscaler, goal), "labels": labels}
+        for goal in _workload_goals(autoscaler)
+    ]
+    return _prometheus_rule(
+        workload_rule_name(autoscaler.key),
+        autoscaler.profile.name,
+        recordings,
+        rules,
+        annotations={AUTOSCALER_ANNOTATION: str(autoscaler)},
+    )
+
+
+def workload_rule_name(key: tuple[str, str]) -> str:
+    """A dot, which no profile has in its name, keeps it apart from theirs."""
+    return f"kubegpu-{key[0]}.{key[1]}"
+
+
+def horizontal_pod_autoscaler(autoscaler: Autoscaler) -> Manifest:
+    metadata: Manifest = {
+        "name": autoscaler.name,
+        "namespace": autoscaler.namespace,
+        "labels": _labels(autoscaler.profile.name),
+    }
+    if autoscaler.is_measured:
+        metadata["annotations"] = {DEAD_TIME_ANNOTATION: str(autoscaler.dead_time)}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata,
+        "spec": {
+            "scaleTargetRef": _reference(autoscaler.target),
+            "minReplicas": autoscaler.min_replicas,
+            "maxReplicas": autoscaler.max_replicas,
+            "metrics": [
+                *(_METRIC_SPECS[goal.type](goal, autoscaler) for goal in autoscaler.goals),
+                *(dict(raw) for raw in autoscaler.raw_metrics),
+            ],
+            "behavior": {"scaleUp": _behavior(autoscaler.scale_up), "scaleDown": _behavior(autoscaler.scale_down)},
+        },
+    }
+
+
+def autoscaler_of(hpa: Manifest, queries: Mapping[str, str]) -> Autoscaler:
+    """The autoscaler that an HPA was made from, as far as the HPA tells; resource metrics stay raw.
+
+    queries: what is recorded, by series.
+    """
+    spec, metadata = hpa["spec"], hpa["metadata"]
+    ref, annotations = spec["scaleTargetRef"], metadata.get("annotations") or {}
+    goals = [goal for entry in spec.get("metrics") or () if (goal := _goal_of(entry, queries))]
+    name = (metadata.get("labels") or {}).get(METRIC_LABEL) or (goals[0].metric.name if goals else "")
+    dead_time = annotations.get(DEAD_TIME_ANNOTATION, "")
+    return Autoscaler(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        target=Target(ref["kind"], ref["name"], ref.get("apiVersion", "apps/v1")),
+        profile=PROFILES.get(name) or Profile(name, tuple(goal.metric for goal in goals)),
+        goals=tuple(goals),
+        min_replicas=spec.get("minReplicas", 1),
+        max_replicas=spec["maxReplicas"],
+        raw_metrics=tuple(entry for entry in spec.get("metrics") or () if entry["type"] not in _METRIC_SPECS),
+        dead_time=int(dead_time) if dead_time.isdigit() else ASSUMED_DEAD_TIME_S,
+        is_measured=dead_time.isdigit(),
+    )
+
+
+def _goal_of(entry: Manifest, queries: Mapping[str, str]) -> Goal | None:
+    """The goal of an entry of an HPA's metrics; None for CPU and memory."""
+    if entry["type"] not in _METRIC_SPECS:
+        return None
+    content = entry[entry["type"].lower()]
+    name, target = content["metric"]["name"], content["target"]
+    value = parse_quantity(target.get("averageValue") or target.get("value"))
+    known = next((metric for profile in PROFILES.values() for metric in profile.metrics if metric.name == name), None)
+    selector = tuple(sorted((content["metric"].get("selector") or {}).get("matchLabels", {}).items()))
+    for per in ("pod", "workload"):
+        goal = Goal(known or Metric(name, "recorded", per=per), value, entry["type"])
+        if query := queries.get(goal.series):
+            return replace(goal, metric=known or replace(goal.metric, query=query))
+    return Goal(known or Metric(name, "", selector=selector), value, entry["type"])
+
+
+def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:
+    """What an HPA asks the metrics APIs for, by metrics of these types."""
+    entries = [entry for entry in hpa["spec"].get("metrics") or () if entry["type"] in types]
+    return {entry[entry["type"].lower()]["metric"]["name"] for entry in entries}
+
+
+def _pods_metric(goal: Goal, _autoscaler: Autoscaler) -> Manifest:
+    """Pods that are pending or do not report yet damp the average, so it does not overshoot."""
+    return {"type": PODS, "pods": {"metric": {"name": goal.metric.name}, "target": _average(goal.value)}}
+
+
+def _object_metric(goal: Goal, autoscaler: Autoscaler) -> Manifest:
+    target = _average(goal.value) if goal.is_total else {"type": "Value", "value": format_quantity(goal.value)}
+    described = {"metric": {"name": goal.metric.name}, "describedObject": _reference(autoscaler.target)}
+    return {"type": OBJECT, "object": {**described, "target": target}}
+
+
+def external_labels(goal: Goal, target: Target) -> dict[str, str]:
+    """What selects the workload's series in external.metrics.k8s.io: the user's labels, or those that we record."""
+    return {WORKLOAD_LABELS[target.kind]: target.name} if goal.metric.query else dict(goal.metric.selector)
+
+
+def _external_metric(goal: Goal, autoscaler: Autoscaler) -> Manifest:
+    selector = external_labels(goal, autoscaler.target)
+    metric: Manifest = {"name": goal.metric.name}
+    if selector:
+        metric["selector"] = {"matchLabels": selector}
+    return {"type": EXTERNAL, "external": {"metric": metric, "target": _average(goal.value)}}
+
+
+_METRIC_SPECS = {PODS: _pods_metric, OBJECT: _object_metric, EXTERNAL: _external_metric}
+
+
+def _average(value: float) -> Manifest:
+    return {"type": "AverageValue", "averageValue": format_quantity(value)}
+
+
+def _workload_goals(autoscaler: Autoscaler) -> list[Goal]:
+    return [goal for goal in autoscaler.goals if goal.type != PODS and goal.metric.query]
+
+
+def _workload_query(autoscaler: Autoscaler, goal: Goal) -> str:
+    """PromQL: the workload's value, without labels.
+
+    Which pods are the workload's says a rule that kube-prometheus-stack brings (kubernetes-mixin, pod_owner).
+    """
+    metric, target = goal.metric, autoscaler.target
+    if metric.per == "workload":
+        return f"sum (\n{indent(metric.query, '  ')}\n)"
+    kind = WORKLOAD_LABELS[target.kind]
+    pods = (
+        f'namespace_workload_pod:kube_pod_owner:relabel{{namespace="{autoscaler.namespace}",'
+        f'workload="{target.name}",workload_type="{kind}"}}'
+    )
+    operator = "sum" if goal.is_total else "avg"
+    return (
+        f'{operator} (\n  {metric.series}{{namespace="{autoscaler.namespace}"}}\n  and on (namespace, pod)\n  {pods}\n)'
+    )
+
+
+def _prometheus_rule(
+    name: str, profile: str, recordings: Sequence[Manifest], rules: RuleOptions, **metadata: Manifest
+) -> Manifest:
+    labels = {**rules.labels, **_labels(profile)}
+    group = {"name": name, "interval": f"{rules.evaluation_interval_s}s", "rules": list(recordings)}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": name, "namespace": rules.namespace, "labels": labels, **metadata},
+        "spec": {"groups": [group]},
+    }
+
+
+def _reference(target: Target) -> Manifest:
+    return {"apiVersion": target.api_version, "kind": target.kind, "name": target.name}
+
+
+def _labels(profile: str) -> dict[str, str]:
+    return {MANAGED_BY: MANAGER, METRIC_LABEL: profile}
+
+
+def _behavior(rules: ScalingRules) -> Manifest:
+    behavior: Manifest = {
+        "stabilizationWindowSeconds": rules.stabilization_window_seconds,
+        "selectPolicy": rules.select_policy,
+        "policies": [
+            {"type": policy.type, "value": policy.value, "periodSeconds": policy.period_seconds}
+            for policy in rules.policies
+        ],
+    }
+    if rules.tolerance is not None:
+        behavior["tolerance"] = format_quantity(rules.tolerance)
+    return behavior

@@ -1,0 +1,230 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import SPEC, HopError
+from .promql import DCGM_EXPORTER, MODEL_SERVER, Source, per_pod
+
+_NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
+# As others may call a metric that they serve, KEDA's s0-prometheus for instance; the HPA asks in lower case.
+_EXTERNAL_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+# Options of a user's own metric that are text, with their defaults.
+_OWN_TEXTS = {"name": "", "query": "", "per": "pod"}
+
+PERCENT = "percent"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A name in the metrics API and the PromQL that is recorded for it.
+
+    query:        PromQL, one series per namespace and pod, or with per="workload" one that is the workload's total;
+                  empty for an external metric that somebody else serves.
+    unit:         what the values count.
+    sources:      names of the series that the query reads, the preferred one first; empty for a user's query.
+    target_value: average per pod to aim at where the user names none, in that unit.
+    selector:     labels of an external metric.
+    reporter:     who serves the sources: dcgm-exporter or model server; empty for a user's query.
+    """
+
+    name: str
+    query: str
+    unit: str = ""
+    sources: tuple[str, ...] = ()
+    target_value: float | None = None
+    per: Literal["pod", "workload"] = "pod"
+    selector: tuple[tuple[str, str], ...] = ()
+    reporter: str = ""
+
+    @property
+    def series(self) -> str:
+        """The recorded series, by the convention level:metric:operation."""
+        return f"namespace_pod:{self.name}:avg"
+
+    @property
+    def is_percent(self) -> bool:
+        return self.unit == PERCENT
+
+    @property
+    def is_of_gpus(self) -> bool:
+        """Its values are those of GPUs, as dcgm-exporter reports them."""
+        return self.reporter == DCGM_EXPORTER.name
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What an autoscaler's `metric` names: one metric, or several that one HPA takes together.
+
+    caveats: what the metric cannot tell, for people who decide whether to trust it.
+    """
+
+    name: str
+    metrics: tuple[Metric, ...]
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def recorded(self) -> tuple[Metric, ...]:
+        """The metrics with a series per pod, which all autoscalers on this profile share."""
+        return tuple(metric for metric in self.metrics if metric.query and metric.per == "pod")
+
+    @property
+    def rule_name(self) -> str:
+        """Name of the PrometheusRule that all autoscalers on this profile share."""
+        return f"kubegpu-{self.name.replace('_', '-')}"
+
+    @classmethod
+    def from_params(cls, given: str | Mapping[str, Any]) -> Profile:
+        """A profile by its name, or a metric of the user's own as ``{name, query}``.
+
+        Raises: HopError if there is no such profile or the metric is incomplete.
+        """
+        if isinstance(given, str) and given in PROFILES:
+            return PROFILES[given]
+        if not isinstance(given, Mapping):
+            raise HopError(
+                SPEC,
+                seen=f"metric {given!r} is no profile",
+                fix=f"use one of {', '.join(sorted(PROFILES))}, or give name and query of a metric of your own",
+            )
+        metric = _own_metric(given)
+        return cls(metric.name, (metric,))
+
+
+def _own_metric(given: Mapping[str, Any]) -> Metric:
+    values = {key: value for key, value in given.items() if value is not None}
+    name, query, per = (str(values.get(key, default)).strip() for key, default in _OWN_TEXTS.items())
+    selector = values.get("selector", {})
+    named = (_NAME if query else _EXTERNAL_NAME).fullmatch(name)
+    if set(values) - {*_OWN_TEXTS, "selector"} or not named or not isinstance(selector, Mapping):
+        raise HopError(
+            SPEC,
+            seen=f"metric {dict(given)!r} is not complete",
+            fix="give name (lower case, digits, underscores; at most 52) and query (PromQL), and nothing else but "
+            "per (pod or workload) and, for an external metric, selector",
+        )
+    if per not in ("pod", "workload"):
+        raise HopError(SPEC, seen=f"metric {name!r} has per: {per}", fix="set per to pod or to workload")
+    if name in TAKEN_NAMES:
+        raise HopError(
+            SPEC,
+            seen=f"{name!r} is the name of a profile or of a profile's metric, not of one of your own",
+            fix="give the metric another name, or use the profile by its name",
+        )
+    labels = tuple(sorted((str(label), str(value)) for label, value in selector.items()))
+    return Metric(name, query, per=per, selector=labels)
+
+
+def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float = 60) -> Metric:
+    """A pod gets its value from the first source that has one for it: one cluster can have GPUs with and without it."""
+    series = dict.fromkeys(each for source in sources for each in source.series)
+    return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
+
+
+def _percent(*series: str, matchers: str = "") -> Source:
+    return Source(DCGM_EXPORTER, series, limit=100, matchers=matchers)
+
+
+def _ratio(*series: str, matchers: str = "", formula: str = "") -> Source:
+    return Source(DCGM_EXPORTER, series, limit=1, scale=100, matchers=matchers, formula=formula)
+
+
+def _queue(series: str) -> Source:
+    # No server holds a million requests: what says so is broken.
+    return Source(MODEL_SERVER, (series,), limit=1_000_000, total="sum")
+
+
+def _cache(series: str) -> Source:
+    return Source(MODEL_SERVER, (series,), limit=1, scale=100)
+
+
+def _memory(field: str) -> str:
+    """MiB. A blank field is a huge number, which a ratio would hide; no GPU has a petabyte."""
+    return f"(DCGM_FI_DEV_FB_{field}{{$rows}} >= 0 < 1e9)"
+
+
+_GPU_UTIL = _percent("DCGM_FI_DEV_GPU_UTIL")
+_ENGINE = _ratio("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+_ENGINE_OF_INSTANCES = _ratio("DCGM_FI_PROF_GR_ENGINE_ACTIVE", matchers='GPU_I_ID!=""')
+_SM_OR_DRAM = _ratio("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
+_MEMORY_USED = _ratio(
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_FB_FREE",
+    "DCGM_FI_DEV_FB_RESERVED",
+    # The counters of NVIDIA's chart do not have FB_RESERVED. A whole of 0 makes NaN, which no range holds.
+    formula=f"""\
+  {_memory("USED")}
+/
+  (
+      {_memory("USED")}
+    +
+      {_memory("FREE")}
+    +
+      ({_memory("RESERVED")} or 0 * DCGM_FI_DEV_FB_USED{{$rows}})
+  )""",
+)
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile("gpu", (_metric("gpu", _ENGINE_OF_INSTANCES, _ENGINE, _GPU_UTIL),)),
+        Profile("gpu_util", (_metric("gpu_util", _GPU_UTIL),)),
+        Profile("gpu_compute", (_metric("gpu_compute", _SM_OR_DRAM),)),
+        Profile(
+            "gpu_memory",
+            (_metric("gpu_memory", _MEMORY_USED, target_value=80),),
+            caveats=(
+                "vLLM, TGI and others take nearly all GPU memory when they start and keep it: it never falls there",
+                "pods that share a GPU get no true value: free memory is the GPU's, used memory may be the pod's",
+            ),
+        ),
+        Profile(
+            "mig",
+            (_metric("mig", _ENGINE_OF_INSTANCES),),
+            caveats=(
+                "whole GPUs have no value, and instances of all sizes count alike",
+                "DCGM before 3 gives the share of the whole GPU, not of the instance: see what a known load shows",
+                "dcgm-exporter does not name the pod of an instance that was claimed through DRA",
+            ),
+        ),
+        Profile(
+            "shared",
+            (_metric("shared", _GPU_UTIL),),
+            caveats=(
+                "dcgm-exporter tells pods on one GPU apart from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
+                "kubernetes.enablePodUID: older ones give each pod the GPU's value, without the last two each reads 0",
+                "a pod's processes are added up, and a sum above 100 is left out",
+                "another pod on the same GPU adds contention, not capacity",
+            ),
+        ),
+        Profile(
+            "llm",
+            (
+                _metric(
+                    "llm_requests_waiting",
+                    _queue("vllm:num_requests_waiting"),
+                    _queue("sglang:num_queue_reqs"),
+                    unit="requests",
+                    target_value=5,
+                ),
+                _metric(
+                    "llm_kv_cache",
+                    _cache("vllm:kv_cache_usage_perc"),
+                    _cache("vllm:gpu_cache_usage_perc"),
+                    _cache("sglang:token_usage"),
+                    target_value=80,
+                ),
+            ),
+            caveats=(
+                "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
+                "requests wait only when a server is full: the queue does not tell how busy it is below that",
+                "TGI and Triton have a queue, but no KV cache usage: give them a metric with a query of your own",
+            ),
+        ),
+    )
+}
+# A user's metric of one of these names would share a profile's rule or series.
+TAKEN_NAMES = frozenset(PROFILES) | {metric.name for profile in PROFILES.values() for metric in profile.metrics}

@@ -1,0 +1,131 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Replicas the HPA controller asks for, before min/max and behavior policies.
+
+Values are given as Prometheus has them, targets as the HPA has them. The controller counts both in whole thousandths
+and divides doubles. Near the edge of the tolerance and near a whole number that decides, so it is done here too.
+Source: kubernetes/kubernetes v1.36.3, pkg/controller/podautoscaler/replica_calculator.go and horizontal.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil
+
+from ..errors import CUSTOM_METRIC, HopError
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Half-widths of the dead band around usage/target = 1, no unit, whole thousandths."""
+
+    up: float = 0.1
+    down: float = 0.1
+
+    def covers(self, ratio: float) -> bool:
+        return 1 - _double(self.down) <= ratio <= 1 + _double(self.up)
+
+
+DEFAULT_TOLERANCE = Tolerance()
+
+
+def desired_replicas(
+    usage: Sequence[float],
+    target: float,
+    *,
+    current: int,
+    missing: int = 0,
+    unready: int = 0,
+    tolerance: Tolerance = DEFAULT_TOLERANCE,
+) -> int:
+    """Replicas for one Pods metric.
+
+    usage:   one value per pod that has one, >= 0; ready or not, but not pending, failed or terminating.
+    target:  `averageValue` of the HPA, same unit, > 0.
+    current: `spec.replicas` of the target's scale subresource, > 0.
+    missing: pods without a value that are neither pending, failed nor terminating.
+    unready: pods that are pending; their values do not count.
+    Returns: whole number >= 0.
+    Raises:  HopError if `usage` is empty; the controller then leaves the count alone.
+    Source:  calcPlainMetricReplicas
+    """
+    if not usage:
+        raise HopError(CUSTOM_METRIC, seen="no running pod has a value", fix="run the verify playbook")
+    values, goal = [_value(each) for each in usage], _target(target)
+    ratio = _mean(values) / goal
+    damping = unready if ratio > 1 else 0
+    if not missing and not damping:
+        return current if tolerance.covers(ratio) else ceil(ratio * len(values))
+    # The pods that say nothing are taken to say whatever speaks against the change; exactly on target there is none.
+    assumed = [] if ratio == 1 else [goal if ratio < 1 else 0] * missing
+    filled = [*values, *assumed, *[0] * damping]
+    cautious = _mean(filled) / goal
+    if tolerance.covers(cautious) or (ratio - 1) * (cautious - 1) < 0:
+        return current
+    wanted = ceil(cautious * len(filled))
+    against = wanted > current if cautious < 1 else wanted < current
+    return current if against else wanted
+
+
+def desired_replicas_by_value(
+    value: float, target: float, *, current: int, ready: int, tolerance: Tolerance = DEFAULT_TOLERANCE
+) -> int:
+    """Replicas for one Object or External metric with target type Value.
+
+    value:   what the object says; of an External metric the sum of its series.
+    target:  `value` of the HPA, same unit, > 0.
+    current: `spec.replicas` of the target's scale subresource, > 0.
+    ready:   pods that run and are ready, those terminating too. Each multiplies the ratio, also one that came after it.
+    Returns: whole number >= 0.
+    Source:  getUsageRatioReplicaCount
+    """
+    ratio = _value(value) / _target(target)
+    return current if tolerance.covers(ratio) else ceil(ratio * ready)
+
+
+def desired_replicas_by_total(
+    value: float, target: float, *, status_replicas: int, tolerance: Tolerance = DEFAULT_TOLERANCE
+) -> int:
+    """Replicas for one Object or External metric with target type AverageValue: enough that each has `target` of it.
+
+    value:           what the object says; of an External metric the sum of its series.
+    target:          `averageValue` of the HPA, same unit, > 0.
+    status_replicas: `status.replicas` of the target's scale subresource, so what is, not what was asked for.
+    Returns:         whole number >= 0.
+    Source:          GetObjectPerPodMetricReplicas, GetExternalPerPodMetricReplicas
+    """
+    total, goal = _value(value), _target(target)
+    if status_replicas and tolerance.covers(total / (goal * status_replicas)):
+        return status_replicas
+    return ceil(total / goal)
+
+
+def desired_replicas_together(proposals: Sequence[int | None], *, current: int) -> int:
+    """Replicas for several metrics: the largest proposal wins. A metric without a value forbids scaling down.
+
+    proposals: what each metric asks for, None for one that has no value; at least one.
+    current:   `spec.replicas` of the target's scale subresource, > 0.
+    Source:    computeReplicasForMetrics
+    """
+    return max(current if each is None else each for each in proposals)
+
+
+def _value(value: float) -> int:
+    """In thousandths, as prometheus-adapter offers it: cut off."""
+    return int(value * 1000)
+
+
+def _target(target: float) -> int:
+    """In thousandths, as the controller reads it: rounded up."""
+    return ceil(Decimal(str(target)) * 1000)
+
+
+def _double(tolerance: float) -> float:
+    """As the controller reads it: 700m is 0.7000000000000001."""
+    return round(tolerance * 1000) * 1e-3
+
+
+def _mean(values: Sequence[int]) -> int:
+    """In thousandths, cut off like them."""
+    return sum(values) // len(values)

@@ -1,0 +1,290 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import SPEC, HopError
+from .metrics import Metric, Profile
+from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, default_scale_down, default_scale_up
+
+# Where the kinds that people scale are served; any other kind with a scale subresource needs its api_version spelt out.
+API_VERSIONS = {
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "Rollout": "argoproj.io/v1alpha1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+}
+
+PODS, OBJECT, EXTERNAL = "Pods", "Object", "External"
+
+# Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
+# how the adapter finds the object that a value belongs to.
+WORKLOAD_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """The object whose scale subresource the autoscaler sets."""
+
+    kind: str
+    name: str
+    api_version: str
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Group, kind and name: the same object whatever version it is asked for in."""
+        return self.api_version.rpartition("/")[0], self.kind, self.name
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One metric and what it is to be.
+
+    value: average per pod, in the metric's unit.
+    type:  Pods reads a value for each pod; Object one for the target; External one from external.metrics.k8s.io.
+    """
+
+    metric: Metric
+    value: float
+    type: str = PODS
+
+    @property
+    def is_total(self) -> bool:
+        """The metrics API gives the sum over the pods, which the HPA divides by their number."""
+        return self.type == EXTERNAL or self.metric.per == "workload"
+
+    @property
+    def series(self) -> str:
+        """The recorded series that the metrics API reads; empty if somebody else serves the metric."""
+        if not self.metric.query:
+            return ""
+        if self.type == PODS:
+            return self.metric.series
+        if self.type == OBJECT:
+            return f"namespace_workload:{self.metric.name}:{'sum' if self.is_total else 'avg'}"
+        return f"external:{self.metric.name}:sum"
+
+
+@dataclass(frozen=True)
+class Autoscaler:
+    """One workload that follows one metric, or several, of its pods.
+
+    profile:       what `metric` names. goals: its metrics, then those of extra_metrics that name one of ours.
+    raw_metrics:   further entries of an autoscaling/v2 HPA, as they are; the one that asks for most replicas wins.
+    dead_time:     seconds from which the scaling rules follow where the user gives none.
+    is_measured:   whether the dead time comes from this workload's pods.
+    adopt:         take over an HPA of this name that somebody else has made.
+    """
+
+    name: str
+    namespace: str
+    target: Target
+    profile: Profile
+    goals: tuple[Goal, ...]
+    min_replicas: int
+    max_replicas: int
+    extra_profiles: tuple[Profile, ...] = ()
+    raw_metrics: tuple[Mapping[str, Any], ...] = ()
+    given_scale_up: Mapping[str, Any] = field(default_factory=dict)
+    given_scale_down: Mapping[str, Any] = field(default_factory=dict)
+    dead_time: int = ASSUMED_DEAD_TIME_S
+    is_measured: bool = False
+    adopt: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
+    @property
+    def metric(self) -> Metric:
+        """The leading metric."""
+        return self.goals[0].metric
+
+    @property
+    def target_value(self) -> float:
+        return self.goals[0].value
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        return (self.profile, *self.extra_profiles)
+
+    @property
+    def scale_up(self) -> ScalingRules:
+        return default_scale_up(self.dead_time).overridden(self.given_scale_up)
+
+    @property
+    def scale_down(self) -> ScalingRules:
+        return default_scale_down(self.dead_time).overridden(self.given_scale_down)
+
+    @property
+    def needs_dead_time(self) -> bool:
+        """Some of the scaling rules are left to us."""
+        down = self.given_scale_down
+        return not (self.given_scale_up.get("policies") and down.get("policies")) or (
+            down.get("stabilization_window_seconds") is None
+        )
+
+    def with_dead_time(self, seconds: int) -> Autoscaler:
+        return replace(self, dead_time=seconds, is_measured=True)
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Autoscaler:
+        """The autoscaler that a user's options describe.
+
+        Raises: HopError at hop "autoscaler spec" if they contradict each other or something is missing.
+        """
+        target = _target(params)
+        profile = Profile.from_params(params.get("metric") or "gpu")
+        ours = [extra for extra in params.get("extra_metrics") or () if "metric" in extra]
+        extra_profiles = tuple(Profile.from_params(extra["metric"]) for extra in ours)
+        goals = _goals(params, profile) + [
+            goal
+            for extra, its in zip(ours, extra_profiles, strict=True)
+            for goal in _goals({**extra, "name": autoscaler_key(params)[1]}, its)
+        ]
+        autoscaler = cls(
+            name=params.get("name") or target.name,
+            namespace=params.get("namespace") or "default",
+            target=target,
+            profile=profile,
+            goals=tuple(goals),
+            min_replicas=_whole(params, "min_replicas", default=1),
+            max_replicas=_whole(params, "max_replicas"),
+            extra_profiles=extra_profiles,
+            raw_metrics=tuple(extra for extra in params.get("extra_metrics") or () if "metric" not in extra),
+            given_scale_up=_given(params.get("scale_up")),
+            given_scale_down=_given(params.get("scale_down")),
+            adopt=bool(params.get("adopt")),
+        )
+        autoscaler._validate()
+        return autoscaler
+
+    def _validate(self) -> None:
+        if self.min_replicas < 1:
+            raise _refusal(self.name, f"min_replicas is {self.min_replicas}", "set it to 1 or more")
+        if self.max_replicas < self.min_replicas:
+            raise _refusal(
+                self.name,
+                f"max_replicas {self.max_replicas} is below min_replicas {self.min_replicas}",
+                "raise max_replicas or lower min_replicas",
+            )
+        for goal in self.goals:
+            self._validate_goal(goal)
+        for raw in self.raw_metrics:
+            if not raw.get("type"):
+                raise _refusal(
+                    self.name,
+                    f"extra metric {dict(raw)!r} has neither a type nor a metric",
+                    "write it as in an autoscaling/v2 HPA, with type, or as metric and target_value",
+                )
+
+    def _validate_goal(self, goal: Goal) -> None:
+        metric = goal.metric
+        if goal.value <= 0:
+            raise _refusal(self.name, f"target_value of {metric.name} is {goal.value:g}", "set it above 0")
+        if metric.is_percent and goal.value > 100:
+            raise _refusal(
+                self.name,
+                f"target_value is {goal.value:g}, but {metric.name} is in percent",
+                "set it to at most 100",
+            )
+        if goal.type == PODS and metric.per == "workload":
+            raise _refusal(
+                self.name,
+                f"{metric.name} is one value for the workload, but metric_type is Pods",
+                "set metric_type to Object or External",
+            )
+        if not metric.query and goal.type != EXTERNAL:
+            raise _refusal(
+                self.name,
+                f"metric {metric.name} has no query",
+                "give the query; only a metric of external.metrics.k8s.io (metric_type: External) goes without",
+            )
+        if goal.type != PODS and metric.query and self.target.kind not in WORKLOAD_LABELS:
+            raise _refusal(
+                self.name,
+                f"metric_type {goal.type} cannot tell the pods of a {self.target.kind}",
+                f"leave metric_type at Pods; {goal.type} knows {' and '.join(WORKLOAD_LABELS)}",
+            )
+
+
+def autoscaler_key(params: Mapping[str, Any]) -> tuple[str, str]:
+    """Namespace and name, all that is needed to remove an autoscaler.
+
+    Raises: HopError if neither a name nor a target gives them.
+    """
+    name = params.get("name") or (params.get("target") or {}).get("name")
+    if not name:
+        raise HopError(SPEC, seen="an autoscaler has neither a name nor a target", fix="give one of the two")
+    return params.get("namespace") or "default", name
+
+
+def _target(params: Mapping[str, Any]) -> Target:
+    given = params.get("target") or {}
+    kind, name = given.get("kind") or "Deployment", given.get("name")
+    if not name:
+        raise _refusal(params.get("name") or "?", "no target is given", "set target.kind and target.name")
+    api_version = given.get("api_version") or API_VERSIONS.get(kind)
+    if api_version is None:
+        raise _refusal(
+            params.get("name") or name, f"target kind {kind} is not one we know", "set target.api_version as well"
+        )
+    return Target(kind, name, api_version)
+
+
+def _goals(params: Mapping[str, Any], profile: Profile) -> list[Goal]:
+    """target_value is that of the profile's first metric; target_values names any."""
+    named = params.get("target_values") or {}
+    if unknown := set(named) - {metric.name for metric in profile.metrics}:
+        raise _refusal(
+            autoscaler_key(params)[1],
+            f"target_values names {', '.join(sorted(unknown))}, which {profile.name} does not have",
+            f"use {', '.join(metric.name for metric in profile.metrics)}",
+        )
+    first = profile.metrics[0].name
+    if params.get("target_value") is not None:
+        named = {first: params["target_value"], **named}
+    return [
+        Goal(metric, _value(params, metric, named.get(metric.name)), _type(params, metric))
+        for metric in profile.metrics
+    ]
+
+
+def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> float:
+    value = metric.target_value if given is None else given
+    if value is None:
+        raise _refusal(
+            params.get("name") or metric.name,
+            f"metric {metric.name} has no target_value",
+            "set the average per pod to aim at, in the unit of the query",
+        )
+    return float(value)
+
+
+def _type(params: Mapping[str, Any], metric: Metric) -> str:
+    return params.get("metric_type") or (PODS if metric.per == "pod" else OBJECT)
+
+
+def _given(rules: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (rules or {}).items() if value is not None}
+
+
+def _whole(params: Mapping[str, Any], option: str, default: int | None = None) -> int:
+    value = params.get(option)
+    value = default if value is None else value
+    if value is None:
+        raise _refusal(autoscaler_key(params)[1], f"{option} is missing", f"set {option}")
+    return int(value)
+
+
+def _refusal(name: str, seen: str, fix: str) -> HopError:
+    return HopError(SPEC, seen=f"autoscaler {name}: {seen}", fix=fix)

@@ -1,0 +1,188 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from ..autoscaling.manifests import MANAGER, Manifest
+from ..errors import API_SERVER, HopError
+from .errors import ApiError
+from .transport import Transport
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind as the API server serves it.
+
+    plural:   its name in paths.
+    scalable: it has a scale subresource.
+    ballast:  sections and their fields that nobody here reads, half of what such an object is; lists are without them.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+    scalable: bool = False
+    ballast: tuple[tuple[str, str], ...] = ()
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        parts = [group_path(self.api_version)]
+        if namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        parts += [quote(part, safe="") for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
+CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
+DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
+EVENTS = Resource("v1", "Event", "events")
+HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+NAMESPACES = Resource("v1", "Namespace", "namespaces")
+NODES = Resource("v1", "Node", "nodes", ballast=(("metadata", "managedFields"), ("status", "images")))
+PODS = Resource("v1", "Pod", "pods", ballast=(("metadata", "managedFields"),))
+POD_MONITORS = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+PROMETHEUSES = Resource("monitoring.coreos.com/v1", "Prometheus", "prometheuses")
+RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
+SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
+SERVICES = Resource("v1", "Service", "services")
+SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"
+)
+
+
+# Objects in one answer: the API server's own clients ask for as many.
+PAGE_SIZE = 500
+
+
+def group_path(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+class KubeClient:
+    """The API server: one method, one request.
+
+    dry_run: writes are judged by the server, defaults and admission included, but not kept.
+    """
+
+    def __init__(self, transport: Transport, *, dry_run: bool = False) -> None:
+        self._send = transport
+        self.dry_run = dry_run
+        self._write_query = {"dryRun": "All"} if dry_run else {}
+
+    def discover(self, api_version: str) -> dict[str, Resource]:
+        """The kinds that are served under `api_version`, by name; none if it is not served."""
+        try:
+            served = self._send("GET", group_path(api_version), query={})["resources"]
+        except ApiError as err:
+            if err.is_not_found:
+                return {}
+            raise
+        names = {each["name"] for each in served}
+        return {
+            each["kind"]: Resource(api_version, each["kind"], each["name"], scalable=f"{each['name']}/scale" in names)
+            for each in served
+            if "/" not in each["name"]
+        }
+
+    def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> Sequence[Manifest] | None:
+        """The objects of a kind, read page by page; None if the kind is not served."""
+        path = resource.path(namespace)
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        query = {name: selector for name, selector in selectors.items() if selector}
+        try:
+            return self._pages(path, {**query, "limit": str(PAGE_SIZE)}, resource.ballast)
+        except ApiError as err:
+            if err.is_not_found:
+                return None
+            if err.is_gone:  # the next page has expired; the whole list in one answer cannot
+                return self._pages(path, query, resource.ballast)
+            raise
+
+    def _pages(self, path: str, query: Mapping[str, str], ballast: Sequence[tuple[str, str]]) -> list[Manifest]:
+        found: list[Manifest] = []
+        token = ""
+        while True:
+            page = self._send("GET", path, query={**query, "continue": token} if token else query)
+            for item in page["items"]:
+                for section, name in ballast:
+                    item.get(section, {}).pop(name, None)
+            found += page["items"]
+            token = page.get("metadata", {}).get("continue", "")
+            if not token:
+                return found
+
+    def get(
+        self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
+    ) -> Manifest | None:
+        """One object, or None if there is no such object or kind."""
+        try:
+            return self._send("GET", resource.path(namespace, name, subresource), query={})
+        except ApiError as err:
+            if err.is_not_found:
+                return None
+            raise
+
+    def apply(self, resource: Resource, manifest: Manifest, *, force: bool = False) -> Manifest:
+        """Server-side apply; returns the object as it then is. `force` takes over what others manage.
+
+        Raises: HopError if somebody else manages a field that would change, ApiError for the rest.
+        """
+        metadata = manifest["metadata"]
+        try:
+            return self._send(
+                "PATCH",
+                resource.path(metadata.get("namespace"), metadata["name"]),
+                query={
+                    "fieldManager": MANAGER,
+                    "fieldValidation": "Strict",
+                    **({"force": "true"} if force else {}),
+                    **self._write_query,
+                },
+                body=manifest,
+                content_type="application/apply-patch+yaml",
+            )
+        except ApiError as err:
+            if err.field_conflicts:
+                raise _conflict(manifest, err) from err
+            raise
+
+    def delete(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
+        """Delete an object; False if there was none."""
+        try:
+            self._send("DELETE", resource.path(namespace, name), query=self._write_query)
+        except ApiError as err:
+            if err.is_not_found:
+                return False
+            raise
+        return True
+
+    def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """What an aggregated API or a service behind the API server answers at `path`.
+
+        Asked once: it answers 503 for as long as nothing stands behind it, which is for the caller to judge.
+        """
+        return self._send("GET", path, query=query or {}, retry=False)
+
+
+def _conflict(manifest: Manifest, err: ApiError) -> HopError:
+    seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in err.field_conflicts)
+    metadata = manifest["metadata"]
+    return HopError(
+        API_SERVER,
+        seen=f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}: {seen}",
+        fix="have that manager give the fields up, or take them over: an HPA with adopt: true, others by deletion",
+    )

@@ -1,0 +1,82 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a server-side apply would change, found out without sending it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..autoscaling.quantity import parse_quantity
+
+
+def is_settled(live: Mapping[str, Any], desired: Mapping[str, Any], manager: str) -> bool:
+    """Whether applying `desired` as `manager` would leave `live` as it is.
+
+    What `live` has besides, by the server's defaults or by other managers, does not count. What `manager` once applied
+    and no longer wants does.
+    """
+    if not _holds(live["spec"], desired["spec"]):
+        return False
+    for part in ("labels", "annotations"):
+        wanted, there = desired["metadata"].get(part) or {}, live["metadata"].get(part) or {}
+        if any(there.get(key) != value for key, value in wanted.items()):
+            return False
+    return all(_wants(desired, fields) for fields in _applied(live, manager))
+
+
+def other_managers(live: Mapping[str, Any], manager: str) -> list[str]:
+    """Who else has written the object's spec, by name."""
+    entries = live["metadata"].get("managedFields") or ()
+    found = {entry["manager"] for entry in entries if "f:spec" in entry.get("fieldsV1", {}) and not _is_scaler(entry)}
+    return sorted(found - {manager})
+
+
+def _is_scaler(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("subresource"))
+
+
+def _applied(live: Mapping[str, Any], manager: str) -> list[Mapping[str, Any]]:
+    """The fields that `manager` has applied, in the notation of managedFields (fieldsV1)."""
+    return [
+        entry["fieldsV1"]
+        for entry in live["metadata"].get("managedFields") or ()
+        if entry["manager"] == manager and entry["operation"] == "Apply" and "fieldsV1" in entry
+    ]
+
+
+def _holds(live: Any, desired: Any) -> bool:
+    """Whether `live` has what is desired. Lists are compared whole: their owners write them whole."""
+    if isinstance(desired, Mapping):
+        return isinstance(live, Mapping) and all(key in live and _holds(live[key], desired[key]) for key in desired)
+    if isinstance(desired, list):
+        return isinstance(live, list) and len(live) == len(desired) and all(map(_holds, live, desired))
+    return live == desired or (isinstance(live, str) and isinstance(desired, str) and _same_quantity(live, desired))
+
+
+def _same_quantity(one: str, other: str) -> bool:
+    try:
+        return parse_quantity(one) == parse_quantity(other)
+    except ValueError:
+        return False
+
+
+def _wants(desired: Any, fields: Mapping[str, Any]) -> bool:
+    """Whether everything that `fields` names is in `desired`.
+
+    "f:" names a key of a map, "k:" an item of a list by its keys, "v:" a value of a set, "." the thing itself.
+    """
+    return all(_wants_one(desired, name, below) for name, below in fields.items() if name != ".")
+
+
+def _wants_one(desired: Any, name: str, below: Mapping[str, Any]) -> bool:
+    kind, _, text = name.partition(":")
+    if kind == "f":
+        return isinstance(desired, Mapping) and text in desired and _wants(desired[text], below)
+    if not isinstance(desired, list):
+        return False
+    if kind == "v":
+        return json.loads(text) in desired
+    keys = json.loads(text)
+    items = [item for item in desired if all(item.get(key) == value for key, value in keys.items())]
+    return bool(items) and _wants(items[0], below)

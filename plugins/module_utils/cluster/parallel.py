@@ -1,0 +1,72 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeVar
+
+from ..errors import HopError
+from .errors import ApiError
+
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+
+# Requests under way at once, each on a connection of its own.
+CONNECTIONS = 8
+
+
+def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[Done | HopError | ApiError]:
+    """Each item's result, or the HopError or ApiError that it raised, in the order of items.
+
+    At most CONNECTIONS items are under way at once. Once the server gives no answer any more, what has not begun is
+    not tried either and gets that error. Anything else that an item raises ends it all, as an interrupt does: what is
+    under way then is not waited for, its threads being daemons.
+    """
+    results: dict[int, Done | HopError | ApiError] = {}
+    left = deque(enumerate(items))
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            for index, item in _taken(left):
+                results[index] = _attempt(action, item)
+                if _is_silence(results[index]):
+                    results.update((other, results[index]) for other, _item in _taken(left))
+        except BaseException as err:
+            ended.put(err)
+        else:
+            ended.put(None)
+
+    threads = [Thread(target=work, daemon=True) for _ in range(min(CONNECTIONS, len(items)))]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            if (err := ended.get()) is not None:
+                raise err
+    finally:
+        left.clear()
+    return [results[index] for index in range(len(items))]
+
+
+def _taken(left: deque[tuple[int, Item]]) -> Iterator[tuple[int, Item]]:
+    """Items until there are none left; several threads may take."""
+    while True:
+        try:
+            taken = left.popleft()
+        except IndexError:
+            return
+        yield taken
+
+
+def _attempt(action: Callable[[Item], Done], item: Item) -> Done | HopError | ApiError:
+    try:
+        return action(item)
+    except (HopError, ApiError) as err:
+        return err
+
+
+def _is_silence(result: object) -> bool:
+    return isinstance(result, ApiError) and result.status == 0

@@ -1,0 +1,110 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ..errors import API_SERVER, HopError
+from .errors import ApiError
+from .parallel import CONNECTIONS
+from .retry import RetryingTransport
+
+try:
+    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
+    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
+    from kubernetes.client.exceptions import ApiException
+    from urllib3 import PoolManager
+    from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
+    from urllib3.util import Retry
+except ImportError:  # connect() is only called once the module has made sure that the library is there
+    pass
+
+REQUEST_TIMEOUT_S = 30
+
+
+class Transport(Protocol):
+    """Sends one request and returns the decoded answer. Raises ApiError.
+
+    retry: send it again if the API server is only busy just then; the request may so arrive twice.
+    """
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str = "application/json",
+        retry: bool = True,
+    ) -> Any: ...
+
+
+def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> Transport:
+    """A transport with kubernetes.core's client, `auth` being its authentication options.
+
+    Raises: HopError if they do not say where the API server is, ApiError if it does not answer.
+    """
+    try:
+        client = get_api_client(**auth).client
+    except CoreException as err:
+        raise HopError(API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
+    except ApiException as err:
+        raise _refusal(err, "connect") from err
+    except HTTPError as err:
+        raise _no_answer(err, "connect") from err
+    _widen(client.client.rest_client.pool_manager)
+
+    def send(method: str, path: str, *, query: Mapping[str, str], body: Any, content_type: str) -> Any:
+        request = f"{method} {path}"
+        try:
+            answer = client.request(
+                method,
+                path,
+                # As text: the library encodes a dict only for the content types it knows.
+                body=None if body is None else json.dumps(body),
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json"},
+                content_type=content_type,
+                serialize=False,
+                _request_timeout=REQUEST_TIMEOUT_S,
+            )
+            return _decoded(answer.data)
+        except ApiException as err:
+            raise _refusal(err, request) from err
+        except HTTPError as err:
+            raise _no_answer(err, request) from err
+
+    return RetryingTransport(send, sleep=sleep)
+
+
+def _widen(pools: PoolManager) -> None:
+    """A connection for each request that may be under way, and retries by nobody but us."""
+    options = pools.connection_pool_kw
+    options["maxsize"] = max(CONNECTIONS, options.get("maxsize") or 0)
+    options["retries"] = Retry(connect=0, read=0, status=0, other=0, redirect=3, respect_retry_after_header=False)
+    pools.clear()
+
+
+def _refusal(err: ApiException, request: str) -> ApiError:
+    return ApiError(err.status, _decoded(err.body or err.reason), request, retry_after_s=_seconds(err))
+
+
+def _no_answer(err: HTTPError, request: str) -> ApiError:
+    reason = getattr(err, "reason", None) or err
+    return ApiError(0, err, request, is_cut_off=isinstance(reason, ProtocolError | NewConnectionError))
+
+
+def _seconds(err: ApiException) -> float | None:
+    """Retry-After, where it is not a date."""
+    given = (err.headers or {}).get("Retry-After", "")
+    return float(given) if given.isdecimal() else None
+
+
+def _decoded(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.decode(errors="replace") if isinstance(text, bytes) else text

@@ -1,0 +1,42 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""HTML and SVG as trees, so that every text and attribute is escaped when they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element
+
+from .words import clean
+
+Child = Element | str | None
+
+
+def element(tag: str, *children: Child | Iterable[Child], **attributes: object) -> Element:
+    """An element with text and elements in it; None is left out, of attributes too.
+
+    Attributes are written as Python can: `class_`, `aria_label`.
+    """
+    made = Element(
+        tag,
+        {name.rstrip("_").replace("_", "-"): clean(value) for name, value in attributes.items() if value is not None},
+    )
+    for child in children:
+        if child is None or isinstance(child, str | Element):
+            _add(made, child)
+        else:
+            for each in child:
+                _add(made, each)
+    return made
+
+
+def _add(parent: Element, child: Child) -> None:
+    if child is None:
+        return
+    if isinstance(child, Element):
+        parent.append(child)
+        return
+    text = clean(child)
+    if len(parent):
+        parent[-1].tail = (parent[-1].tail or "") + text
+    else:
+        parent.text = (parent.text or "") + text

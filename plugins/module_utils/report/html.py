@@ -1,0 +1,271 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A doctor's report as one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree.ElementTree import Element, tostring
+
+from .elements import Child, element
+from .light import light
+from .plot import plot
+from .style import STYLE
+from .words import (
+    Report,
+    cluster_of,
+    counted,
+    headline,
+    last,
+    name_of,
+    number,
+    overall,
+    proof_of,
+    scope_of,
+    target_of,
+    title_of,
+    with_unit,
+)
+
+_WORD_IN_WORD = re.compile("(?<=[a-z])(?=[A-Z])")
+
+# What comes after these hops sees nothing of the GPUs.
+_DARK = ("consequence", "broken")
+
+
+def html(report: Report) -> str:
+    """The same report gives the same page."""
+    sections = [_chain(report), _findings(report), _autoscalers(report["autoscalers"]), _not_checked(report)]
+    page = element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("title", f"{headline(report)} - GPU autoscaling"),
+            element("style", STYLE),
+        ),
+        element(
+            "body",
+            element("a", "To the findings", href="#findings", class_="skip"),
+            _header(report),
+            element("main", sections),
+            element("footer", f"gpu_doctor of kubegpu.autoscale, schema {report['schema']}"),
+        ),
+        lang="en",
+    )
+    return f"<!DOCTYPE html>\n{tostring(page, encoding='unicode', method='html')}\n"
+
+
+def _header(report: Report) -> Element:
+    facts = {
+        "Cluster": cluster_of(report),
+        "Looked at": scope_of(report),
+        "Made": f"{report['generated_at']}, in {report['duration_s']:.1f} s",
+    }
+    return element(
+        "header",
+        element("div", light(overall(report)), element("h1", headline(report)), class_="verdict"),
+        element(
+            "dl",
+            [element("div", element("dt", name), element("dd", text)) for name, text in facts.items()],
+            class_="facts",
+        ),
+    )
+
+
+def _section(id_: str, title: str, *children: Child) -> Element:
+    heading = f"{id_}-title"
+    return element("section", element("h2", title, id=heading), *children, id=id_, aria_labelledby=heading)
+
+
+def _chain(report: Report) -> Element:
+    found = {finding["hop"] for finding in report["findings"]}
+    hops = [
+        _hop(hop, index > 0 and report["hops"][index - 1]["status"] in _DARK, hop["id"] in found)
+        for index, hop in enumerate(report["hops"])
+    ]
+    # A list without bullets is none to some browsers unless its role says so.
+    return _section(
+        "chain", "The chain, from the GPU to the workload", element("ol", hops, class_="chain", role="list")
+    )
+
+
+def _hop(hop: Mapping[str, Any], is_dark: bool, has_findings: bool) -> Element:
+    words = _breakable(hop["title"])
+    title = element("a", words, href=f"#findings-{hop['id']}") if has_findings else element("b", words)
+    return element(
+        "li",
+        light(hop["status"]),
+        element("span", title, class_="title"),
+        element("span", hop["status"], class_=f"word {hop['status']}", aria_hidden="true"),
+        element("span", hop["summary"], class_="summary"),
+        id=f"hop-{hop['id']}",
+        class_="dark" if is_dark else None,
+    )
+
+
+def _breakable(title: str) -> list[Child]:
+    """A narrow column may break HorizontalPodAutoscaler between its words."""
+    first, *more = _WORD_IN_WORD.split(title)
+    return [first, *(part for word in more for part in (element("wbr"), word))]
+
+
+def _findings(report: Report) -> Element:
+    """By hop, in the order of the chain."""
+    groups = [(hop["id"], [f for f in report["findings"] if f["hop"] == hop["id"]]) for hop in report["hops"]]
+    if not report["findings"]:
+        return _section("findings", "Findings", element("p", "None."))
+    return _section(
+        "findings",
+        f"Findings: {_totals(report['findings'])}",
+        *[_group(hop, title_of(report, hop), findings) for hop, findings in groups if findings],
+    )
+
+
+def _totals(findings: Sequence[Mapping[str, Any]]) -> str:
+    errors = sum(finding["severity"] == "error" for finding in findings)
+    parts = [(errors, "error"), (len(findings) - errors, "warning")]
+    return ", ".join(counted(amount, what) for amount, what in parts if amount)
+
+
+def _group(hop: str, title: str, findings: Sequence[Mapping[str, Any]]) -> Element:
+    return element(
+        "div",
+        element("h3", title),
+        element("div", [_card(finding) for finding in findings], class_="cards"),
+        id=f"findings-{hop}",
+    )
+
+
+def _card(finding: Mapping[str, Any]) -> Element:
+    colour = "broken" if finding["severity"] == "error" else "warning"
+    parts: list[tuple[str, Child, str | None]] = [
+        ("Seen", _texts(finding["seen"]), None),
+        ("Cause", finding["cause"], None),
+        ("Fix", finding["fix"], "fix"),
+        ("Then", _texts(finding["consequences"]), None),
+        ("More", element("code", finding["doc"]), None),
+    ]
+    heading = element(
+        "div",
+        element("h4", finding["object"]),
+        element("span", finding["severity"], class_=f"word {colour}"),
+        " ",
+        element("code", finding["id"]),
+    )
+    rows = [
+        part
+        for name, text, kind in parts
+        if text is not None
+        for part in (element("dt", name), element("dd", text, class_=kind))
+    ]
+    return element(
+        "article",
+        element("header", light(finding["severity"], hidden=True), heading),
+        element("dl", rows),
+        class_=f"card finding {colour}",
+    )
+
+
+def _texts(texts: Sequence[str]) -> Child:
+    if len(texts) < 2:
+        return texts[0] if texts else None
+    return element("ul", [element("li", text) for text in texts])
+
+
+def _autoscalers(autoscalers: Sequence[Mapping[str, Any]]) -> Element:
+    if not autoscalers:
+        return _section("autoscalers", "Autoscalers", element("p", "None in what was looked at."))
+    proven = sum(each["verified"] for each in autoscalers)
+    ordered = sorted(autoscalers, key=lambda each: each["verified"])
+    return _section(
+        "autoscalers",
+        f"Autoscalers: {proven} of {len(autoscalers)} proven",
+        _table("Autoscalers", "Proven: each ready pod has a value, and the HPA acts on it.", _COLUMNS, ordered),
+        element("div", [_figure(each, index) for index, each in enumerate(ordered)], class_="cards plots"),
+    )
+
+
+def _figure(autoscaler: Mapping[str, Any], index: int) -> Element:
+    history = autoscaler["history"]
+    picture = (
+        plot(autoscaler, index)
+        if history and history["times"]
+        else element("p", "No samples of the last minutes.", class_="quiet")
+    )
+    return element("article", element("h3", name_of(autoscaler)), picture, class_="card")
+
+
+def _proof(autoscaler: Mapping[str, Any]) -> Element:
+    colour = "ok" if autoscaler["verified"] else "warning"
+    return element("td", proof_of(autoscaler), class_=f"word {colour}")
+
+
+def _figures(text: str) -> Element:
+    return element("td", text, class_="figures")
+
+
+def _now(autoscaler: Mapping[str, Any]) -> str:
+    history = autoscaler["history"]
+    return with_unit(last(history["value"]) if history else None, autoscaler["unit"])
+
+
+def _replicas(autoscaler: Mapping[str, Any]) -> str:
+    now, wanted = autoscaler["replicas"], autoscaler["desired_replicas"]
+    return number(now) if now == wanted else f"{number(now)} (wants {number(wanted)})"
+
+
+def _reaction(autoscaler: Mapping[str, Any]) -> str:
+    budget = autoscaler["budget"]
+    return f"{number(budget['worst_s'])} s" if budget else "?"
+
+
+_COLUMNS = {
+    "Autoscaler": lambda each: element("th", name_of(each), scope="row"),
+    "Proof": _proof,
+    "Target": lambda each: element("td", target_of(each)),
+    "Metric": lambda each: element("td", each["metric"]),
+    "Now": lambda each: _figures(_now(each)),
+    "Target value": lambda each: _figures(with_unit(each["target_value"], each["unit"])),
+    "Replicas": lambda each: _figures(_replicas(each)),
+    "Bounds": lambda each: _figures(f"{each['min_replicas']} to {each['max_replicas']}"),
+    "Reacts within": lambda each: _figures(_reaction(each)),
+}
+
+_NUMBERS = ("Now", "Target value", "Replicas", "Bounds", "Reacts within")
+
+_CHECKS = {
+    "Check": lambda each: element("th", each["check"], scope="row"),
+    "Hop": lambda each: element("td", each["title"]),
+    "Reason": lambda each: element("td", each["reason"]),
+}
+
+
+def _heading(column: str) -> Element:
+    return element("th", column, scope="col", class_="figures" if column in _NUMBERS else None)
+
+
+def _table(name: str, caption: str, columns: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Element:
+    """In a frame that scrolls by itself where the page is narrow; keys reach it."""
+    return element(
+        "div",
+        element(
+            "table",
+            element("caption", caption),
+            element("thead", element("tr", [_heading(column) for column in columns])),
+            element("tbody", [element("tr", [cell(row) for cell in columns.values()]) for row in rows]),
+        ),
+        class_="scroll",
+        role="region",
+        aria_label=f"{name}, table",
+        tabindex="0",
+    )
+
+
+def _not_checked(report: Report) -> Element | None:
+    rows = [{**each, "title": title_of(report, each["hop"])} for each in report["not_checked"]]
+    if not rows:
+        return None
+    return _section("not-checked", "Not checked", _table("Not checked", "What could not be looked at.", _CHECKS, rows))

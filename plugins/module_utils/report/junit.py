@@ -1,0 +1,78 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A doctor's report as JUnit XML: a test case for each hop and each autoscaler, in one suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from .words import Report, clean, first_finding, name_of, scope_of
+
+_SUITE = "gpu_doctor"
+
+
+def junit(report: Report) -> str:
+    """The XML. A warning passes and is told in system-out; what could not be judged is skipped."""
+    root = Element("testsuites", name=_SUITE)
+    suite = SubElement(root, "testsuite", name=_SUITE, timestamp=clean(report["generated_at"]))
+    properties = SubElement(suite, "properties")
+    SubElement(properties, "property", name="scope", value=clean(scope_of(report)))
+    SubElement(properties, "property", name="verdict", value=report["verdict"])
+    for hop in report["hops"]:
+        _hop(suite, hop, [each for each in report["findings"] if each["hop"] == hop["id"]])
+    for autoscaler in report["autoscalers"]:
+        _autoscaler(suite, autoscaler, report)
+    for each in (root, suite):
+        each.attrib |= _counts(suite, report["duration_s"])
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _counts(suite: Element, duration_s: float) -> dict[str, str]:
+    cases = suite.findall("testcase")
+    found = {name: str(sum(case.find(tag) is not None for case in cases)) for name, tag in _OUTCOMES.items()}
+    return {"tests": str(len(cases)), "errors": "0", **found, "time": f"{duration_s:.3f}"}
+
+
+_OUTCOMES = {"failures": "failure", "skipped": "skipped"}
+
+
+def _hop(suite: Element, hop: Mapping[str, Any], findings: list[Mapping[str, Any]]) -> None:
+    case = SubElement(suite, "testcase", classname=f"{_SUITE}.hop", name=clean(hop["title"]))
+    text = "\n\n".join(_finding(each) for each in findings)
+    if hop["status"] == "broken":
+        SubElement(case, "failure", type=_type(findings), message=clean(hop["summary"])).text = text
+    elif hop["status"] in ("consequence", "unknown"):
+        SubElement(case, "skipped", message=clean(f"{hop['status']}: {hop['summary']}"))
+    elif text:
+        SubElement(case, "system-out").text = text
+
+
+def _type(findings: list[Mapping[str, Any]]) -> str:
+    return next((clean(each["id"]) for each in findings if each["severity"] == "error"), "broken")
+
+
+def _finding(finding: Mapping[str, Any]) -> str:
+    lines = [
+        f"{finding['id']} ({finding['severity']}): {finding['object']}",
+        *(f"seen: {each}" for each in finding["seen"]),
+        f"cause: {finding['cause']}",
+        f"fix: {finding['fix']}",
+        *(f"then: {each}" for each in finding["consequences"]),
+        f"more: {finding['doc']}",
+    ]
+    return clean("\n".join(lines))
+
+
+def _autoscaler(suite: Element, autoscaler: Mapping[str, Any], report: Report) -> None:
+    """One that is not proven fails only where the chain is broken; else nobody has proven or refuted it yet."""
+    case = SubElement(suite, "testcase", classname=f"{_SUITE}.autoscaler", name=name_of(autoscaler))
+    if autoscaler["verified"]:
+        return
+    cause = first_finding(report)
+    message = clean(f"not proven: {cause['cause']}" if cause else "not proven")
+    if report["verdict"] == "broken":
+        SubElement(case, "failure", type="NotProven", message=message).text = _finding(cause) if cause else message
+    else:
+        SubElement(case, "skipped", message=message)

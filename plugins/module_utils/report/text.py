@@ -1,0 +1,97 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A doctor's report for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from textwrap import wrap
+from typing import Any
+
+from .words import Report, clean, cluster_of, headline, last, name_of, number, proof_of, scope_of, title_of, with_unit
+
+# SGR parameters. Bold or reversed as well, for those who see no red.
+_COLOURS = {"ok": "32", "warning": "33", "broken": "1;31", "error": "1;31", "consequence": "2", "unknown": "36"}
+_STATUS_WIDTH = len("consequence")
+_NAMED = 10
+
+
+def text_lines(report: Report, *, colour: bool = False, width: int = 80) -> list[str]:
+    """The whole report, one string a line, none longer than `width` unless a single word is."""
+    return [*_head(report, width), "", *_hops(report, colour, width), *_rest(report, colour, width)]
+
+
+def _rest(report: Report, colour: bool, width: int) -> Iterator[str]:
+    for number_, finding in enumerate(report["findings"], 1):
+        yield ""
+        yield from _finding(report, number_, finding, colour, width)
+    if report["autoscalers"]:
+        yield from ["", *_autoscalers(report, width)]
+    if report["not_checked"]:
+        yield from ["", "Not checked"]
+        for each in report["not_checked"]:
+            yield from _hanging("- ", f"{title_of(report, each['hop'])}: {each['check']}: {each['reason']}", width)
+
+
+def _head(report: Report, width: int) -> list[str]:
+    facts = f"{cluster_of(report)}; {scope_of(report)}; {report['generated_at']}, {report['duration_s']:.1f} s"
+    return [headline(report), *_hanging("", facts, width)]
+
+
+def _hops(report: Report, colour: bool, width: int) -> Iterator[str]:
+    for hop in report["hops"]:
+        status = hop["status"]
+        first, *more = _hanging(f"{status:{_STATUS_WIDTH}}  ", f"{hop['title']}: {hop['summary']}", width)
+        yield _paint(first[:_STATUS_WIDTH], status, colour) + first[_STATUS_WIDTH:]
+        yield from more
+
+
+def _finding(report: Report, number_: int, finding: Mapping[str, Any], colour: bool, width: int) -> Iterator[str]:
+    severity = finding["severity"]
+    yield f"{number_}. {_paint(severity, severity, colour)} {clean(finding['id'])}"
+    yield from _hanging("   ", f"{title_of(report, finding['hop'])}: {finding['object']}", width)
+    for word, text in _parts(finding):
+        yield from _hanging(f"   {word:5}  ", text, width)
+
+
+def _parts(finding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from (("" if index else "seen", text) for index, text in enumerate(finding["seen"]))
+    yield "cause", finding["cause"]
+    yield "fix", finding["fix"]
+    yield from (("" if index else "then", text) for index, text in enumerate(finding["consequences"]))
+    yield "more", finding["doc"]
+
+
+def _autoscalers(report: Report, width: int) -> Iterator[str]:
+    """Those without proof first; of many the rest is counted."""
+    ordered = sorted(report["autoscalers"], key=lambda each: each["verified"])
+    proven = sum(each["verified"] for each in ordered)
+    yield f"Autoscalers: {proven} of {len(ordered)} proven"
+    for each in ordered[:_NAMED]:
+        yield from _hanging("- ", _autoscaler(each), width)
+    if len(ordered) > _NAMED:
+        yield f"- and {len(ordered) - _NAMED} more"
+
+
+def _autoscaler(each: Mapping[str, Any]) -> str:
+    now = with_unit(last(each["history"]["value"]) if each["history"] else None, each["unit"])
+    target = with_unit(each["target_value"], each["unit"])
+    wanted = "" if each["desired_replicas"] == each["replicas"] else f", wants {number(each['desired_replicas'])}"
+    replicas = f"{number(each['replicas'])} of {each['min_replicas']} to {each['max_replicas']} replicas{wanted}"
+    reaction = f", reacts within {number(each['budget']['worst_s'])} s" if each["budget"] else ""
+    return f"{name_of(each)} {proof_of(each)}: {each['metric']} {now} for {target}, {replicas}{reaction}"
+
+
+def _hanging(lead: str, text: str, width: int) -> list[str]:
+    """Lines of the text; those after the first stand below where it begins."""
+    return wrap(
+        clean(text),
+        max(width, len(lead) + 20),
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [lead.rstrip()]
+
+
+def _paint(word: str, status: str, colour: bool) -> str:
+    return f"\x1b[{_COLOURS[status]}m{word}\x1b[0m" if colour else word

@@ -1,0 +1,93 @@
+"""CRDs of a chart: what is applied, what is left to its owner, and when they count as there."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.crds import apply_crds, remove_crds
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+
+
+def crd(generation: int, *, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "probes.example.com", "labels": labels or {}, "generation": generation},
+        "spec": {"group": "example.com"},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    }
+
+
+def deadline() -> Deadline:
+    clock = count()
+    return Deadline(3, clock=lambda: next(clock), sleep=lambda _: None)
+
+
+def run(answers: dict[str, Any], *, dry_run: bool = False) -> tuple[Outcome, FakeTransport]:
+    transport = FakeTransport(answers)
+    wanted = {**crd(0), "metadata": {"name": "probes.example.com", "labels": {"theirs": "too"}}}
+    return apply_crds(KubeClient(transport, dry_run=dry_run), [wanted], deadline()), transport
+
+
+@pytest.mark.parametrize(("after", "action"), [(1, "unchanged"), (2, "changed")])
+def test_one_of_ours_follows_the_chart(after: int, action: str) -> None:
+    path = f"{CRDS}/probes.example.com"
+    outcome, transport = run({f"GET {path}": crd(1, labels=OURS), f"PATCH {path}": crd(after, labels=OURS)})
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": action}]}
+    assert outcome.changed is (action == "changed")
+    [patch] = [request for request in transport.requests if request.method == "PATCH"]
+    assert patch.body["metadata"]["labels"] == {"theirs": "too", **OURS}
+
+
+def test_one_of_somebody_else_stays() -> None:
+    outcome, transport = run({f"GET {CRDS}/probes.example.com": crd(1, labels={"app": "operator"})})
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "kept"}]}
+    assert outcome.changed is False
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_a_dry_run_does_not_wait_for_what_it_did_not_make() -> None:
+    outcome, transport = run({f"PATCH {CRDS}/probes.example.com": crd(1)}, dry_run=True)
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "created"}]}
+    assert transport.asked == [f"GET {CRDS}/probes.example.com", f"PATCH {CRDS}/probes.example.com"]
+
+
+@pytest.mark.parametrize("conditions", [None, [], [{"type": "Established", "status": "False"}]])
+def test_one_that_is_never_served_is_an_error(conditions: Any) -> None:
+    path = f"{CRDS}/probes.example.com"
+    refused = {**crd(1, labels=OURS), "status": {"conditions": conditions}}
+    with pytest.raises(HopError) as caught:
+        run({f"GET {path}": refused, f"PATCH {path}": refused})
+    assert caught.value.seen == "not Established in time: probes.example.com"
+
+
+def test_only_the_group_that_is_meant_is_removed() -> None:
+    other = {**crd(1, labels=OURS), "metadata": {"name": "other"}, "spec": {"group": "example.org"}}
+    path = f"{CRDS}/probes.example.com"
+    transport = FakeTransport({f"GET {CRDS}": {"items": [crd(1, labels=OURS), other]}, f"DELETE {path}": {}})
+    outcome = remove_crds(KubeClient(transport, dry_run=True), "example.com", deadline())
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "deleted"}]}
+    assert outcome.changed is True
+    assert transport.asked == [f"GET {CRDS}", f"DELETE {path}"]
+    assert transport.requests[0].query["labelSelector"] == "app.kubernetes.io/managed-by=kubegpu.autoscale"
+
+
+def test_nothing_to_remove_is_no_change() -> None:
+    outcome = remove_crds(KubeClient(FakeTransport({f"GET {CRDS}": {"items": []}})), "example.com", deadline())
+    assert (outcome.changed, outcome.result) == (False, {"crds": []})
+
+
+def test_one_that_is_never_gone_is_an_error() -> None:
+    path = f"{CRDS}/probes.example.com"
+    transport = FakeTransport({f"GET {CRDS}": {"items": [crd(1, labels=OURS)]}, f"DELETE {path}": {}})
+    with pytest.raises(HopError) as caught:
+        remove_crds(KubeClient(transport), "example.com", deadline())
+    assert caught.value.seen == "not gone in time: probes.example.com"

@@ -1,0 +1,110 @@
+"""The periods as they really are: what is read, what is seen, and what is assumed where neither is possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.intervals import Intervals
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.reaction_budget import Period
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from fake_cluster import FakeTransport, refusal
+
+PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
+EXPORTERS = "GET /apis/apps/v1/daemonsets"
+MANAGERS = "GET /api/v1/namespaces/kube-system/pods"
+GPU = Autoscaler.from_params({"target": {"name": "chat"}, "max_replicas": 1}).goals[0]
+QUEUE = Autoscaler.from_params(
+    {"target": {"name": "chat"}, "metric": {"name": "queue", "query": "q"}, "target_value": 1, "max_replicas": 1}
+).goals[0]
+
+
+def exporter(name: str = "nvidia-dcgm-exporter", **container: Any) -> Manifest:
+    return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+def interval(milliseconds: str) -> list[dict[str, str]]:
+    return [{"name": "DCGM_EXPORTER_INTERVAL", "value": milliseconds}]
+
+
+def manager(*arguments: str) -> Manifest:
+    return {"spec": {"containers": [{"command": ["kube-controller-manager", *arguments]}]}}
+
+
+def samples(*times: float) -> dict[str, Any]:
+    found = {"metric": {"__name__": "x", "UUID": 'GPU-"a"'}, "values": [[time, "1"] for time in times]}
+    return {"status": "success", "data": {"result": [found]}}
+
+
+def rules(seconds: float) -> dict[str, Any]:
+    group = {"interval": seconds, "rules": [{"name": "namespace_pod:gpu:avg"}]}
+    return {"status": "success", "data": {"groups": [group]}}
+
+
+def budget(goal: Any = GPU, **answers: Any) -> Any:
+    everything = {
+        EXPORTERS: {"items": [exporter(env=interval("1000"))]},
+        MANAGERS: {"items": [manager("--horizontal-pod-autoscaler-sync-period=5s")]},
+        f"GET {PROXY}/query": samples(100, 102, 104.1, 106),
+        f"GET {PROXY}/rules": rules(2),
+    }
+    transport = FakeTransport({**everything, **answers})
+    kube = KubeClient(transport)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    return Intervals(kube, prometheus).budget(goal)
+
+
+def test_what_is_configured_and_what_is_seen() -> None:
+    found = budget()
+    assert (found.collect, found.evaluate, found.sync) == (Period(1), Period(2), Period(5))
+    assert (found.scrape.seconds, found.scrape.source) == (pytest.approx(2, abs=0.01), "seen")
+
+
+COLLECT: dict[str, tuple[list[Manifest], Period]] = {
+    "by variable": ([exporter(env=interval("10000"))], Period(10)),
+    "by short flag": ([exporter(args=["-f", "x.csv", "-c", "500"])], Period(0.5)),
+    "by long flag": ([exporter(command=["dcgm-exporter", "--collect-interval", "2000"])], Period(2)),
+    "by long flag with =": ([exporter(args=["--collect-interval=3000"])], Period(3)),
+    "a flag wins over the variable": ([exporter(args=["-c", "500"], env=interval("10000"))], Period(0.5)),
+    "the slowest of two": ([exporter(env=interval("1000")), exporter(env=interval("30000"))], Period(30)),
+    "another DaemonSet": ([exporter("node-exporter", env=interval("1000"))], Period(30, "assumed")),
+    "no word of it": ([exporter()], Period(30, "assumed")),
+    "none": ([], Period(30, "assumed")),
+}
+
+
+@pytest.mark.parametrize(("exporters", "expected"), COLLECT.values(), ids=COLLECT)
+def test_collect(exporters: list[Manifest], expected: Period) -> None:
+    assert budget(**{EXPORTERS: {"items": exporters}}).collect == expected
+
+
+SYNC: dict[str, tuple[list[Manifest], Period]] = {
+    "seconds": ([manager("--horizontal-pod-autoscaler-sync-period=5s")], Period(5)),
+    "minutes": ([manager("--horizontal-pod-autoscaler-sync-period=1m30s")], Period(90)),
+    "the default of one that is seen": ([manager("--v=2")], Period(15)),
+    "a managed control plane": ([], Period(15, "assumed")),
+}
+
+
+@pytest.mark.parametrize(("managers", "expected"), SYNC.values(), ids=SYNC)
+def test_sync(managers: list[Manifest], expected: Period) -> None:
+    assert budget(**{MANAGERS: {"items": managers}}).sync == expected
+
+
+def test_a_missing_right_or_answer_is_no_error() -> None:
+    none = refusal(403, "no")
+    found = budget(**{EXPORTERS: none, MANAGERS: none, f"GET {PROXY}/query": none, f"GET {PROXY}/rules": none})
+    assert {found.collect.source, found.scrape.source, found.evaluate.source, found.sync.source} == {"assumed"}
+    assert found.worst_s == 105
+
+
+def test_one_sample_does_not_tell_how_far_samples_are_apart() -> None:
+    assert budget(**{f"GET {PROXY}/query": samples(100)}).scrape == Period(30, "assumed")
+
+
+def test_a_metric_that_is_not_of_gpus_is_not_collected_by_dcgm() -> None:
+    found = budget(QUEUE)
+    assert (found.collect.seconds, found.scrape.source) == (0, "assumed")

@@ -1,0 +1,155 @@
+"""What one look at many autoscalers asks for, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.observe import Observation, Observer
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from fake_cluster import FakeTransport, refusal
+
+PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
+CUSTOM = "/apis/custom.metrics.k8s.io"
+NAMES = tuple(f"service-{number}" for number in range(50))
+
+
+def autoscaler(name: str, **changes: Any) -> Autoscaler:
+    return Autoscaler.from_params({"namespace": "ml", "target": {"name": name}, "max_replicas": 4, **changes})
+
+
+def deployment(name: str) -> Manifest:
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}}
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": spec}
+
+
+def pod(name: str, app: str, *, ready: bool = True, **metadata: Any) -> Manifest:
+    condition = {"type": "Ready", "status": str(ready)}
+    return {
+        "metadata": {"name": name, "namespace": "ml", "labels": {"app": app}, **metadata},
+        "status": {"conditions": [condition]},
+    }
+
+
+def value(name: str) -> dict[str, Any]:
+    described = {"kind": "Pod", "namespace": "ml", "name": f"{name}-0"}
+    return {"describedObject": described, "metricName": "gpu", "timestamp": "2026-01-01T00:00:00Z", "value": "41500m"}
+
+
+def recorded(name: str) -> dict[str, Any]:
+    labels = {"__name__": "namespace_pod:gpu:avg", "namespace": "ml", "pod": f"{name}-0"}
+    return {"metric": labels, "values": [[100, "40"], [102, "42"]]}
+
+
+def hpa(name: str) -> Manifest:
+    status = {"desiredReplicas": 2, "conditions": [{"type": "ScalingActive", "status": "True"}]}
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {}, "status": status}
+
+
+def cluster(names: tuple[str, ...] = NAMES, **answers: Any) -> FakeTransport:
+    return FakeTransport(
+        {
+            "GET /apis/apps/v1": {
+                "resources": [
+                    {"name": "deployments", "kind": "Deployment"},
+                    {"name": "deployments/scale", "kind": "Scale"},
+                ]
+            },
+            "GET /apis/apps/v1/namespaces/ml/deployments": {"items": [deployment(name) for name in names]},
+            "GET /api/v1/namespaces/ml/pods": {"items": [pod(f"{name}-0", name) for name in names]},
+            "GET /apis/autoscaling/v2/horizontalpodautoscalers": {"items": [hpa(name) for name in names]},
+            f"GET {CUSTOM}": {
+                "preferredVersion": {"version": "v1beta1"},
+                "versions": [{"version": "v1beta1"}],
+            },
+            f"GET {CUSTOM}/v1beta1": {"resources": [{"name": "pods/gpu"}]},
+            f"GET {CUSTOM}/v1beta1/namespaces/ml/pods/*/gpu": {"items": [value(name) for name in names]},
+            f"GET {PROXY}/query": {
+                "status": "success",
+                "data": {"result": [recorded(name) for name in (*names, "other")]},
+            },
+            **answers,
+        }
+    )
+
+
+def observe(transport: FakeTransport, *wanted: Autoscaler) -> list[Observation]:
+    kube = KubeClient(transport)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    seen = Observer(kube, prometheus, PrometheusAdapter(kube)).observe(wanted)
+    return [seen[each.key] for each in wanted]
+
+
+def test_each_thing_is_read_once_however_many_autoscalers_there_are() -> None:
+    transport = cluster()
+    seen = observe(transport, *map(autoscaler, NAMES))
+    asked = Counter(transport.asked)
+    # The samples, and Prometheus' clock.
+    assert asked.pop(f"GET {PROXY}/query") == 2
+    assert set(asked.values()) == {1}
+    assert len(asked) == 7
+    assert all(each.is_verified for each in seen)
+    assert [dict(each.goals[0].values) for each in seen[:2]] == [{f"{name}-0": 41.5 for name in NAMES}] * 2
+    assert seen[3].describe()["values"] == {"service-3-0": 41.5}
+    assert (seen[3].replicas, seen[3].desired) == (1, 2)
+
+
+def test_one_that_is_alone_asks_for_its_own_pods_as_the_hpa_does() -> None:
+    transport = cluster(("chat",))
+    observe(transport, autoscaler("chat"))
+    (request,) = [each for each in transport.requests if each.path.endswith("/pods/*/gpu")]
+    assert request.query == {"labelSelector": "app=chat"}
+
+
+PODS: dict[str, tuple[list[Manifest], set[str], set[str]]] = {
+    "ready": ([pod("chat-0", "chat")], {"chat-0"}, {"chat-0"}),
+    "not ready": ([pod("chat-0", "chat", ready=False)], {"chat-0"}, set()),
+    "going": ([pod("chat-0", "chat", deletionTimestamp="2026-01-01T00:00:00Z")], set(), set()),
+    "another's": ([pod("embed-0", "embed")], set(), set()),
+}
+
+
+@pytest.mark.parametrize(("pods", "its", "ready"), PODS.values(), ids=PODS)
+def test_which_pods_count(pods: list[Manifest], its: set[str], ready: set[str]) -> None:
+    transport = cluster(("chat",), **{"GET /api/v1/namespaces/ml/pods": {"items": pods}})
+    (seen,) = observe(transport, autoscaler("chat"))
+    assert (seen.pods, seen.ready_pods, seen.is_idle) == (its, ready, not ready)
+
+
+def test_a_target_of_unknown_shape_is_asked_for_its_scale() -> None:
+    rollout = {"kind": "Rollout", "name": "chat"}
+    version = "/apis/argoproj.io/v1alpha1"
+    scale = {"spec": {"replicas": 3}, "status": {"selector": "app in (chat),tier!=canary"}}
+    transport = cluster(
+        ("chat",),
+        **{
+            f"GET {version}": {
+                "resources": [{"name": "rollouts", "kind": "Rollout"}, {"name": "rollouts/scale", "kind": "Scale"}]
+            },
+            f"GET {version}/namespaces/ml/rollouts": {
+                "items": [{"metadata": {"name": "chat", "namespace": "ml"}, "spec": {}}]
+            },
+            f"GET {version}/namespaces/ml/rollouts/chat/scale": scale,
+        },
+    )
+    (seen,) = observe(transport, autoscaler("chat", target=rollout))
+    assert (seen.exists, seen.replicas, seen.ready_pods) == (True, 3, {"chat-0"})
+
+
+def test_what_does_not_answer_leaves_no_evidence() -> None:
+    away = {f"GET {PROXY}/query": refusal(503, "no endpoints"), f"GET {CUSTOM}/v1beta1": refusal(503, "no endpoints")}
+    path = f"GET {CUSTOM}/v1beta1/namespaces/ml/pods/*/gpu"
+    (seen,) = observe(cluster(("chat",), **away, **{path: refusal(503, "no endpoints")}), autoscaler("chat"))
+    (goal,) = seen.goals
+    assert (goal.listed, goal.values, goal.recorded, goal.age_s) == (None, {}, {}, None)
+    assert goal.refusal == "no endpoints"
+
+
+def test_a_target_that_is_gone() -> None:
+    (seen,) = observe(cluster(()), autoscaler("chat"))
+    assert (seen.exists, seen.is_idle, seen.is_verified) == (False, True, False)

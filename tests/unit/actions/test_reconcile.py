@@ -1,0 +1,302 @@
+"""What the flows ask of a cluster, and how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    Manifest,
+    RuleOptions,
+    manifests,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport, refusal
+
+HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+RULES = "/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheusrules"
+APISERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.custom.metrics.k8s.io"
+PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/ml/deployments"
+PODS = "/api/v1/namespaces/ml/pods"
+
+RULE_OPTIONS = RuleOptions()
+
+
+def autoscalers(*names: str) -> list[Autoscaler]:
+    return [Autoscaler.from_params({"namespace": "ml", "target": {"name": name}, "max_replicas": 1}) for name in names]
+
+
+NODE = {"metadata": {"name": "gpu1"}, "status": {"allocatable": {"nvidia.com/gpu": "64", "cpu": "8"}}}
+
+
+def deployment(name: str) -> Manifest:
+    limits = {"nvidia.com/gpu": "1"}
+    container = {"name": "main", "readinessProbe": {"tcpSocket": {"port": 80}}, "resources": {"limits": limits}}
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> FakeTransport:
+    """A cluster in which nothing is amiss, with these deployments and live objects."""
+    hpas = [each for each in live if each["kind"] == "HorizontalPodAutoscaler"]
+    rules = [each for each in live if each["kind"] == "PrometheusRule"]
+    answers = {
+        f"GET {HPAS}": {"items": hpas},
+        f"GET {RULES}": {"items": rules},
+        "GET /apis/apps/v1": {
+            "resources": [{"name": "deployments", "kind": "Deployment"}, {"name": "deployments/scale", "kind": "Scale"}]
+        },
+        f"GET {DEPLOYMENTS}": {"items": [deployment(name) for name in names]},
+        "GET /api/v1/nodes": {"items": [NODE]},
+        f"GET {PODS}": {"items": []},
+        f"GET {APISERVICE}": {"metadata": {}, "spec": {"service": {"namespace": "m", "name": "prometheus-adapter"}}},
+        f"GET {PROXY}/query": {"status": "success", "data": {"result": []}},
+        **changes,
+    }
+    return FakeTransport(answers)
+
+
+def run(transport: FakeTransport, wanted: list[Autoscaler], *, dry_run: bool = False) -> Any:
+    kube = KubeClient(transport, dry_run=dry_run)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    return reconcile(kube, prometheus, PrometheusAdapter(kube), wanted, RULE_OPTIONS)
+
+
+def test_what_matches_is_only_read_and_each_kind_once() -> None:
+    names = tuple(f"service-{number}" for number in range(50))
+    wanted = autoscalers(*names)
+    transport = cluster(names, manifests(wanted, RULE_OPTIONS))
+    outcome = run(transport, wanted)
+    assert not outcome.changed
+    assert not outcome.warnings
+    assert Counter(transport.asked).most_common(1)[0][1] == 1
+    assert {request.method for request in transport.requests} == {"GET"}
+    assert len(transport.requests) == 9
+
+
+def test_only_what_differs_is_applied() -> None:
+    wanted = autoscalers("chat", "embed")
+    live = manifests(wanted, RULE_OPTIONS)
+    live[1]["spec"]["maxReplicas"] = 9
+    path = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+    transport = cluster(("chat", "embed"), live, **{f"PATCH {path}": manifests(wanted, RULE_OPTIONS)[1]})
+    outcome = run(transport, wanted)
+    assert outcome.changed
+    assert [asked for asked in transport.asked if not asked.startswith("GET")] == [f"PATCH {path}"]
+    assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["changed", "unchanged"]
+
+
+def test_what_the_server_adds_by_itself_is_not_even_sent() -> None:
+    wanted = autoscalers("chat")
+    live = manifests(wanted, RULE_OPTIONS)
+    live[1]["spec"]["behavior"]["scaleUp"]["added"] = "by the server"
+    transport = cluster(("chat",), live)
+    assert not run(transport, wanted).changed
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_what_fails_does_not_keep_the_others_from_being_written() -> None:
+    wanted = autoscalers("chat", "embed", "rank")
+    rule, chat, _embed, rank = manifests(wanted, RULE_OPTIONS)
+    path = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers"
+    answers = {
+        f"PATCH {path}/chat": chat,
+        f"PATCH {path}/embed": refusal(422, "spec.maxReplicas: no"),
+        f"PATCH {path}/rank": rank,
+    }
+    unused = {**deepcopy(rule), "metadata": {**rule["metadata"], "name": "kubegpu-old"}}
+    unused["spec"]["groups"][0]["rules"][0]["record"] = "namespace_pod:old:avg"
+    outcome = run(cluster(("chat", "embed", "rank"), [rule, unused], **answers), wanted)
+    assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["created", "failed", "created"]
+    assert ["spec.maxReplicas: no" in str(error) for error in outcome.errors] == [True]
+    assert outcome.changed
+    # Whether the rule has lost its last user is not sure while something has failed.
+    assert [entry["action"] for entry in outcome.result["rules"]] == ["unchanged"]
+
+
+def test_a_namespace_that_is_missing_is_assumed_to_come_in_a_dry_run_only() -> None:
+    path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+    rule = manifests(autoscalers("chat"), RULE_OPTIONS)[0]
+    transport = cluster(("chat",), [rule], **{path: refusal(404, 'namespaces "ml" not found')})
+    assert run(transport, autoscalers("chat"), dry_run=True).errors == []
+    assert ["not found" in str(error) for error in run(transport, autoscalers("chat")).errors] == [True]
+
+
+def test_targets_are_listed_by_namespace_where_the_cluster_may_not_be_listed() -> None:
+    everywhere = [replace(each, namespace=name) for each, name in zip(autoscalers("chat", "chat"), "ab", strict=True)]
+    chats = {name: {**deployment("chat"), "metadata": {"name": "chat", "namespace": name}} for name in "ab"}
+    answers = {f"GET /apis/apps/v1/namespaces/{name}/deployments": {"items": [chats[name]]} for name in "ab"}
+    forbidden = {"GET /apis/apps/v1/deployments": refusal(403, "no"), "GET /api/v1/pods": refusal(403, "no")}
+    transport = cluster((), manifests(everywhere, RULE_OPTIONS), **answers, **forbidden)
+    assert not run(transport, everywhere).changed
+    at_once = cluster((), manifests(everywhere, RULE_OPTIONS), **{
+        "GET /apis/apps/v1/deployments": {"items": list(chats.values())}, "GET /api/v1/pods": {"items": []}
+    })  # fmt: skip
+    assert not run(at_once, everywhere).changed
+    assert [asked for asked in at_once.asked if "namespaces/a" in asked] == []
+    with pytest.raises(ApiError):
+        run(cluster((), [], **{"GET /apis/apps/v1/deployments": refusal(500, "broken")}), everywhere)
+
+
+def own(query: str = "queue") -> list[Autoscaler]:
+    metric = {"name": "queue", "query": query}
+    params = {"namespace": "ml", "target": {"name": "chat"}, "metric": metric, "target_value": 1, "max_replicas": 1}
+    return [Autoscaler.from_params(params)]
+
+
+def found(*labels: dict[str, str]) -> dict[str, Any]:
+    result = [{"metric": each, "value": [0, "1"]} for each in labels]
+    return {f"GET {PROXY}/query": {"status": "success", "data": {"result": result}}}
+
+
+POD = {"namespace": "ml", "pod": "chat-0"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "seen"),
+    [
+        ([{"pod": "chat-0"}], "a series has no label namespace"),
+        ([{"namespace": "ml"}], "a series has no label pod"),
+        ([{**POD, "gpu": "0"}, {**POD, "gpu": "1"}], "pod ml/chat-0 has 2 series"),
+    ],
+)
+def test_a_query_gives_one_series_a_pod(labels: list[dict[str, str]], seen: str) -> None:
+    with pytest.raises(HopError, match=seen):
+        run(cluster(("chat",), [], **found(*labels)), own(), dry_run=True)
+
+
+def test_a_query_that_gives_nothing_is_warned_of() -> None:
+    (warning,) = run(cluster(("chat",), [], **found()), own(), dry_run=True).warnings
+    assert "metric queue gives nothing at the moment" in warning
+    assert run(cluster(("chat",), [], **found(POD)), own(), dry_run=True).warnings == []
+
+
+def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
+    wanted = [replace(each, max_replicas=65) for each in autoscalers("chat")]
+    (warning,) = run(cluster(("chat",), []), wanted, dry_run=True).warnings
+    assert "max_replicas is 65, but of pods with 1 nvidia.com/gpu the nodes that they may run on hold 64" in warning
+    wanted = [replace(each, max_replicas=40) for each in autoscalers("chat", "embed")]
+    (warning,) = run(cluster(("chat", "embed"), []), wanted, dry_run=True).warnings
+    assert "all autoscalers at their maximum need 80 nvidia.com/gpu, the nodes have 64" in warning
+
+
+def ready_pod(name: str, seconds: int, **status: Any) -> Manifest:
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": f"2026-01-01T00:{seconds // 60:02}:{seconds % 60:02}Z",
+    }
+    metadata = {"name": name, "namespace": "ml", "labels": {"app": "chat"}, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": metadata, "status": {"conditions": [ready], **status}}
+
+
+PACES: dict[str, tuple[list[Manifest], int, bool]] = {
+    "no pod": ([], 60, False),
+    "one that starts fast": ([ready_pod("a", 5)], 120, True),
+    "the median of several": ([ready_pod("a", 5), ready_pod("b", 100), ready_pod("c", 900)], 300, True),
+    "one that was restarted": ([ready_pod("a", 500, containerStatuses=[{"restartCount": 1}])], 60, False),
+}
+
+
+@pytest.mark.parametrize(("pods", "dead_time", "measured"), PACES.values(), ids=PACES)
+def test_the_pace_follows_from_how_pods_start(pods: list[Manifest], dead_time: int, measured: bool) -> None:
+    """With stock intervals, which nothing here contradicts, a metric is 90 s late."""
+    chat = deployment("chat")
+    chat["spec"]["selector"] = {"matchLabels": {"app": "chat"}}
+    answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}, f"GET {PODS}": {"items": pods}}
+    outcome = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True)
+    behavior = outcome.result["autoscalers"][0]["behavior"]
+    assert (behavior["dead_time_s"], behavior["measured"]) == (dead_time, measured)
+    assert f"in {dead_time} s" in behavior["scale_up"]
+
+
+def test_a_pace_once_measured_is_kept() -> None:
+    (wanted,) = autoscalers("chat")
+    live = manifests([wanted.with_dead_time(120)], RULE_OPTIONS)
+    transport = cluster(("chat",), live, **{f"GET {PODS}": {"items": [ready_pod("a", 5)]}})
+    outcome = run(transport, [wanted])
+    assert not outcome.changed
+    assert outcome.result["autoscalers"][0]["behavior"]["dead_time_s"] == 120
+    assert f"GET {PODS}" not in transport.asked
+
+
+def test_a_dry_run_takes_what_is_still_to_come_for_granted() -> None:
+    transport = cluster((), [], **{f"GET {RULES}": refusal(404, ""), f"GET {APISERVICE}": refusal(404, "")})
+    outcome = run(transport, autoscalers("chat"), dry_run=True)
+    assert outcome.changed
+    assert [entry["action"] for entry in outcome.result["rules"]] == ["created"]
+    for missing in ("there is no Deployment chat", "no kind PrometheusRule", "nobody serves custom.metrics.k8s.io"):
+        assert [missing in warning for warning in outcome.warnings].count(True) == 1
+    assert len(outcome.warnings) == 3
+
+
+def test_a_dry_run_still_refuses_what_nothing_will_mend() -> None:
+    other = {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"namespace": "ml", "name": "other"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}},
+    }
+    with pytest.raises(HopError, match="would have 2 autoscalers: HPA ml/chat, HPA ml/other"):
+        run(cluster(("chat",), [other]), autoscalers("chat"), dry_run=True)
+
+
+def test_all_reasons_to_refuse_are_named_at_once() -> None:
+    transport = cluster((), [], **{f"GET {RULES}": refusal(404, ""), f"GET {APISERVICE}": refusal(404, "")})
+    with pytest.raises(HopError) as caught:
+        run(transport, autoscalers("chat"))
+    for missing in ("there is no Deployment chat", "no kind PrometheusRule", "nobody serves custom.metrics.k8s.io"):
+        assert missing in str(caught.value)
+    assert caught.value.hop == "workload"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        (autoscalers("chat", "chat"), "2 autoscalers are called ml/chat"),
+        (
+            [
+                Autoscaler.from_params(
+                    {
+                        "namespace": "ml",
+                        "target": {"name": name},
+                        "metric": {"name": "queue", "query": f"queue_of_{name}"},
+                        "target_value": 1,
+                        "max_replicas": 1,
+                    }
+                )
+                for name in ("chat", "embed")
+            ],
+            "metric queue has 2 queries",
+        ),
+    ],
+    ids=["one name", "one metric"],
+)
+def test_a_list_that_contradicts_itself(wanted: list[Autoscaler], seen: str) -> None:
+    transport = cluster(("chat", "embed"), [])
+    with pytest.raises(HopError, match=seen):
+        run(transport, wanted)
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_removal_needs_neither_prometheus_nor_targets() -> None:
+    rule, hpa = manifests(autoscalers("chat"), RULE_OPTIONS)
+    paths = [
+        "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat",
+        f"{RULES}/kubegpu-gpu",
+    ]
+    transport = FakeTransport(
+        {f"GET {HPAS}": {"items": [hpa]}, f"GET {RULES}": {"items": [rule]}, **{f"DELETE {path}": {} for path in paths}}
+    )
+    kube = KubeClient(transport)
+    outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert outcome.changed
+    assert transport.asked == [f"GET {RULES}", f"GET {HPAS}", *(f"DELETE {path}" for path in paths)]

@@ -1,0 +1,78 @@
+"""What verification waits for, and what it says of the reaction time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from fake_cluster import FakeTransport
+from test_observe import PROXY, autoscaler, cluster, pod
+
+RULES = {
+    "status": "success",
+    "data": {"groups": [{"interval": 2, "rules": [{"name": "namespace_pod:gpu:avg", "health": "ok"}]}]},
+}
+
+
+class Clock:
+    """Stands still but for sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.deadline = Deadline(60, clock=lambda: self.now, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def run(transport: FakeTransport, clock: Clock) -> Outcome:
+    kube = KubeClient(transport)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    outcome = Outcome(result={"autoscalers": [{}]})
+    verify(kube, prometheus, PrometheusAdapter(kube), [autoscaler("chat")], clock.deadline, outcome)
+    return outcome
+
+
+def test_what_is_right_is_not_waited_for() -> None:
+    clock = Clock()
+    outcome = run(cluster(("chat",), **{f"GET {PROXY}/rules": RULES}), clock)
+    assert (outcome.errors, clock.now) == ([], 0)
+    assert outcome.result["autoscalers"][0]["verified"] is True
+
+
+def test_a_target_without_a_ready_pod_is_not_waited_for() -> None:
+    clock = Clock()
+    pods = {"GET /api/v1/namespaces/ml/pods": {"items": [pod("chat-0", "chat", ready=False)]}}
+    outcome = run(cluster(("chat",), **pods, **{f"GET {PROXY}/rules": RULES}), clock)
+    assert clock.now == 0
+    assert [error.hop for error in outcome.errors] == ["workload"]
+
+
+def test_what_may_still_come_is_waited_for_until_the_deadline() -> None:
+    clock = Clock()
+    nothing: dict[str, Any] = {"GET /apis/custom.metrics.k8s.io/v1beta1/namespaces/ml/pods/*/gpu": {"items": []}}
+    outcome = run(cluster(("chat",), **nothing, **{f"GET {PROXY}/rules": RULES}), clock)
+    assert clock.now == 60
+    assert [error.hop for error in outcome.errors] == ["adapter -> custom.metrics.k8s.io"]
+    assert outcome.result["autoscalers"][0]["verified"] is False
+
+
+@pytest.mark.parametrize(("now", "kept"), [(103, True), (190, False)])
+def test_a_budget_that_is_not_kept_is_said(now: int, kept: bool) -> None:
+    """Without an exporter to look at the metric may be 34 s late: 30 s to collect, 2 s each to scrape and evaluate."""
+    transport = cluster(("chat",), **{f"GET {PROXY}/rules": RULES})
+    samples = transport.answers[f"GET {PROXY}/query"]
+    clock_answer = {"status": "success", "data": {"resultType": "scalar", "result": [now, str(now)]}}
+
+    def send(method: str, path: str, *, query: Any, **rest: Any) -> Any:
+        transport.answers[f"GET {PROXY}/query"] = clock_answer if query.get("query") == "time()" else samples
+        return transport(method, path, query=query, **rest)
+
+    budget = run(send, Clock()).result["autoscalers"][0]["budget"]  # type: ignore[arg-type]
+    assert (budget["worst_s"], budget["seen_age_s"], budget["kept"]) == (49, now - 102, kept)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    RuleOptions,
+    autoscaler_of,
+    horizontal_pod_autoscaler,
+    manifests,
+    metric_names,
+    metrics_of,
+    profile_rule,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from golden import CASES, GOLDEN, texts
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case: str) -> None:
+    """After an intended change: python tests/golden.py, then read the difference."""
+    for name, text in texts(case).items():
+        assert (GOLDEN / name).read_text() == text
+
+
+def test_each_profile_has_a_golden_rule() -> None:
+    assert set(PROFILES) <= set(CASES)
+
+
+def test_autoscalers_share_the_rule_of_their_metric() -> None:
+    names = ("chat", "embed", "rank")
+    metrics = ("gpu", "gpu_util", "gpu")
+    autoscalers = [
+        Autoscaler.from_params({"target": {"name": name}, "metric": metric, "max_replicas": 2})
+        for name, metric in zip(names, metrics, strict=True)
+    ]
+    assert [metric.name for metric in metrics_of(autoscalers)] == ["gpu", "gpu_util"]
+    made = [(each["kind"], each["metadata"]["name"]) for each in manifests(autoscalers, RuleOptions())]
+    assert made == [
+        ("PrometheusRule", "kubegpu-gpu"),
+        ("PrometheusRule", "kubegpu-gpu-util"),
+        *(("HorizontalPodAutoscaler", name) for name in names),
+    ]
+
+
+TOTAL = {"name": "requests", "query": "rate(requests_total[1m])", "per": "workload"}
+
+
+def own(**changes: Any) -> Autoscaler:
+    return Autoscaler.from_params({"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4, **changes})
+
+
+def test_an_object_metric_has_a_rule_of_its_workload_beside_the_shared_one() -> None:
+    shared, workload, hpa = manifests([own(metric_type="Object")], RuleOptions())
+    assert [each["metadata"]["name"] for each in (shared, workload, hpa)] == ["kubegpu-gpu", "kubegpu-ml.chat", "chat"]
+    assert workload["metadata"]["annotations"] == {"kubegpu.autoscale/autoscaler": "ml/chat"}
+    (rule,) = workload["spec"]["groups"][0]["rules"]
+    assert rule["record"] == "namespace_workload:gpu:avg"
+    assert rule["labels"] == {"namespace": "ml", "deployment": "chat"}
+    assert hpa["spec"]["metrics"][0]["object"] == {
+        "metric": {"name": "gpu"},
+        "describedObject": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"},
+        "target": {"type": "Value", "value": "60"},
+    }
+
+
+def test_a_workloads_total_is_divided_by_the_hpa() -> None:
+    workload, hpa = manifests([own(metric=TOTAL, target_value=50)], RuleOptions())
+    assert workload["spec"]["groups"][0]["rules"][0]["expr"] == "sum (\n  rate(requests_total[1m])\n)"
+    assert hpa["spec"]["metrics"][0]["object"]["target"] == {"type": "AverageValue", "averageValue": "50"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [("gpu", {"deployment": "chat"}), ({"name": "sqs", "selector": {"queue": "a"}}, {"queue": "a"})],
+)
+def test_an_external_metric_is_selected_by_labels(metric: Any, labels: dict[str, str]) -> None:
+    hpa = horizontal_pod_autoscaler(own(metric=metric, target_value=50, metric_type="External"))
+    entry = hpa["spec"]["metrics"][0]["external"]
+    assert entry["metric"]["selector"] == {"matchLabels": labels}
+    assert entry["target"] == {"type": "AverageValue", "averageValue": "50"}
+
+
+@pytest.mark.parametrize(("type_", "operator"), [("Object", "avg"), ("External", "sum")])
+def test_a_workloads_value_is_an_average_or_a_total(type_: str, operator: str) -> None:
+    _shared, workload, _hpa = manifests([own(metric_type=type_)], RuleOptions())
+    assert workload["spec"]["groups"][0]["rules"][0]["expr"].startswith(f"{operator} (")
+
+
+def test_an_external_metric_of_somebody_else_has_no_rule() -> None:
+    external = own(metric={"name": "sqs"}, target_value=5, metric_type="External")
+    (hpa,) = manifests([external], RuleOptions())
+    assert "selector" not in hpa["spec"]["metrics"][0]["external"]["metric"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"metric": "gpu_util", "target_value": 12.5, "min_replicas": 2},
+        {"metric_type": "Object"},
+        {"metric_type": "External"},
+        {"metric": TOTAL, "target_value": 5},
+        {"metric": {"name": "sqs", "selector": {"queue": "a"}}, "target_value": 5, "metric_type": "External"},
+        {"extra_metrics": [{"metric": "gpu_util", "target_value": 9}]},
+    ],
+)
+def test_an_autoscaler_can_be_read_back(changes: dict[str, Any]) -> None:
+    wanted = own(**changes)
+    *rules, hpa = manifests([wanted], RuleOptions())
+    queries = {
+        each["record"]: each["expr"] for rule in rules for group in rule["spec"]["groups"] for each in group["rules"]
+    }
+    found = autoscaler_of(hpa, queries)
+    assert (found.key, found.target, found.profile.name) == (wanted.key, wanted.target, wanted.profile.name)
+    assert [(goal.metric.name, goal.value, goal.type, goal.series) for goal in found.goals] == [
+        (goal.metric.name, goal.value, goal.type, goal.series) for goal in wanted.goals
+    ]
+    assert (found.min_replicas, found.max_replicas) == (wanted.min_replicas, wanted.max_replicas)
+    assert metric_names(hpa) == {goal.metric.name for goal in wanted.goals}
+
+
+def test_an_hpa_of_somebody_else_can_be_read_too() -> None:
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+    hpa = {
+        "metadata": {"name": "other", "namespace": "ml"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "chat"}, "maxReplicas": 3, "metrics": [cpu]},
+    }
+    found = autoscaler_of(hpa, {})
+    assert (found.goals, found.raw_metrics, found.min_replicas) == ((), (cpu,), 1)
+    assert metric_names(hpa) == set()
+
+
+def test_what_the_pace_was_computed_from_stays_with_the_hpa() -> None:
+    hpa = horizontal_pod_autoscaler(own().with_dead_time(30))
+    assert hpa["metadata"]["annotations"] == {"kubegpu.autoscale/dead-time-seconds": "30"}
+    found = autoscaler_of(hpa, {})
+    assert (found.dead_time, found.is_measured) == (30, True)
+    assert "annotations" not in horizontal_pod_autoscaler(own())["metadata"]
+
+
+def test_a_rule_goes_where_prometheus_looks_for_it() -> None:
+    options = RuleOptions(namespace="observability", labels={"team": "ml"}, evaluation_interval_s=5)
+    rule = profile_rule(PROFILES["gpu"], options)
+    assert rule["metadata"] == {
+        "name": "kubegpu-gpu",
+        "namespace": "observability",
+        "labels": {
+            "team": "ml",
+            "app.kubernetes.io/managed-by": "kubegpu.autoscale",
+            "kubegpu.autoscale/metric": "gpu",
+        },
+    }
+    assert rule["spec"]["groups"][0]["interval"] == "5s"

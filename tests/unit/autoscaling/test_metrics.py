@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES, Metric, Profile
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from collection import ROOT
+
+METRICS = {metric.name: metric for profile in PROFILES.values() for metric in profile.metrics}
+# The adapter's own pattern for names, and what Kubernetes allows as the name of an object.
+ADAPTER = ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml"
+EXPORTER = ROOT / "roles" / "dcgm_exporter" / "vars" / "main.yml"
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_by_its_name(name: str) -> None:
+    assert Profile.from_params(name) is PROFILES[name]
+    assert PROFILES[name].name == name
+
+
+@pytest.mark.parametrize(
+    ("given", "metric"),
+    [
+        ({"name": "queue", "query": " max(x)\n"}, Metric("queue", "max(x)")),
+        ({"name": "queue", "query": "max(x)", "per": "workload"}, Metric("queue", "max(x)", per="workload")),
+        ({"name": "queue", "query": "max(x)", "per": None, "selector": None}, Metric("queue", "max(x)")),
+        (
+            {"name": "lag", "selector": {"topic": "a", "group": 7}},
+            Metric("lag", "", selector=(("group", "7"), ("topic", "a"))),
+        ),
+        ({"name": "a" * 52, "query": "x"}, Metric("a" * 52, "x")),
+    ],
+    ids=["text", "workload", "not given", "external", "long name"],
+)
+def test_a_metric_of_ones_own(given: dict[str, Any], metric: Metric) -> None:
+    assert Profile.from_params(given) == Profile(metric.name, (metric,))
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("gpus", "metric 'gpus' is no profile"),
+        ("", "metric '' is no profile"),
+        (None, "metric None is no profile"),
+        (["gpu"], "is no profile"),
+        ({}, "is not complete"),
+        ({"query": "x"}, "is not complete"),
+        ({"name": "", "query": "x"}, "is not complete"),
+        ({"name": "Queue", "query": "x"}, "is not complete"),
+        ({"name": "queue-length", "query": "x"}, "is not complete"),
+        ({"name": "queue_", "query": "x"}, "is not complete"),
+        ({"name": "9lives", "query": "x"}, "is not complete"),
+        ({"name": "a" * 53, "query": "x"}, "is not complete"),
+        ({"name": "queue\n", "query": "x", "unit": "percent"}, "is not complete"),
+        ({"name": "queue", "query": "x", "selector": ["a"]}, "is not complete"),
+        ({"name": "queue", "query": "x", "per": "node"}, "has per: node"),
+        ({"name": "gpu", "query": "x"}, "is the name of a profile"),
+        ({"name": "llm", "query": "x"}, "is the name of a profile"),
+        ({"name": "llm_kv_cache", "query": "x"}, "is the name of a profile"),
+    ],
+)
+def test_what_is_no_metric(given: Any, seen: str) -> None:
+    with pytest.raises(HopError, match=re.escape(seen)) as caught:
+        Profile.from_params(given)
+    assert caught.value.hop == "autoscaler spec"
+    assert caught.value.fix
+
+
+def test_the_fix_names_the_profiles() -> None:
+    with pytest.raises(HopError) as caught:
+        Profile.from_params("cpu")
+    assert all(name in caught.value.fix for name in PROFILES)
+
+
+def test_no_two_profiles_share_a_series_or_a_rule() -> None:
+    metrics = [metric for profile in PROFILES.values() for metric in profile.metrics]
+    assert len({metric.series for metric in metrics}) == len(metrics)
+    assert len({profile.rule_name for profile in PROFILES.values()}) == len(PROFILES)
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_a_profile_is_recorded_under_a_name_that_kubernetes_takes(profile: Profile) -> None:
+    assert profile.recorded == profile.metrics
+    assert OBJECT_NAME.fullmatch(profile.rule_name)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_prometheus_parses_the_query(metric: Metric, tmp_path: Path) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(
+        yaml.safe_dump({"groups": [{"name": "a", "rules": [{"record": metric.series, "expr": metric.query}]}]})
+    )
+    promtool = [os.environ.get("PROMTOOL", "promtool"), "check", "rules", "--lint-fatal", path]
+    done = subprocess.run(promtool, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_the_adapters_one_rule_serves_the_metric_under_its_name(metric: Metric) -> None:
+    rule = yaml.safe_load(ADAPTER.read_text())["__prometheus_adapter_values"]["rules"]["custom"][0]
+    selected = re.search(r'__name__=~"([^"]+)"', rule["seriesQuery"])
+    assert selected
+    assert re.fullmatch(selected[1], metric.series)
+    assert re.sub(rule["name"]["matches"], rule["name"]["as"].replace("$", "\\"), metric.series) == metric.name
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_the_row_is_whole(metric: Metric) -> None:
+    assert metric.sources
+    assert all(source in metric.query for source in metric.sources)
+    assert metric.unit in ("percent", "requests")
+    assert metric.target_value is not None
+    assert 0 < metric.target_value <= 100
+    assert metric.reporter in ("dcgm-exporter", "model server")
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_no_query_looks_at_the_nodes_name_or_the_slice(metric: Metric) -> None:
+    assert not re.search(r"hostname|vgpu", metric.query, re.IGNORECASE)
+
+
+def test_the_role_exports_what_the_profiles_read() -> None:
+    counters = yaml.safe_load(EXPORTER.read_text())["__dcgm_exporter_counters"].splitlines()
+    rows = [[part.strip() for part in row.split(",")] for row in counters]
+    assert all(len(row) == 3 for row in rows)
+    read = {each for metric in METRICS.values() if metric.reporter == "dcgm-exporter" for each in metric.sources}
+    assert read <= {field for field, kind, _help in rows if kind == "gauge"}
+
+
+def test_profiles_that_one_can_be_wrong_about_say_so() -> None:
+    assert {name for name, profile in PROFILES.items() if profile.caveats} == {"gpu_memory", "mig", "shared", "llm"}
+
+
+@pytest.mark.parametrize("caveat", [caveat for profile in PROFILES.values() for caveat in profile.caveats])
+def test_a_caveat_is_one_short_sentence(caveat: str) -> None:
+    assert len(caveat) <= 220
+    assert not caveat.endswith(".")

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import ScalingPolicy
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import (
+    Autoscaler,
+    Target,
+    autoscaler_key,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+
+QUEUE = {"name": "queue", "query": "max by (namespace, pod) (queue_length)"}
+POLICY = {"type": "Pods", "value": 1, "period_seconds": 30}
+
+
+def params(**changes: Any) -> dict[str, Any]:
+    return {"target": {"kind": "Deployment", "name": "chat"}, "max_replicas": 4, **changes}
+
+
+def test_what_is_not_given() -> None:
+    autoscaler = Autoscaler.from_params(params())
+    assert (autoscaler.namespace, autoscaler.name) == ("default", "chat")
+    assert autoscaler.target == Target("Deployment", "chat", "apps/v1")
+    assert autoscaler.profile is PROFILES["gpu"]
+    assert [(goal.metric.name, goal.value, goal.type) for goal in autoscaler.goals] == [("gpu", 60, "Pods")]
+    assert (autoscaler.min_replicas, autoscaler.max_replicas) == (1, 4)
+    assert autoscaler.raw_metrics == ()
+    assert (autoscaler.dead_time, autoscaler.is_measured) == (60, False)
+
+
+def test_scaling_rules_replace_the_default_option_by_option() -> None:
+    down = {"stabilization_window_seconds": 600, "policies": None, "select_policy": None, "tolerance": 0.05}
+    up = {"policies": [{"type": "Pods", "value": 1, "period_seconds": 30}]}
+    autoscaler = Autoscaler.from_params(params(scale_up=up, scale_down=down))
+    assert autoscaler.scale_up.policies == (ScalingPolicy("Pods", 1, 30),)
+    assert autoscaler.scale_up.stabilization_window_seconds == 0
+    assert autoscaler.scale_down.stabilization_window_seconds == 600
+    assert autoscaler.scale_down.tolerance == 0.05
+    assert autoscaler.scale_down.select_policy == "Min"
+    assert len(autoscaler.scale_down.policies) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version"),
+    [
+        ("Rollout", "argoproj.io/v1alpha1"),
+        ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1"),
+        ("StatefulSet", "apps/v1"),
+    ],
+)
+def test_known_kinds(kind: str, api_version: str) -> None:
+    assert Autoscaler.from_params(params(target={"kind": kind, "name": "x"})).target.api_version == api_version
+
+
+def test_a_target_is_the_same_in_another_version() -> None:
+    assert Target("Rollout", "x", "argoproj.io/v1").identity == Target("Rollout", "x", "argoproj.io/v2").identity
+    assert Target("Rollout", "x", "argoproj.io/v1").identity != Target("Rollout", "x", "example.com/v1").identity
+
+
+TOTAL = {"name": "requests", "query": 'rate(ingress_requests_total{service="chat"}[1m])', "per": "workload"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "type_", "series"),
+    [
+        ({}, "Pods", "namespace_pod:gpu:avg"),
+        ({"metric_type": "Object"}, "Object", "namespace_workload:gpu:avg"),
+        ({"metric_type": "External"}, "External", "external:gpu:sum"),
+        ({"metric": TOTAL, "target_value": 9}, "Object", "namespace_workload:requests:sum"),
+        ({"metric": TOTAL, "target_value": 9, "metric_type": "External"}, "External", "external:requests:sum"),
+        ({"metric": {"name": "s0-sqs"}, "target_value": 9, "metric_type": "External"}, "External", ""),
+    ],
+)
+def test_where_the_hpa_reads_a_metric(changes: dict[str, Any], type_: str, series: str) -> None:
+    (goal,) = Autoscaler.from_params(params(**changes)).goals
+    assert (goal.type, goal.series) == (type_, series)
+
+
+def test_extra_metrics_are_ours_or_as_the_api_has_them() -> None:
+    cpu = {"type": "Resource", "resource": {"name": "cpu"}}
+    extra = [cpu, {"metric": "gpu_util", "target_value": 90}, {"metric": TOTAL, "target_value": 50}]
+    autoscaler = Autoscaler.from_params(params(target_value=70, extra_metrics=extra))
+    assert [(goal.metric.name, goal.value, goal.type) for goal in autoscaler.goals] == [
+        ("gpu", 70, "Pods"),
+        ("gpu_util", 90, "Pods"),
+        ("requests", 50, "Object"),
+    ]
+    assert autoscaler.raw_metrics == (cpu,)
+    assert [profile.name for profile in autoscaler.profiles] == ["gpu", "gpu_util", "requests"]
+
+
+def test_target_values_name_any_metric_of_the_profile() -> None:
+    assert Autoscaler.from_params(params(target_values={"gpu": 45})).goals[0].value == 45
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "needs"),
+    [
+        ({}, {}, True),
+        ({"policies": [POLICY]}, {}, True),
+        ({"policies": [POLICY]}, {"policies": [POLICY]}, True),
+        ({"policies": [POLICY]}, {"policies": [POLICY], "stabilization_window_seconds": 60}, False),
+        ({}, {"policies": [POLICY], "stabilization_window_seconds": 60}, True),
+    ],
+)
+def test_a_dead_time_is_needed_unless_all_rules_are_given(
+    up: dict[str, Any], down: dict[str, Any], needs: bool
+) -> None:
+    assert Autoscaler.from_params(params(scale_up=up, scale_down=down)).needs_dead_time is needs
+
+
+def test_a_measured_dead_time_sets_the_pace() -> None:
+    autoscaler = Autoscaler.from_params(params(scale_down={"tolerance": 0.2})).with_dead_time(180)
+    assert {policy.period_seconds for policy in autoscaler.scale_up.policies} == {180}
+    assert {policy.period_seconds for policy in autoscaler.scale_down.policies} == {180}
+    assert autoscaler.scale_down.stabilization_window_seconds == 360
+    assert autoscaler.scale_down.tolerance == 0.2
+
+
+REFUSED = {
+    "maximum below minimum": (params(min_replicas=5), "max_replicas 4 is below min_replicas 5"),
+    "minimum of nothing": (params(min_replicas=0), "min_replicas is 0"),
+    "no maximum": (params(max_replicas=None), "max_replicas is missing"),
+    "no target": ({"max_replicas": 2}, "no target is given"),
+    "unknown kind": (params(target={"kind": "Fleet", "name": "x"}), "target kind Fleet is not one we know"),
+    "unknown profile": (params(metric="gpu_speed"), "metric 'gpu_speed' is no profile"),
+    "over a hundred percent": (params(target_value=101), "gpu is in percent"),
+    "target of nothing": (params(target_value=0), "target_value of gpu is 0"),
+    "own metric without target": (params(metric=QUEUE), "metric queue has no target_value"),
+    "own metric without query": (params(metric={"name": "queue"}, target_value=1), "metric queue has no query"),
+    "external metric in upper case": (
+        params(metric={"name": "S0"}, target_value=1, metric_type="External"),
+        "is not complete",
+    ),
+    "own metric without name": (params(metric={"query": "up"}), "is not complete"),
+    "own metric per node": (params(metric={**QUEUE, "per": "node"}), "has per: node"),
+    "total as a value of pods": (
+        params(metric=TOTAL, target_value=1, metric_type="Pods"),
+        "one value for the workload",
+    ),
+    "object of an unknown kind": (
+        params(target={"kind": "Rollout", "name": "x"}, metric_type="Object"),
+        "metric_type Object cannot tell the pods of a Rollout",
+    ),
+    "target value of another metric": (params(target_values={"gpu_util": 5}), "which gpu does not have"),
+    "extra metric that is none": (params(extra_metrics=[{"target_value": 3}]), "has neither a type nor a metric"),
+    "extra metric without target": (params(extra_metrics=[{"metric": QUEUE}]), "metric queue has no target_value"),
+    "own metric with more": (params(metric={**QUEUE, "unit": "1"}), "is not complete"),
+    "own metric with a name that is none": (params(metric={**QUEUE, "name": "Queue-1"}), "is not complete"),
+    "own metric with a profile's name": (params(metric={**QUEUE, "name": "gpu"}), "is the name of a profile"),
+}
+
+
+@pytest.mark.parametrize(("given", "seen"), REFUSED.values(), ids=REFUSED)
+def test_refusals(given: dict[str, Any], seen: str) -> None:
+    with pytest.raises(HopError) as caught:
+        Autoscaler.from_params(given)
+    assert caught.value.hop == "autoscaler spec"
+    assert seen in caught.value.seen
+    assert caught.value.fix
+
+
+def test_a_key_needs_no_more_than_a_name() -> None:
+    assert autoscaler_key({"name": "chat", "namespace": "ml"}) == ("ml", "chat")
+    assert autoscaler_key({"target": {"name": "chat"}}) == ("default", "chat")
+    with pytest.raises(HopError, match="neither a name nor a target"):
+        autoscaler_key({"namespace": "ml"})
+
+
+def test_an_error_says_hop_seen_and_fix() -> None:
+    assert str(HopError("a -> b", seen="nothing", fix="look")) == "a -> b: nothing\n  fix: look"

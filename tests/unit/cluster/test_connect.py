@@ -1,0 +1,156 @@
+"""connect() against a server that speaks HTTP: what FakeTransport leaves out."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import CRDS, HPAS, KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.parallel import CONNECTIONS, in_parallel
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
+
+PATIENCE_S = 20
+HPA = {"kind": "HorizontalPodAutoscaler", "metadata": {"namespace": "ml", "name": "chat"}, "spec": {}}
+DISCOVERY = {
+    "/version": {"gitVersion": "v1.30.0"},
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/apis": {"kind": "APIGroupList", "groups": []},
+}
+CUT_OFF = object()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
+
+    def _answer(self) -> None:
+        path = self.path.partition("?")[0]
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if path in DISCOVERY:
+            self._send(200, DISCOVERY[path])
+            return
+        self.server.seen.append((f"{self.command} {self.path}", dict(self.headers), body))
+        self.server.together()
+        answer = next(self.server.answers, {})
+        if answer is CUT_OFF:
+            self.close_connection = True
+            return
+        self._send(*(answer if isinstance(answer, tuple) else (200, answer)))
+
+    def _send(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(text)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_PATCH = do_DELETE = _answer
+
+    def log_message(self, *_args: object) -> None:
+        """Not worth a line."""
+
+
+class Server(ThreadingHTTPServer):
+    """Gives `answers` one after the other, a body or (status, body, headers), then {}; notes what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: Iterator[Any] = iter(())
+        self.seen: list[tuple[str, dict[str, str], bytes]] = []
+        self.connections = 0
+        self.together = lambda: None
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where kubernetes.core keeps what it discovers
+    server = Server()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def kube(server: Server) -> KubeClient:
+    return KubeClient(connect({"host": server.address, "api_key": "secret"}, sleep=lambda _seconds: None))
+
+
+def test_a_request_as_the_server_sees_it(server: Server) -> None:
+    server.answers = iter([HPA])
+    assert kube(server).apply(HPAS, HPA) == HPA
+    request, headers, body = server.seen[0]
+    assert request == f"PATCH {HPAS.path('ml', 'chat')}?fieldManager=kubegpu.autoscale&fieldValidation=Strict"
+    assert headers["authorization"] == "Bearer secret"
+    assert headers["Content-Type"] == "application/apply-patch+yaml"
+    assert json.loads(body) == HPA
+
+
+def test_a_selector_is_escaped(server: Server) -> None:
+    server.answers = iter([{"items": []}])
+    kube(server).list(CRDS, label_selector="a in (b,c)")
+    assert server.seen[0][0] == f"GET {CRDS.path()}?labelSelector=a%20in%20%28b%2Cc%29&limit=500"
+
+
+def test_a_refusal_with_its_body(server: Server) -> None:
+    server.answers = iter([(403, {"message": "nobody may", "reason": "Forbidden"}, {})])
+    with pytest.raises(ApiError, match="403: nobody may") as caught:
+        kube(server).get(HPAS, "chat", "ml")
+    assert caught.value.status == 403
+
+
+@pytest.mark.parametrize(
+    "passing", [(429, {"message": "too many"}, {"Retry-After": "0"}), CUT_OFF], ids=["429", "cut off"]
+)
+@pytest.mark.parametrize("method", ["get", "apply", "delete"])
+def test_what_passes_is_asked_again(server: Server, passing: Any, method: str) -> None:
+    server.answers = iter([passing, HPA])
+    client = kube(server)
+    calls = {
+        "get": lambda: client.get(HPAS, "chat", "ml"),
+        "apply": lambda: client.apply(HPAS, HPA),
+        "delete": lambda: client.delete(HPAS, "chat", "ml"),
+    }
+    assert calls[method]()
+    assert len(server.seen) == 2
+
+
+def test_what_is_behind_the_server_is_asked_once_even_if_it_says_when(server: Server) -> None:
+    server.answers = iter([(503, {"message": "no endpoints available"}, {"Retry-After": "0"})])
+    with pytest.raises(ApiError, match="no endpoints") as caught:
+        kube(server).get_raw("/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1/query")
+    assert caught.value.retry_after_s == 0
+    assert len(server.seen) == 1
+
+
+def test_nobody_at_that_address(server: Server) -> None:
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(ApiError) as caught:
+        kube(server)
+    assert caught.value.status == 0
+
+
+def test_a_connection_each_and_none_thrown_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing, "cpu_count", lambda: 1)  # the library keeps five connections a processor
+    client = kube(server)
+    before = server.connections
+    server.together = threading.Barrier(CONNECTIONS, timeout=PATIENCE_S).wait
+    for _ in range(2):
+        in_parallel(lambda _number: client.get(HPAS, "chat", "ml"), range(CONNECTIONS))
+    assert len(server.seen) == 2 * CONNECTIONS
+    assert server.connections - before == CONNECTIONS

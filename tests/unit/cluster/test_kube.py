@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import (
+    HPAS,
+    NODES,
+    RULES,
+    KubeClient,
+    Resource,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport, Request, refusal
+
+CHAT = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+MANIFEST = {"kind": "HorizontalPodAutoscaler", "metadata": {"namespace": "ml", "name": "chat"}, "spec": {}}
+
+
+def test_apply_is_server_side_and_strict() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": MANIFEST})
+    assert KubeClient(transport).apply(HPAS, MANIFEST) == MANIFEST
+    query = {"fieldManager": "kubegpu.autoscale", "fieldValidation": "Strict"}
+    assert transport.requests == [Request("PATCH", CHAT, query, MANIFEST, "application/apply-patch+yaml")]
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": MANIFEST, f"DELETE {CHAT}": {}})
+    kube = KubeClient(transport, dry_run=True)
+    kube.apply(HPAS, MANIFEST)
+    kube.delete(HPAS, "chat", "ml")
+    assert [request.query.get("dryRun") for request in transport.requests] == ["All", "All"]
+
+
+def test_a_conflict_names_the_manager() -> None:
+    causes = [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "kubectl-edit"', "field": ".spec.maxReplicas"}
+    ]
+    transport = FakeTransport({f"PATCH {CHAT}": refusal(409, "conflict", details={"causes": causes})})
+    with pytest.raises(HopError) as caught:
+        KubeClient(transport).apply(HPAS, MANIFEST)
+    assert caught.value.seen == ('HorizontalPodAutoscaler ml/chat: conflict with "kubectl-edit" at .spec.maxReplicas')
+
+
+def test_force_takes_fields_over() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": MANIFEST})
+    KubeClient(transport).apply(HPAS, MANIFEST, force=True)
+    assert transport.requests[0].query["force"] == "true"
+
+
+def test_an_object_that_is_written_all_the_time_is_no_conflict_of_fields() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": refusal(409, "the object has been modified", reason="Conflict")})
+    with pytest.raises(ApiError, match="the object has been modified"):
+        KubeClient(transport).apply(HPAS, MANIFEST)
+
+
+def test_other_refusals_come_through() -> None:
+    transport = FakeTransport(
+        {f"PATCH {CHAT}": refusal(400, "unknown field"), f"GET {CHAT}": refusal(403, "forbidden")}
+    )
+    kube = KubeClient(transport)
+    with pytest.raises(ApiError, match="400: unknown field"):
+        kube.apply(HPAS, MANIFEST)
+    with pytest.raises(ApiError, match="403: forbidden"):
+        kube.get(HPAS, "chat", "ml")
+
+
+def test_what_is_not_there() -> None:
+    kube = KubeClient(FakeTransport({}))
+    assert kube.get(HPAS, "chat", "ml") is None
+    assert kube.list(RULES, namespace="monitoring") is None
+    assert kube.delete(HPAS, "chat", "ml") is False
+    assert kube.discover("argoproj.io/v1alpha1") == {}
+
+
+def test_list_asks_for_a_label_in_a_namespace() -> None:
+    path = "/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheusrules"
+    transport = FakeTransport({f"GET {path}": {"items": [MANIFEST]}})
+    assert KubeClient(transport).list(RULES, namespace="monitoring", label_selector="a=b") == [MANIFEST]
+    assert transport.requests == [Request("GET", path, {"labelSelector": "a=b", "limit": "500"})]
+
+
+def pages(*names: str, token: str = "") -> dict[str, Any]:
+    items = [{**MANIFEST, "metadata": {"namespace": "ml", "name": name}} for name in names]
+    return {"metadata": {"continue": token}, "items": items}
+
+
+def names_of(found: Sequence[Manifest] | None) -> list[str]:
+    return [each["metadata"]["name"] for each in found or ()]
+
+
+def test_a_list_is_read_page_by_page() -> None:
+    answers = iter([pages("a", "b", token="second"), pages("c", token="third"), pages("d")])
+    transport = FakeTransport({f"GET {HPAS.path()}": answers})
+    assert names_of(KubeClient(transport).list(HPAS)) == ["a", "b", "c", "d"]
+    tokens = [request.query.get("continue") for request in transport.requests]
+    assert tokens == [None, "second", "third"]
+    assert {request.query["limit"] for request in transport.requests} == {"500"}
+
+
+def test_a_list_of_nodes_is_without_what_nobody_reads() -> None:
+    """Half of a node is its images and who has written which field; others' fields are read."""
+    gpu1 = {"name": "gpu1", "managedFields": [{"manager": "kubelet"}]}
+    gpu2 = {"metadata": {"name": "gpu2"}}
+    items = [{"metadata": gpu1, "status": {"images": [{}], "capacity": {"cpu": "1"}}}, gpu2]
+    kube = KubeClient(FakeTransport({f"GET {kind.path()}": {"items": items} for kind in (NODES, HPAS)}))
+    assert kube.list(NODES) == [{"metadata": {"name": "gpu1"}, "status": {"capacity": {"cpu": "1"}}}, gpu2]
+    assert kube.list(HPAS) == items
+
+
+def test_a_page_that_has_expired_starts_the_list_over() -> None:
+    answers = iter([pages("a", token="second"), refusal(410, "the token has expired"), pages("a", "b")])
+    transport = FakeTransport({f"GET {HPAS.path()}": answers})
+    assert names_of(KubeClient(transport).list(HPAS, label_selector="a=b")) == ["a", "b"]
+    assert transport.requests[-1].query == {"labelSelector": "a=b"}
+
+
+def test_what_stands_behind_the_api_server_is_asked_once() -> None:
+    transport = FakeTransport({f"GET {CHAT}": MANIFEST, "GET /apis/custom.metrics.k8s.io/v1beta1": {}})
+    kube = KubeClient(transport)
+    kube.get(HPAS, "chat", "ml")
+    kube.get_raw("/apis/custom.metrics.k8s.io/v1beta1")
+    assert [request.retry for request in transport.requests] == [True, False]
+
+
+def test_discovery_knows_what_can_be_scaled() -> None:
+    resources = [
+        {"name": "deployments", "kind": "Deployment"},
+        {"name": "deployments/scale", "kind": "Scale"},
+        {"name": "daemonsets", "kind": "DaemonSet"},
+        {"name": "daemonsets/status", "kind": "DaemonSet"},
+    ]
+    served = KubeClient(FakeTransport({"GET /apis/apps/v1": {"resources": resources}})).discover("apps/v1")
+    assert served == {
+        "Deployment": Resource("apps/v1", "Deployment", "deployments", scalable=True),
+        "DaemonSet": Resource("apps/v1", "DaemonSet", "daemonsets", scalable=False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (NODES.path(), "/api/v1/nodes"),
+        (HPAS.path("ml", "chat", "status"), f"{CHAT}/status"),
+        (HPAS.path("ml", "a/b"), "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/a%2Fb"),
+    ],
+)
+def test_paths(path: str, expected: str) -> None:
+    assert path == expected
