@@ -57,9 +57,10 @@ lab-clean: lab-env ## remove all labs and the cache of what they are built from
 .PHONY: test lint unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs
 test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, molecule on the lab
 
-lint: test-env ## ruff, ansible-lint, the role pages and the changelog
+lint: test-env ## ruff, mypy, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
 	@$(BIN)/ansible-lint --offline -qq
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs

@@ -72,9 +72,9 @@ def missing() -> list[str]:
 
 def install(packages: list[str]) -> None:
     print(f"installing system packages: {' '.join(packages)}", flush=True)
-    quiet = {"check": True, "stdout": subprocess.DEVNULL, "env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}}
-    subprocess.run(["apt-get", "update", "-qq"], **quiet)
-    subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], **quiet)
+    unasked = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for words in ["update"], ["install", "-y", "--no-install-recommends", *packages]:
+        subprocess.run(["apt-get", "-qq", *words], check=True, stdout=subprocess.DEVNULL, env=unasked)
 
 
 def environment(requirements: Path) -> None:

@@ -20,7 +20,7 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-class BuildReporter(ConsoleReporter):
+class BuildReporter(ConsoleReporter):  # type: ignore[misc] # doit has no types
     """A doit reporter. `artifacts` by name must be set on a subclass: doit makes the instance."""
 
     desc = "elapsed and expected time of each artifact"

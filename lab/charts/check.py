@@ -54,7 +54,7 @@ def releases() -> dict[str, Object]:
     """Name of a chart to release, namespace and values, as the roles make them out of the lab's inventory."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "charts.json"
-        playbook = ["ansible-playbook", "--inventory", "localhost,", HERE / "values.yml"]
+        playbook = ["ansible-playbook", "--inventory", "localhost,", str(HERE / "values.yml")]
         variables = ["--extra-vars", f"@{LAB_VALUES}", "--extra-vars", f"out={out}"]
         nothing_else = ["--skip-tags", "always", "--tags", "values"]
         argv = [*playbook, *variables, *nothing_else]

@@ -38,7 +38,7 @@ class LabCluster:
         return self._request("GET", f"{self._load}/stats")
 
     def observe(self, at_s: float, step: str) -> Sample:
-        deployment = client.AppsV1Api(self._api).read_namespaced_deployment(self.autoscaler.deployment, self._namespace)
+        deployment = self._get("apps/v1", "deployments", self.autoscaler.deployment)
         counters = self.counters()
         self._counted.append((at_s, counters))
         while len(self._counted) > 2 and self._counted[1][0] <= at_s - RATE_WINDOW_S:
@@ -56,9 +56,22 @@ class LabCluster:
             rejected_per_s=round(rates["rejected"], 1),
             failed_per_s=round(rates["failed"], 1),
             utilisation=self._utilisation(),
-            ready=deployment.status.ready_replicas or 0,
-            desired=deployment.spec.replicas,
+            ready=deployment["status"].get("readyReplicas", 0),
+            desired=deployment["spec"]["replicas"],
         )
+
+    def now(self) -> float:
+        """Prometheus' Unix time, which its samples have."""
+        return float(self._request("GET", PROMETHEUS, query="time()")["data"]["result"][1])
+
+    def times(self, series: str, since_s: float) -> list[float]:
+        """When Prometheus has a sample of any of the target's pods in the last `since_s` seconds, as Unix times.
+
+        series: name of what an exporter gives, or of what a rule records.
+        """
+        pods = f'namespace="{self._namespace}", pod=~"{self.autoscaler.deployment}-.+"'
+        found = self._request("GET", PROMETHEUS, query=f"{series}{{{pods}}}[{since_s:.0f}s]")["data"]["result"]
+        return sorted({float(at_s) for each in found for at_s, _value in each["values"]})
 
     def _utilisation(self) -> dict[str, float]:
         query = f'namespace_pod:{self.autoscaler.metric}:avg{{namespace="{self._namespace}"}}'
@@ -68,16 +81,19 @@ class LabCluster:
         }
 
     def _read_autoscaler(self, name: str) -> Autoscaler:
-        spec = client.AutoscalingV2Api(self._api).read_namespaced_horizontal_pod_autoscaler(name, self._namespace).spec
-        pods = next(metric.pods for metric in spec.metrics if metric.type == "Pods")
+        spec = self._get("autoscaling/v2", "horizontalpodautoscalers", name)["spec"]
+        pods = next(metric["pods"] for metric in spec["metrics"] if metric["type"] == "Pods")
         return Autoscaler(
             name=name,
-            deployment=spec.scale_target_ref.name,
-            metric=pods.metric.name,
-            target_percent=float(parse_quantity(pods.target.average_value)),
-            min_replicas=spec.min_replicas or 1,
-            max_replicas=spec.max_replicas,
+            deployment=spec["scaleTargetRef"]["name"],
+            metric=pods["metric"]["name"],
+            target_percent=float(parse_quantity(pods["target"]["averageValue"])),
+            min_replicas=spec.get("minReplicas", 1),
+            max_replicas=spec["maxReplicas"],
         )
+
+    def _get(self, api_version: str, plural: str, name: str) -> dict[str, Any]:
+        return self._request("GET", f"/apis/{api_version}/namespaces/{self._namespace}/{plural}/{name}")
 
     def _request(self, method: str, path: str, **query: str) -> Any:
         """The JSON that a path answers with. The typed client's proxy calls drop the query."""

@@ -833,7 +833,7 @@ def the_controller_is_gone(lab: Lab) -> Iterator[None]:
     aside = "/etc/kubernetes/kube-controller-manager.yaml"
 
     def is_gone() -> bool:
-        return not lab.list("Pod", "kube-system", label_selector="component=kube-controller-manager")
+        return not lab.find("Pod", "kube-system", label_selector="component=kube-controller-manager")
 
     autoscaler = second_autoscaler(lab, "chat", "chat")
     with lab.beside(second_deployment(lab, "chat")):

@@ -108,19 +108,19 @@ class Lab:
     def get(self, kind: str, name: str, namespace: str | None = None) -> Manifest:
         return self._resource(kind).get(name=name, namespace=namespace).to_dict()
 
-    def list(self, kind: str, namespace: str | None = None, **options: Any) -> list[Manifest]:
+    def find(self, kind: str, namespace: str | None = None, **options: Any) -> list[Manifest]:
         return self._resource(kind).get(namespace=namespace, **options).to_dict()["items"]
 
     # ---- the servers
 
     @cached_property
     def gpu_node(self) -> str:
-        [node] = self.list("Node", label_selector="nvidia.com/gpu.present=true")
+        [node] = self.find("Node", label_selector="nvidia.com/gpu.present=true")
         return node["metadata"]["name"]
 
     @cached_property
     def control_plane(self) -> Host:
-        [node] = self.list("Node", label_selector="node-role.kubernetes.io/control-plane")
+        [node] = self.find("Node", label_selector="node-role.kubernetes.io/control-plane")
         return self._host(node["metadata"]["name"])
 
     @cached_property
@@ -173,7 +173,7 @@ class Lab:
         def are_heard() -> bool:
             error = next(errors)
             self.driver(*(f"set {gpu} xid {error}" for gpu in gpus))
-            heard = "".join(map(self._log, self.list("Pod", PLUGIN)))
+            heard = "".join(map(self._log, self.find("Pod", PLUGIN)))
             return all(f"on Device={uuids[gpu]}" in heard for gpu in gpus)
 
         wait_until(are_heard, f"the device plugin hears of Xid errors on the GPUs {gpus}", 120)
@@ -291,7 +291,7 @@ class Lab:
 
         What Prometheus no longer scrapes it goes on giving for 5 minutes, and for so long the HPA acts on it.
         """
-        return all(_is_rolled_out(kind, each) for kind in _POD_COUNTS for each in self.list(kind)) and not list(
+        return all(_is_rolled_out(kind, each) for kind in _POD_COUNTS for each in self.find(kind)) and not list(
             self._prometheus.query("count by (UUID) (DCGM_FI_DEV_GPU_UTIL) > 1")
         )
 
