@@ -13,8 +13,10 @@ BIN := .venv/bin
 # The packages of module_utils without input and output: tests reach all of them.
 PURE := autoscaling chain formats report
 LAB_CLI := $(BIN)/python -m lab
+# What looks at a lab or removes it works on any machine that has one, whatever else that lacks by now.
+LAB_HAND := $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -m lab
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-export CONTAINERS_CONF := $(CURDIR)/lab/nodes/containers.conf
+export CONTAINERS_CONF := $(CURDIR)/build/containers.conf
 export LAB
 
 .PHONY: help
@@ -22,10 +24,10 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: lab-env test-env
-lab-env:
-	@$(PYTHON) lab/preflight.py requirements-lab.txt
-test-env: lab-env
-	@$(PYTHON) lab/preflight.py requirements-test.txt
+lab-env: # the machine as well: packages, kernel modules, memory and disk for what is built or started
+	@$(PYTHON) lab/preflight.py lab requirements-lab.txt
+test-env: # any machine
+	@$(PYTHON) lab/preflight.py env requirements-test.txt
 
 ##@ the main job
 .PHONY: demo site
@@ -41,17 +43,17 @@ site: ## run site.yml on the lab that is up
 lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name, LAB_SYSTEM=debian-13)
 	@$(LAB_CLI) --size $(SIZE) up
 
-lab-down: lab-env ## remove the lab: no container, volume, network or process stays
-	@$(LAB_CLI) down
+lab-down: ## remove the lab: no container, volume, network or process stays (ARGS=--scenarios: molecule's labs of this checkout too)
+	@$(LAB_HAND) down $(ARGS)
 
-lab-status: lab-env ## what runs, and how much memory it uses
-	@$(LAB_CLI) status
+lab-status: ## what runs, and how much memory it uses
+	@$(LAB_HAND) status
 
-lab-shell: lab-env ## a shell on a server (NODE=cp1|gpu1)
-	@$(LAB_CLI) shell $(or $(NODE),cp1)
+lab-shell: ## a shell on a server (NODE=cp1|gpu1)
+	@$(LAB_HAND) shell $(or $(NODE),cp1)
 
-lab-clean: lab-env ## remove all labs and the cache of what they are built from
-	@$(LAB_CLI) clean
+lab-clean: ## remove all labs and the cache of what they are built from
+	@$(LAB_HAND) clean
 
 ##@ the tests
 .PHONY: test lint unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs

@@ -1,4 +1,7 @@
-"""The lab's command line: `python -m lab COMMAND`. The Makefile calls it."""
+"""The lab's command line: `python -m lab COMMAND`. The Makefile calls it.
+
+What looks at a lab or removes it needs podman and a Python alone: it has to work where nothing else does any more.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
+from lab import preflight
 from lab.artifacts import CACHE
-from lab.graph import Graph
-from lab.progress import clock
-from lab.systems import DEFAULT, systems
-from lab.versions import CHECKOUT
 
+if TYPE_CHECKING:
+    from lab.graph import Graph
+
+CHECKOUT = preflight.CHECKOUT
 LABEL = "kubegpu-lab"
 NODES = CHECKOUT / "lab" / "nodes"
 INVENTORY = CHECKOUT / "inventories" / "lab" / "hosts.yml"
@@ -39,8 +40,6 @@ SIZES: dict[str, list[dict[str, Any]]] = {
 # With a load balancer before the control planes, and the older Kubernetes in the mirror: minutes of compiling.
 LARGE = {"three"}
 
-console = Console(highlight=False)
-
 
 def podman(*argv: str) -> str:
     return subprocess.run(["podman", *argv], check=True, capture_output=True, text=True).stdout
@@ -52,6 +51,18 @@ def containers(lab: str | None = None) -> list[dict[str, Any]]:
     return json.loads(podman("ps", "--all", "--filter", f"label={label}", "--format", "json"))
 
 
+def networks() -> list[str]:
+    return podman("network", "ls", "--format", "{{.Name}}").split()
+
+
+def labs(name: str, *, scenarios: bool) -> list[str]:
+    """The lab of this name, and with `scenarios` those that molecule names after it, even if only a network is left."""
+    if not scenarios:
+        return [name]
+    found = {*networks(), *(container["Labels"][LABEL] for container in containers())}
+    return sorted({name, *(lab for lab in found if lab.startswith(f"{name}-"))})
+
+
 def clear_dead() -> None:
     """Remove containers that podman believes in but whose processes are gone: what a killed session leaves.
 
@@ -60,16 +71,16 @@ def clear_dead() -> None:
     """
     for container in containers():
         if container["State"] not in ("created", "initialized") and not lives(container):
-            console.print(f"clearing {container['Names'][0]}, whose processes are gone")
+            print(f"clearing {container['Names'][0]}, whose processes are gone")
             remove(container["Id"])
 
 
-def remove(container: str) -> None:
-    """Remove a container, running or not.
+def remove(*ids: str) -> None:
+    """Remove containers, running or not.
 
     podman's first attempt notices that a process is gone and fails over it; the second finds the container stopped.
     """
-    argv = ("rm", "--force", "--volumes", "--time", "0", container)
+    argv = ("rm", "--force", "--ignore", "--volumes", "--time", "0", *ids)
     try:
         podman(*argv)
     except subprocess.CalledProcessError:
@@ -85,29 +96,40 @@ def lives(container: dict[str, Any]) -> bool:
         return False
 
 
-def playbook(name: str, lab: str, args: argparse.Namespace) -> None:
-    told = {"LAB": lab, "LAB_SIZE": args.size, "LAB_SYSTEM": args.system, "LAB_INVENTORY": str(args.inventory)}
-    quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
-    subprocess.run(
-        [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / name],
-        check=True,
-        cwd=CHECKOUT,
-        env=os.environ | quiet | told,
-    )
+def destroy(lab: str) -> None:
+    """Nothing of the lab stays: containers with their volumes, the network, the folder."""
+    if found := containers(lab):
+        remove(*(container["Id"] for container in found))
+    if lab in networks():
+        podman("network", "rm", "--force", lab)
+    shutil.rmtree(CACHE / "labs" / lab, ignore_errors=True)
+
+
+def system(args: argparse.Namespace) -> str:
+    from lab.systems import DEFAULT, systems
+
+    name = args.system or DEFAULT
+    if name not in systems():
+        sys.exit(f"lab: no server runs {name}: LAB_SYSTEM is one of {', '.join(systems())}")
+    return name
 
 
 def graph(args: argparse.Namespace) -> Graph:
-    return Graph(large=args.size in LARGE, system=args.system)
+    from lab.graph import Graph
+
+    return Graph(large=args.size in LARGE, system=system(args))
 
 
 def describe(args: argparse.Namespace) -> None:
     """Print what the lab consists of, as the variables of lab/nodes."""
+    from lab.systems import systems
+
     described = {
         "name": args.lab,
         "state": str(CACHE / "labs" / args.lab),
         "inventory": str(args.inventory.absolute()),
         "nodes": SIZES[args.size],
-        "system": {"name": args.system, **systems()[args.system]},
+        "system": {"name": system(args), **systems()[system(args)]},
         "artifacts": graph(args).mounted(),
     }
     print(json.dumps(described))
@@ -126,32 +148,39 @@ def up(args: argparse.Namespace) -> None:
     started = time.monotonic()
     build(args)
     clear_dead()
-    playbook("create.yml", args.lab, args)
-    console.print(f"lab {args.lab} is up after {clock(time.monotonic() - started)}; inventory: {args.inventory}")
+    told = {"LAB": args.lab, "LAB_SIZE": args.size, "LAB_SYSTEM": system(args), "LAB_INVENTORY": str(args.inventory)}
+    quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
+    playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / "create.yml"]
+    subprocess.run(playbook, check=True, cwd=CHECKOUT, env=os.environ | quiet | told)
+    took = time.strftime("%M:%S", time.gmtime(time.monotonic() - started))
+    print(f"lab {args.lab} is up after {took}; inventory: {args.inventory}")
 
 
 def down(args: argparse.Namespace) -> None:
     """Remove the lab."""
-    playbook("destroy.yml", args.lab, args)
+    for lab in labs(args.lab, scenarios=args.scenarios):
+        destroy(lab)
+    args.inventory.unlink(missing_ok=True)
+    shutil.rmtree(args.inventory.parent / "artifacts", ignore_errors=True)
 
 
 def status(args: argparse.Namespace) -> None:
     """Show what runs."""
     found = containers(args.lab)
     if not found:
-        console.print(f"lab {args.lab} is down; `make lab-up` starts it")
+        print(f"lab {args.lab} is down; `make lab-up` starts it")
         return
-    table = Table(title=f"lab {args.lab}")
-    for column in ("container", "state", "since", "memory"):
-        table.add_column(column)
     usage = {
         row["name"]: row["mem_usage"]
         for row in json.loads(podman("stats", "--no-stream", "--format", "json", *(row["Id"] for row in found)))
     }
+    rows = [("container", "state", "since", "memory")]
     for container in found:
         name = container["Names"][0]
-        table.add_row(name, container["State"], container["Status"], usage.get(name, "-"))
-    console.print(table)
+        rows.append((name, container["State"], container["Status"], usage.get(name, "-")))
+    print(f"lab {args.lab}")
+    for name, state, since, memory in rows:
+        print(f"  {name:{max(len(row[0]) for row in rows)}}  {state:10}  {since:24}  {memory}")
 
 
 def shell(args: argparse.Namespace) -> None:
@@ -162,7 +191,8 @@ def shell(args: argparse.Namespace) -> None:
 def clean(args: argparse.Namespace) -> None:
     """Drop the cache, with the labs that live on it."""
     for lab in {container["Labels"][LABEL] for container in containers()} | {args.lab}:
-        playbook("destroy.yml", lab, args)
+        destroy(lab)
+    down(args)
     for image in podman("images", "--quiet", "--filter", "reference=localhost/kubegpu-lab/*").split():
         podman("rmi", "--force", image)
     shutil.rmtree(CACHE, ignore_errors=True)
@@ -183,17 +213,23 @@ def main() -> None:
         help="servers: one for all; a control plane and a GPU server; or three control planes and two GPU servers",
     )
     parser.add_argument(
-        "--system", choices=systems(), default=os.environ.get("LAB_SYSTEM") or DEFAULT, help="what the servers run"
+        "--system", default=os.environ.get("LAB_SYSTEM"), help="what the servers run, one of lab/systems/systems.yml"
     )
     commands = parser.add_subparsers(required=True)
     for command in (build, up, down, status, shell, clean, describe):
         sub = commands.add_parser(command.__name__, help=command.__doc__)
-        sub.set_defaults(command=command)
+        sub.set_defaults(command=command, scenarios=False)
         if command is shell:
             sub.add_argument("node")
+        if command is down:
+            sub.add_argument("--scenarios", action="store_true", help="remove the labs of molecule's scenarios as well")
     args = parser.parse_args()
+    settings = preflight.ENGINE if preflight.ENGINE.exists() else NODES / "containers.conf"
+    os.environ["CONTAINERS_CONF"] = str(settings)
     try:
         args.command(args)
+    except FileNotFoundError as absent:
+        sys.exit(f"lab: {absent.filename} is not on this machine: `make lab-env` installs what the lab needs")
     except subprocess.CalledProcessError as failed:
         sys.exit(f"lab: {failed.cmd[0]} ended with {failed.returncode}\n{failed.stderr or ''}".rstrip())
 

@@ -1,116 +1,421 @@
-"""Before anything is changed: can this machine carry the lab? Then the system packages, then the virtual environment.
+"""Before anything changes: can this machine carry what is asked for? Then it gets what it lacks, and keeps what it has.
+
+    preflight.py env REQUIREMENTS    the virtual environment, on any system
+    preflight.py lab REQUIREMENTS    the machine of the lab as well: Debian packages, kernel modules, podman
 
 Run by the Makefile with the machine's own Python and nothing installed, so: the standard library alone.
 """
 
+from __future__ import annotations
+
+import contextlib
+import fcntl
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 VENV = CHECKOUT / ".venv"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubegpu-lab"
+# podman's settings: those of lab/nodes, and the runtime that this machine has.
+ENGINE = CHECKOUT / "build" / "containers.conf"
 
-DISK_GIB = 20  # 9 of compile cache and artifacts, 6 of containers, and what a build needs beside
+PYTHON = ((3, 11), (3, 13))  # oldest and newest that ansible-core 2.19 runs on, which requirements-lab.txt pins
 MEMORY_GIB = 6
-PYTHON = (3, 11)
+# Of disk, in GiB: a full cache of compiled programs still changes, and the labs' containers lie elsewhere.
+CACHE_GIB = 12
+CACHE_CHANGES_GIB = 4
+CONTAINERS_GIB = 8
 
-# Debian package -> a file it brings.
+# Debian package -> a file or a program that shows it is there.
 PACKAGES = {
-    "podman": "/usr/bin/podman",
+    "podman": "podman",
     "netavark": "/usr/lib/podman/netavark",
     "aardvark-dns": "/usr/lib/podman/aardvark-dns",
-    "runc": "/usr/sbin/runc",
-    "iptables": "/usr/sbin/iptables",
-    "mmdebstrap": "/usr/bin/mmdebstrap",
+    "iptables": "iptables",
+    "mmdebstrap": "mmdebstrap",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
-    "dpkg-dev": "/usr/bin/dpkg-scanpackages",
-    "apt-utils": "/usr/bin/apt-ftparchive",
-    "gpg": "/usr/bin/gpg",
-    "gcc": "/usr/bin/gcc",
+    "dpkg-dev": "dpkg-scanpackages",
+    "apt-utils": "apt-ftparchive",
+    "gpg": "gpg",
+    "gcc": "gcc",
     "libc6-dev": "/usr/include/stdio.h",
-    "git": "/usr/bin/git",
+    "git": "git",
+}
+# Any of these runs the containers; the first is installed where there is none. Docker's packages bring one, and another
+# package of it would push Docker out.
+RUNTIMES = ("runc", "crun")
+
+# The first release with podman 4 and its network programs.
+FIRST_RELEASES = {"debian": (12,), "ubuntu": (24, 4)}
+
+# What servers cannot load, since their kernel is the machine's -> a file that is there once it is loaded or built in.
+KERNEL = {
+    "overlay": "/sys/module/overlay",
+    "br_netfilter": "/proc/sys/net/bridge/bridge-nf-call-iptables",
+    "nf_conntrack": "/proc/sys/net/netfilter/nf_conntrack_max",
 }
 
+APT = ("-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=300")
 
-def refusals() -> list[str]:
-    """Every reason why the lab cannot run here, each with the next step; empty when it can."""
-    if platform.system() != "Linux":
-        return [f"the lab needs Linux, this is {platform.system()}: run it on a Linux machine or a virtual one"]
+
+class Refusal(Exception):
+    """Why it cannot be done: the thing, the reason, the next step. One sentence a line."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is known of a machine.
+
+    release:       ID and VERSION_ID of os-release.
+    free_gib:      by disk, what is free on it; `cache_disk` and `containers_disk` name two of them, or one twice.
+    overlay_below: whether podman's storage itself lies on an overlay, as in a container.
+    """
+
+    system: str = "Linux"
+    architecture: str = "x86_64"
+    python: tuple[int, ...] = (3, 11)
+    root: bool = True
+    release: tuple[str, str] = ("debian", "12")
+    apt: bool = True
+    missing: Sequence[str] = ()
+    memory_gib: float = 16.0
+    cache_disk: str = "/"
+    cache_filled: bool = False
+    containers_disk: str = "/"
+    free_gib: Mapping[str, float] = field(default_factory=lambda: {"/": 100.0})
+    overlay_below: bool = False
+
+
+def python_refusals(machine: Machine) -> list[str]:
+    """Why no virtual environment can be made; empty when it can."""
+    oldest, newest = (".".join(map(str, version)) for version in PYTHON)
     found = []
-    if sys.version_info < PYTHON:
-        found.append(
-            f"Python {'.'.join(map(str, PYTHON))} or newer is needed, {sys.executable} is {platform.python_version()}: "
-            "call make with PYTHON=<a newer one>"
-        )
-    if os.geteuid() != 0:
-        found.append("the lab boots servers in containers and needs root: run it with sudo or as root")
-    if missing() and not shutil.which("apt-get"):
-        found.append(
-            f"{', '.join(missing())} not found, and no apt-get to install with: "
-            "install them, or use Debian 12 or Ubuntu"
-        )
-    if (disk := shutil.disk_usage(_existing(CACHE)).free / 2**30) < DISK_GIB and not CACHE.exists():
-        found.append(
-            f"{DISK_GIB} GiB of disk are needed below {CACHE.parent}, {disk:.0f} are free: "
-            "free some, or set XDG_CACHE_HOME to another disk"
-        )
-    if (memory := _memory_gib()) < MEMORY_GIB:
-        found.append(f"{MEMORY_GIB} GiB of memory are needed, {memory:.1f} are available: stop what uses it")
+    if not PYTHON[0] <= machine.python[:2] <= PYTHON[1]:
+        has = ".".join(map(str, machine.python))
+        found.append(f"Python {oldest} to {newest} is needed, this is {has}: call make with PYTHON=python{newest}")
     return found
 
 
+def lab_refusals(machine: Machine) -> list[str]:
+    """Every reason why the lab cannot run here, each with the next step; empty when it can."""
+    if (machine.system, machine.architecture) != ("Linux", "x86_64"):
+        return [
+            f"the lab needs Linux on x86_64, this is {machine.system} on {machine.architecture}: "
+            "run it on such a machine or a virtual one; `make quick` runs anywhere"
+        ]
+    found = []
+    if not machine.root:
+        found.append("the lab boots servers in containers and needs root: run it with sudo or as root")
+    name, version = machine.release
+    first = FIRST_RELEASES.get(name)
+    if first and version and tuple(map(int, version.split("."))) < first:  # Debian's next release has no number yet
+        needed = ".".join(f"{part:02}" for part in first)
+        found.append(
+            f"{name} {version} has neither podman 4 nor netavark: "
+            f"use {name} {needed} or newer, or a virtual machine with it"
+        )
+    if machine.missing and not machine.apt:
+        found.append(
+            f"{', '.join(machine.missing)} not found, and no apt-get to install with: "
+            "install them, or use Debian 12 or Ubuntu 24.04"
+        )
+    if machine.overlay_below:
+        found.append(
+            "podman's storage lies on an overlay file system, on which no other can be put: "
+            "mount a volume at /var/lib/containers of the container that this runs in"
+        )
+    return found + _disk_refusals(machine) + _memory_refusals(machine)
+
+
+def _disk_refusals(machine: Machine) -> list[str]:
+    needs: dict[str, float] = {}
+    for disk, gib in (
+        (machine.cache_disk, CACHE_CHANGES_GIB if machine.cache_filled else CACHE_GIB),
+        (machine.containers_disk, CONTAINERS_GIB),
+    ):
+        needs[disk] = needs.get(disk, 0) + gib
+    return [
+        f"{gib} GiB of disk are needed on {disk}, {machine.free_gib[disk]:.0f} are free: "
+        "free some, or move the cache (XDG_CACHE_HOME) or podman's storage (storage.conf)"
+        for disk, gib in needs.items()
+        if machine.free_gib[disk] < gib
+    ]
+
+
+def _memory_refusals(machine: Machine) -> list[str]:
+    if machine.memory_gib >= MEMORY_GIB:
+        return []
+    return [f"{MEMORY_GIB} GiB of memory are needed, {machine.memory_gib:.1f} are available: stop what uses it"]
+
+
+def removals(simulated: str) -> list[str]:
+    """The packages that apt would remove, read from what `apt-get --simulate` prints."""
+    return re.findall(r"^Remv (\S+)", simulated, re.MULTILINE)
+
+
+def kernel_lacks(there: Mapping[str, bool]) -> list[str]:
+    """The modules to load; `there` says of each file of KERNEL whether it exists."""
+    return [module for module, file in KERNEL.items() if not there[file]]
+
+
+def look() -> Machine:
+    """This machine."""
+    system, architecture = platform.system(), platform.machine()
+    if (system, architecture) != ("Linux", "x86_64"):
+        return Machine(system=system, architecture=architecture, python=sys.version_info[:3])
+    storage = _existing(_storage())
+    cache = _existing(CACHE)
+    return Machine(
+        python=sys.version_info[:3],
+        root=os.geteuid() == 0,
+        release=_release(),
+        apt=bool(program("apt-get")),
+        missing=missing(),
+        memory_gib=_memory_gib(),
+        cache_disk=_mount(cache),
+        cache_filled=(CACHE / "go-build").exists(),
+        containers_disk=_mount(storage),
+        free_gib={_mount(path): shutil.disk_usage(path).free / 2**30 for path in (cache, storage)},
+        overlay_below=_file_system(storage) == "overlay",
+    )
+
+
+def program(name: str) -> str | None:
+    """Where it is: root's path lacks the folders of root after a plain `su`."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+
+
+def runtime() -> str | None:
+    """The name of the program that runs containers here."""
+    return next(filter(program, RUNTIMES), None)
+
+
 def missing() -> list[str]:
-    found = [package for package, file in PACKAGES.items() if not Path(file).exists()]
+    found = [
+        package
+        for package, sign in PACKAGES.items()
+        if not (Path(sign).exists() if sign.startswith("/") else program(sign))
+    ]
+    if not runtime():
+        found.append(RUNTIMES[0])
     return found if importlib.util.find_spec("ensurepip") else [*found, "python3-venv"]
 
 
-def install(packages: list[str]) -> None:
+def install(packages: Sequence[str]) -> None:
+    """Install Debian packages; nothing that is there goes for them."""
+    call = ("apt-get", *APT, "install", "--yes", "--no-install-recommends")
     print(f"installing system packages: {' '.join(packages)}", flush=True)
-    unasked = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for words in ["update"], ["install", "-y", "--no-install-recommends", *packages]:
-        subprocess.run(["apt-get", "-qq", *words], check=True, stdout=subprocess.DEVNULL, env=unasked)
-
-
-def environment(requirements: Path) -> None:
-    """The virtual environment with these requirements, and the checkout in it as the collection that it is."""
-    stamp = VENV / f".{requirements.stem}"
-    if not (stamp.exists() and stamp.read_text() == requirements.read_text()):
-        print(f"filling .venv from {requirements.name}, about a minute", flush=True)
-        if not (VENV / "bin" / "pip").exists():
-            venv.create(VENV, with_pip=True)
-        subprocess.run(
-            [VENV / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements],
-            check=True,
+    _run(("apt-get", *APT, "update", "-qq"), "apt-get could not read its mirrors' lists", "see that they answer")
+    simulated = subprocess.run((*call, "--simulate", *packages), capture_output=True, text=True)
+    if going := removals(simulated.stdout):
+        raise Refusal(
+            f"apt would remove {', '.join(going)} to install {', '.join(packages)}, and the lab removes nothing: "
+            "install them in a way that keeps both, or use another machine"
         )
-        stamp.write_text(requirements.read_text())
+    _run(
+        (*call, "--quiet", "--quiet", "--no-remove", *packages),
+        f"apt-get could not install {', '.join(packages)}",
+        "see that its mirrors answer and have them",
+    )
+
+
+def load(modules: Sequence[str]) -> None:
+    """Load kernel modules until the machine restarts: servers that are containers cannot."""
+    print(f"loading kernel modules: {' '.join(modules)}", flush=True)
+    for module in modules:
+        done = subprocess.run([program("modprobe") or "modprobe", module], capture_output=True, text=True)
+        if done.returncode:
+            raise Refusal(
+                f"the kernel {platform.release()} has no module {module} ({done.stderr.strip()}): "
+                "install the kernel's modules (Ubuntu: linux-modules-extra-$(uname -r)), "
+                "or load it on the machine that this container runs on"
+            )
+
+
+def engine() -> None:
+    """Have podman's settings, with the name of the runtime that is here. New ones are tried first: see _try."""
+    settings = (CHECKOUT / "lab" / "nodes" / "containers.conf").read_text()
+    settings = settings.replace("[engine]\n", f'[engine]\nruntime = "{runtime() or RUNTIMES[0]}"\n')
+    if ENGINE.exists() and ENGINE.read_text() == settings:
+        return
+    fresh = ENGINE.with_suffix(".new")
+    fresh.write_text(settings)
+    _try(fresh)
+    fresh.replace(ENGINE)
+
+
+def _try(settings: Path) -> None:
+    """Start one container as the lab's servers are started: privileged, with a network and a cgroup of its own.
+
+    What stands in the way in a container or on a hardened machine shows in a second, not after minutes of compiling.
+    """
+    with tempfile.TemporaryDirectory() as root:
+        for folder in ("bin", "sbin", "lib", "lib64"):
+            if Path("/", folder).is_symlink():
+                Path(root, folder).symlink_to(f"usr/{folder}")
+        container = ("run", "--rm", "--privileged", "--cgroupns=private", "--systemd=false", "--volume=/usr:/usr:ro")
+        done = subprocess.run(
+            ["podman", *container, "--rootfs", root, "/usr/bin/true"],
+            env=os.environ | {"CONTAINERS_CONF": str(settings)},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Refusal(
+            f"podman cannot start a privileged container with a network here ({reason}): "
+            "if this is a container, start it with --privileged; "
+            "else see `podman info`, and that the kernel has NAT (nf_tables or iptable_nat)"
+        )
+
+
+def filled(requirements: Path) -> bool:
+    """Whether the virtual environment has these requirements already."""
+    stamp = VENV / f".{requirements.stem}"
+    return stamp.exists() and stamp.read_text() == _resolved(requirements)
+
+
+def fill(requirements: Path) -> None:
+    """Make the virtual environment with these requirements."""
+    if not importlib.util.find_spec("ensurepip"):
+        raise Refusal(
+            f"{sys.executable} makes no virtual environments: install python3-venv, or name another by PYTHON="
+        )
+    print(f"filling .venv from {requirements.name}, about a minute", flush=True)
+    if not (VENV / "bin" / "pip").exists():
+        venv.create(VENV, with_pip=True)
+    pip = (VENV / "bin" / "pip", "--disable-pip-version-check", "--retries", "5", "--timeout", "30")
+    _run(
+        (*pip, "install", "--quiet", "--requirement", requirements),
+        f"pip could not install {requirements.name}",
+        "see that the package index answers (PIP_INDEX_URL names another)",
+    )
+    (VENV / f".{requirements.stem}").write_text(_resolved(requirements))
+
+
+def link_collection() -> None:
+    """The checkout, in the virtual environment, as the collection that it is."""
     collection = VENV / "collections" / "ansible_collections" / "kubegpu" / "autoscale"
     collection.parent.mkdir(parents=True, exist_ok=True)
     if not collection.is_symlink():
         collection.symlink_to(CHECKOUT)
 
 
+def _resolved(requirements: Path) -> str:
+    """The text of a requirements file, with that of the files it names."""
+    text = requirements.read_text()
+    named = re.findall(r"^-r (\S+)", text, re.MULTILINE)
+    return "".join([text, *(_resolved(requirements.parent / name) for name in named)])
+
+
+def _run(argv: Sequence[str | Path], failed: str, step: str) -> None:
+    """Run a command that needs the network. Raises Refusal when it fails."""
+    done = subprocess.run(
+        argv,
+        env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        said = [line for line in done.stderr.strip().splitlines() if re.match(r"E:|ERROR:", line)]
+        raise Refusal(f"{failed} ({(said or ['no reason given'])[-1]}): {step}, and run it again")
+
+
+def _release() -> tuple[str, str]:
+    with contextlib.suppress(OSError):
+        lines = Path("/etc/os-release").read_text().splitlines()
+        fields = dict(line.split("=", 1) for line in lines if "=" in line)
+        return fields.get("ID", "").strip('"'), fields.get("VERSION_ID", "").strip('"')
+    return "", ""
+
+
+def _storage() -> Path:
+    if program("podman"):
+        env = {name: value for name, value in os.environ.items() if name != "CONTAINERS_CONF"}  # not written yet
+        asked = subprocess.run(
+            ["podman", "info", "--format", "{{.Store.GraphRoot}}"], env=env, capture_output=True, text=True
+        )
+        if asked.returncode == 0:
+            return Path(asked.stdout.strip())
+    return Path("/var/lib/containers")
+
+
 def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
 
+def _mount(path: Path) -> str:
+    path = path.resolve()
+    return str(path) if path.is_mount() or path == path.parent else _mount(path.parent)
+
+
+def _file_system(path: Path) -> str:
+    """The type of the file system that a path lies on, as /proc/mounts calls it."""
+    mount = _mount(path)
+    types = [line.split()[2] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[1] == mount]
+    return types[-1] if types else ""
+
+
 def _memory_gib() -> float:
+    """What is available, of the machine and of the cgroup that a container may be held in."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) / 2**20
+    available = int(fields["MemAvailable"].split()[0]) / 2**20
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):
+            cgroup = Path("/sys/fs/cgroup")
+            left = int((cgroup / limit).read_text()) - int((cgroup / used).read_text())
+            available = min(available, left / 2**30)
+    return available
 
 
-def main() -> None:
-    if reasons := refusals():
-        sys.exit("\n".join(f"preflight: {reason}" for reason in reasons))
-    if packages := missing():
-        install(packages)
-    environment(CHECKOUT / sys.argv[1])
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Two runs of make side by side fill one environment after the other."""
+    ENGINE.parent.mkdir(exist_ok=True)
+    with (ENGINE.parent / "preflight.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def prepare(machine: Machine) -> None:
+    """Make this machine, which is not refused, one that carries the lab. Raises Refusal."""
+    if machine.missing:
+        install(machine.missing)
+    if modules := kernel_lacks({file: Path(file).exists() for file in KERNEL.values()}):
+        load(modules)
+    engine()
+
+
+def main(what: str, name: str) -> None:
+    requirements = CHECKOUT / name
+    machine = look()
+    try:
+        with _alone():
+            reasons = [] if filled(requirements) else python_refusals(machine)
+            if reasons := reasons + (lab_refusals(machine) if what == "lab" else []):
+                raise Refusal("\n".join(reasons))
+            if what == "lab":
+                prepare(machine)
+            if not filled(requirements):
+                fill(requirements)
+            link_collection()
+    except Refusal as refused:
+        sys.exit("\n".join(f"preflight: {line}" for line in str(refused).splitlines()))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,75 +1,175 @@
-"""What a machine lacks is said before anything is changed, each with the next step."""
+"""What a machine lacks is said before anything is changed, each with the next step; and what it has, it keeps."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from lab import preflight
+from lab.preflight import Machine, Refusal
+
+FINE = Machine(missing=["podman"])
 
 
-@pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine on which everything is fine."""
-    monkeypatch.setattr(preflight.platform, "system", lambda: "Linux")
-    monkeypatch.setattr(preflight.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(preflight.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=100 * 2**30))
-    monkeypatch.setattr(preflight, "CACHE", tmp_path / "not-there-yet")
-    monkeypatch.setattr(preflight, "_memory_gib", lambda: 16.0)
-    monkeypatch.setattr(preflight, "missing", lambda: ["podman"])
+@pytest.mark.parametrize(
+    "machine",
+    [
+        FINE,
+        replace(FINE, release=("ubuntu", "24.04")),
+        replace(FINE, release=("debian", "")),  # its next release has no number yet
+        replace(FINE, release=("linuxmint", "22")),  # unknown: apt says whether it has the packages
+        replace(FINE, missing=[], apt=False),
+    ],
+)
+def test_a_machine_that_can_carry_the_lab_is_not_refused(machine: Machine) -> None:
+    assert preflight.lab_refusals(machine) == []
 
 
-def test_a_machine_that_can_carry_the_lab_is_not_refused() -> None:
-    assert preflight.refusals() == []
+@pytest.mark.parametrize(
+    ("machine", "reason", "step"),
+    [
+        (Machine(system="Darwin"), "needs Linux on x86_64, this is Darwin", "virtual one"),
+        (Machine(architecture="aarch64"), "this is Linux on aarch64", "such a machine"),
+        (replace(FINE, root=False), "needs root", "sudo"),
+        (replace(FINE, release=("ubuntu", "22.04")), "ubuntu 22.04 has neither podman 4 nor netavark", "ubuntu 24.04"),
+        (replace(FINE, release=("debian", "11")), "debian 11 has neither", "debian 12"),
+        (replace(FINE, apt=False), "podman not found, and no apt-get", "install them"),
+        (replace(FINE, overlay_below=True), "lies on an overlay", "mount a volume at /var/lib/containers"),
+        (replace(FINE, memory_gib=2.5), "6 GiB of memory are needed, 2.5 are available", "stop"),
+        (replace(FINE, free_gib={"/": 19.0}), "20 GiB of disk are needed on /, 19 are free", "XDG_CACHE_HOME"),
+    ],
+)
+def test_what_stands_in_the_way_is_said_with_the_next_step(machine: Machine, reason: str, step: str) -> None:
+    (refusal,) = preflight.lab_refusals(machine)
+
+    assert reason in refusal
+    assert step in refusal.partition(reason)[2]
 
 
-def test_another_system_is_refused_without_looking_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight.platform, "system", lambda: "Darwin")
-
-    assert preflight.refusals() == ["the lab needs Linux, this is Darwin: run it on a Linux machine or a virtual one"]
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    assert len(preflight.lab_refusals(replace(FINE, root=False, memory_gib=2.5))) == 2
 
 
-def test_one_who_is_not_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight.os, "geteuid", lambda: 1000)
+def test_a_full_cache_still_needs_room_for_containers_and_changes() -> None:
+    full = replace(FINE, cache_filled=True)
 
-    (reason,) = preflight.refusals()
-    assert "needs root" in reason
-    assert "sudo" in reason
-
-
-def test_no_podman_and_no_apt_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight.shutil, "which", lambda _: None)
-
-    (reason,) = preflight.refusals()
-    assert reason.startswith("podman not found, and no apt-get")
+    assert preflight.lab_refusals(replace(full, free_gib={"/": 13.0})) == []
+    assert preflight.lab_refusals(replace(full, free_gib={"/": 11.0}))
 
 
-def test_too_little_disk_is_refused_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * 2**30))
+def test_the_disk_of_the_containers_is_looked_at_as_well() -> None:
+    two = replace(FINE, cache_disk="/home", containers_disk="/var", free_gib={"/home": 50.0, "/var": 3.0})
 
-    (reason,) = preflight.refusals()
-    assert reason.startswith("20 GiB of disk are needed")
-    assert "3 are free" in reason
-
-
-def test_a_full_cache_needs_no_room_for_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * 2**30))
-    monkeypatch.setattr(preflight, "CACHE", tmp_path)
-
-    assert preflight.refusals() == []
+    (refusal,) = preflight.lab_refusals(two)
+    assert refusal.startswith("8 GiB of disk are needed on /var, 3 are free")
 
 
-def test_too_little_memory_is_refused_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "_memory_gib", lambda: 2.5)
+@pytest.mark.parametrize("version", [(3, 10, 12), (3, 14, 0)])
+def test_a_python_that_ansible_does_not_run_on_is_refused(version: tuple[int, ...]) -> None:
+    (refusal,) = preflight.python_refusals(Machine(python=version))
 
-    assert preflight.refusals() == ["6 GiB of memory are needed, 2.5 are available: stop what uses it"]
+    assert "Python 3.11 to 3.13 is needed" in refusal
+    assert "PYTHON=" in refusal
 
 
-def test_all_that_is_wrong_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(preflight, "_memory_gib", lambda: 2.5)
+@pytest.mark.parametrize("version", [(3, 11, 2), (3, 13, 5)])
+def test_a_python_that_ansible_runs_on_is_not(version: tuple[int, ...]) -> None:
+    assert preflight.python_refusals(Machine(python=version)) == []
 
-    assert len(preflight.refusals()) == 2
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Puts a program before all others in the path; what it is called with stands in tmp_path/calls."""
+
+    def put(name: str, script: str) -> None:
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n{script}\n')
+        (tmp_path / name).chmod(0o755)
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return put
+
+
+def test_a_package_is_never_removed(program: Callable[..., None], tmp_path: Path) -> None:
+    going = "Remv docker-ce [5:29.0.0] []\nRemv containerd.io [2.1.5-1]\nInst runc (1.1.5 Debian:12 [amd64])"
+    program("apt-get", f'case "$*" in *--simulate*) echo "{going}" ;; esac')
+
+    with pytest.raises(Refusal, match=r"apt would remove docker-ce, containerd\.io to install podman"):
+        preflight.install(["podman"])
+
+    installs = [call for call in (tmp_path / "calls").read_text().splitlines() if " install " in call]
+    assert installs
+    assert all("--simulate" in call for call in installs)
+
+
+def test_apt_itself_is_told_to_remove_nothing(program: Callable[..., None], tmp_path: Path) -> None:
+    program("apt-get", "")
+
+    preflight.install(["podman"])
+
+    assert " --no-remove podman" in (tmp_path / "calls").read_text().splitlines()[-1]
+
+
+def test_a_mirror_that_does_not_answer_ends_in_one_sentence(program: Callable[..., None]) -> None:
+    program("apt-get", 'echo "E: Failed to fetch http://deb.debian.org: could not connect" >&2; exit 100')
+
+    with pytest.raises(Refusal, match=r"could not connect\): see that they answer, and run it again") as refused:
+        preflight.install(["podman"])
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("there", "named"), [(["runc", "crun"], "runc"), (["crun"], "crun"), (["runc"], "runc"), ([], None)]
+)
+def test_any_runtime_will_do(monkeypatch: pytest.MonkeyPatch, there: Sequence[str], named: str | None) -> None:
+    monkeypatch.setattr(
+        preflight, "program", lambda name: f"/usr/bin/{name}" if name not in ("runc", "crun") or name in there else None
+    )
+
+    assert preflight.runtime() == named
+    assert ("runc" in preflight.missing()) is (named is None)
+
+
+def test_the_runtime_is_named_to_podman_once_it_has_started_a_container(
+    monkeypatch: pytest.MonkeyPatch, program: Callable[..., None], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(preflight, "ENGINE", tmp_path / "containers.conf")
+    monkeypatch.setattr(preflight, "runtime", lambda: "crun")
+    program("podman", 'echo "Error: netavark: iptables: no chain nat" >&2; exit 126')
+
+    with pytest.raises(Refusal, match=r"podman cannot start .* no chain nat"):
+        preflight.engine()
+    assert not (tmp_path / "containers.conf").exists()
+
+    program("podman", "exit 0")
+    preflight.engine()
+    assert '\nruntime = "crun"\n' in (tmp_path / "containers.conf").read_text()
+
+    preflight.engine()
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+
+
+def test_a_module_that_servers_cannot_load_is_loaded_for_them(program: Callable[..., None], tmp_path: Path) -> None:
+    program("modprobe", "exit 0")
+    there = dict.fromkeys(preflight.KERNEL.values(), True) | {preflight.KERNEL["br_netfilter"]: False}
+
+    preflight.load(preflight.kernel_lacks(there))
+
+    assert (tmp_path / "calls").read_text() == "modprobe br_netfilter\n"
+
+
+def test_a_kernel_without_a_module_is_refused_with_its_name(program: Callable[..., None]) -> None:
+    program("modprobe", 'echo "modprobe: FATAL: Module br_netfilter not found" >&2; exit 1')
+
+    with pytest.raises(Refusal, match=r"has no module br_netfilter .*linux-modules-extra"):
+        preflight.load(["br_netfilter"])
+
+
+def test_requirements_are_read_with_those_they_name(tmp_path: Path) -> None:
+    (tmp_path / "lab.txt").write_text("ansible==12.3.0\n")
+    (tmp_path / "test.txt").write_text("-r lab.txt\npytest==9.2.0\n")
+
+    assert "ansible==12.3.0" in preflight._resolved(tmp_path / "test.txt")
