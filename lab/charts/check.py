@@ -31,7 +31,6 @@ SWITCHED_ON = {
     "kube-prometheus-stack": {
         part: {"enabled": True} for part in ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
     },
-    "nvidia-device-plugin": {"gfd": {"enabled": True}},
     "prometheus-adapter": {"rules": {"external": [{"seriesQuery": "up", "metricsQuery": "up"}]}},
 }
 

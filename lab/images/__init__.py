@@ -74,7 +74,7 @@ def _blob(out: Path, file: Path) -> dict[str, Any]:
 
 def _image(out: Path, name: str, layers: list[dict[str, Any]], row: Mapping[str, Any]) -> None:
     repository, _, tag = name.rpartition(":")
-    runs = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *row.get("env", [])]}
+    runs = {"Env": [f"PATH={PATH}", *row.get("env", [])]}
     if "entrypoint" in row:
         runs["Entrypoint"] = row["entrypoint"]
     config = {

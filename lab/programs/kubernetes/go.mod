@@ -4,7 +4,6 @@ go 1.26.4
 
 require (
 	github.com/coredns/coredns v1.14.2
-	github.com/google/go-containerregistry v0.21.9
 	github.com/prometheus-operator/prometheus-operator v0.93.0
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/server/v3 v3.6.8
@@ -15,7 +14,6 @@ require (
 	k8s.io/kubectl v0.36.2
 	k8s.io/kubernetes v1.36.3
 	sigs.k8s.io/controller-tools v0.23.0
-	sigs.k8s.io/metrics-server v0.9.0
 )
 
 require (

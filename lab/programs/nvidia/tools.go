@@ -4,8 +4,6 @@
 package tools
 
 import (
-	_ "github.com/NVIDIA/k8s-device-plugin/cmd/config-manager"
-	_ "github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery"
 	_ "github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin"
 	_ "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook"
 	_ "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime"

@@ -17,7 +17,6 @@ PINNED = [
     ("kubernetes", "helm.sh/helm/v3", "{helm}"),
     ("kubernetes", "k8s.io/kube-state-metrics/v2", "{kube-state-metrics}"),
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
-    ("kubernetes", "sigs.k8s.io/metrics-server", "{metrics-server}"),
     ("kubernetes", "sigs.k8s.io/controller-tools", "{controller-tools}"),
     ("prometheus-adapter", "sigs.k8s.io/prometheus-adapter", "{prometheus-adapter}"),
     ("nvidia", "github.com/NVIDIA/k8s-device-plugin", "{k8s-device-plugin}"),
