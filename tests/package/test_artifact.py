@@ -1,0 +1,87 @@
+"""What Galaxy hands out: built from this checkout, installed into an empty place, and used from there alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from collection import ROOT
+
+MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))
+FILTERS = sorted(path.stem for path in (ROOT / "plugins" / "filter").glob("*.yml"))
+PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if not path.name.startswith("_"))
+# The lab's is made by the lab.
+INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if path.name != "lab")
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The path of collections that it is installed in. Dependencies come with the package `ansible`."""
+    place = tmp_path_factory.mktemp("galaxy")
+    run(place, "ansible-galaxy", "collection", "build", ROOT, "--output-path", place)
+    [artifact] = place.glob("kubegpu-autoscale-*.tar.gz")
+    run(place, "ansible-galaxy", "collection", "install", artifact, "--collections-path", place / "path", "--no-deps")
+    return place / "path"
+
+
+def run(collections: Path, program: str, *arguments: object) -> str:
+    """The output of one of Ansible's programs, which sees no checkout and nobody's settings."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    done = subprocess.run(
+        [str(each) for each in (Path(sys.executable).with_name(program), *arguments)],
+        cwd=collections,
+        env={
+            **environment,
+            "HOME": str(collections),
+            "ANSIBLE_COLLECTIONS_PATH": str(collections),
+            "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
+        },
+        capture_output=True,
+        text=True,
+    )
+    print(done.stdout[-5000:], done.stderr)  # pytest shows it when the test fails
+    assert done.returncode == 0
+    return done.stdout
+
+
+def home(installed: Path) -> Path:
+    return installed / "ansible_collections" / "kubegpu" / "autoscale"
+
+
+def test_it_has_what_users_need_and_nothing_of_ours(installed: Path) -> None:
+    found = {path.name for path in home(installed).iterdir()}
+    assert {"README.md", "LICENSE", "docs", "inventories", "playbooks", "plugins", "requirements.txt", "roles"} <= found
+    assert not found & {"lab", "tests", "molecule", "Makefile", "pyproject.toml", "build", ".venv", ".mypy_cache"}
+    assert {path.name for path in (home(installed) / "inventories").iterdir()} == set(INVENTORIES)
+
+
+@pytest.mark.parametrize(("kind", "names"), [("module", MODULES), ("filter", FILTERS), ("role", ROLES)])
+def test_all_of_it_is_documented(installed: Path, kind: str, names: list[str]) -> None:
+    wanted = [f"kubegpu.autoscale.{name}" for name in names]
+    assert set(json.loads(run(installed, "ansible-doc", "--json", "--type", kind, *wanted))) == set(wanted)
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_each_playbook_reads_each_example_inventory(installed: Path, inventory: str) -> None:
+    playbooks = [f"kubegpu.autoscale.{name}" for name in PLAYBOOKS]
+    place = home(installed) / "inventories" / inventory
+    shown = run(installed, "ansible-playbook", "--inventory", place, "--syntax-check", *playbooks)
+    assert shown.count("playbook: ") == len(playbooks)
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_an_example_inventory_sets_what_a_role_reads(inventory: str) -> None:
+    read = {
+        name
+        for path in ROOT.glob("roles/*/*/**/*.yml")
+        for name in re.findall(r"\b(?:kubegpu|gpu_autoscaling|kubernetes)_\w+", path.read_text())
+    }
+    groups = (ROOT / "inventories" / inventory / "group_vars").glob("*.yml")
+    assert {name for path in groups for name in yaml.safe_load(path.read_text())} - read == set()

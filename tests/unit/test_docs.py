@@ -1,0 +1,45 @@
+"""The tests that the documentation names: they exist, and the page says which target runs them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from collection import ROOT
+
+# By the folder of the test: what of the Makefile runs it.
+TARGETS = {
+    "molecule/cluster": "make test-cluster",
+    "molecule/default": "make test",
+    "molecule/driver": "make test-nodes",
+    "molecule/interrupted": "make test-nodes",
+    "molecule/nodes": "make test-nodes",  # some of it in make test, too
+    "molecule/runtime": "make test-nodes",
+    "tests/bench": "make bench-",
+    "tests/faults": "make faults",  # some of it in make test, too
+}
+PAGES = [path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if "test_" in path.read_text()]
+FILES = [path for folder in ("tests", "molecule") for path in (ROOT / folder).rglob("test_*.py")]
+HOMES: dict[str, list[Path]] = {}
+for path in FILES:
+    for name in (path.stem, *re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)):
+        HOMES.setdefault(name, []).append(path)
+
+
+def target(test: Path) -> str:
+    """All other tests are pytest's own, in `make unit`, which is part of `make test`."""
+    return TARGETS.get("/".join(test.relative_to(ROOT).parts[:2]), "make test")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_run_by_a_target_that_it_names(page: Path) -> None:
+    text = page.read_text()
+    named = set(re.findall(r"\btest_\w+", text))
+    assert sorted(named - set(HOMES)) == []
+    assert sorted(name for name in named if not any(target(home) in text for home in HOMES[name])) == []
+
+
+def test_the_targets_are_there() -> None:
+    made = {f"make {name}" for name in re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    assert all(any(each.startswith(name) for each in made) for name in TARGETS.values())
