@@ -29,6 +29,8 @@ ASKED = {
     "packages": "__nvidia_driver_apt.packages",
     "version": "__nvidia_driver_apt.version",
     "url": "__nvidia_driver_apt.url",
+    "key_url": "__nvidia_driver_apt.key_url",
+    "fingerprint": "__nvidia_driver_apt.fingerprint",
     "extra": "__nvidia_driver_apt.extra",
     "unattended": "__nvidia_driver_apt.unattended",
     "strangers": "__nvidia_driver_strangers | map(attribute=0)",

@@ -9,47 +9,55 @@ from driver_machines import B200, BRIDGE, H100, K80, LOST, MUTE, NVSWITCH, RUBIN
 
 UBUNTU = {"system": "Ubuntu 24.04", "kernel": "6.8.0-79-generic"}
 PREBUILT = {"nvidia_driver_source": "ubuntu_prebuilt"}
+ARCHIVE = {"nvidia_driver_source": "debian"}
 AT_580, AT_570, AT_590 = ({"nvidia_driver_version": f"{branch}.0.1-*"} for branch in (580, 570, 590))
+
+DEBIAN_PACKAGES = ["nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced"]
+UNSUFFIXED = ["nvidia-persistenced", "nvidia-modprobe"]
+PREBUILT_PACKAGES = [
+    f"{name}-580-server" for name in ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
+]
+ARCHIVE_PACKAGES = ["libcuda1", "libnvidia-ml1", "nvidia-smi", "libnvidia-cfg1", "nvidia-persistenced"]
 
 # Names: NVIDIA's Driver Installation Guide, "Recent Updates"; NVIDIA/gpu-driver-container; packages.ubuntu.com.
 PACKAGES = {
-    "Debian": (Machine(), ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms"]),
+    "Debian": (Machine(), [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms"]),
     "Debian, before Turing": (
         Machine(devices=(V100,)),
-        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-dkms"],
+        [*DEBIAN_PACKAGES, "nvidia-kernel-dkms"],
     ),
     "Ubuntu up to 580": (
         Machine(**UBUNTU, options=AT_580),
-        ["libnvidia-compute-580", "nvidia-compute-utils-580", "nvidia-utils-580", "nvidia-dkms-580-open"],
+        ["libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-utils-580", *UNSUFFIXED, "nvidia-dkms-580-open"],
     ),
     "Ubuntu from 590 on": (
         Machine(**UBUNTU, options=AT_590),
-        ["libnvidia-compute", "nvidia-compute-utils", "nvidia-utils", "nvidia-dkms-open"],
+        ["libnvidia-compute", "libnvidia-cfg1", *UNSUFFIXED, "nvidia-dkms-open"],
     ),
     "Ubuntu, prebuilt": (
         Machine(**UBUNTU, options=PREBUILT),
-        ["libnvidia-compute-580-server", "nvidia-compute-utils-580-server", "nvidia-utils-580-server"],
+        PREBUILT_PACKAGES,
+    ),
+    "Debian's own": (Machine(options=ARCHIVE), [*ARCHIVE_PACKAGES, "nvidia-open-kernel-dkms"]),
+    "Debian's own, before Turing": (
+        Machine(system="Debian 13", devices=(V100,), options=ARCHIVE),
+        [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"],
     ),
     "NVSwitches": (
         Machine(devices=(H100, NVSWITCH)),
-        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms", "nvidia-fabricmanager"],
+        [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms", "nvidia-fabricmanager"],
     ),
     "NVSwitches at 570": (
         Machine(devices=(H100, NVSWITCH), options=AT_570),
-        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570"],
+        [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570"],
     ),
     "NVLink 5 whose bridge cannot be asked": (
         Machine(devices=(B200, MUTE)),
-        ["nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms"],
+        [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms"],
     ),
     "NVSwitches, prebuilt": (
         Machine(**UBUNTU, devices=(H100, NVSWITCH), options=PREBUILT),
-        [
-            "libnvidia-compute-580-server",
-            "nvidia-compute-utils-580-server",
-            "nvidia-utils-580-server",
-            "nvidia-fabricmanager-580",
-        ],
+        [*PREBUILT_PACKAGES, "nvidia-fabricmanager-580"],
     ),
 }
 
@@ -146,6 +154,28 @@ STRANGERS = {
         ),
         ["libnvidia-compute-580-server", "linux-modules-nvidia-580-server-open-generic"],
     ),
+    "Debian's own, with parts that have numbers of their own": (
+        Machine(
+            system="Debian 13",
+            installed=(
+                "libnvidia-ml1 install installed 550.163.01-2",
+                "nvidia-modprobe install installed 570.133.07-1",
+                "nvidia-open-kernel-dkms install installed 550.163.01-2",
+            ),
+            options=ARCHIVE,
+        ),
+        [],
+    ),
+    "from Debian's own to NVIDIA's": (
+        Machine(
+            installed=(
+                "libnvidia-ml1 install installed 535.261.03-1",
+                "nvidia-open-kernel-dkms install installed 535.261.03-1",
+                "nvidia-modprobe install installed 535.161.07-1~deb12u1",
+            ),
+        ),
+        ["libnvidia-ml1", "nvidia-modprobe", "nvidia-open-kernel-dkms"],
+    ),
     "prebuilt stays": (
         Machine(
             **UBUNTU,
@@ -190,6 +220,24 @@ REFUSED = {
         "does not tell the device id of 0000:01:00.0",
     ),
     "prebuilt on Debian": (Machine(options=PREBUILT), "signed by Canonical, for Ubuntu alone"),
+    "Debian's own on Ubuntu": (Machine(**UBUNTU, options=ARCHIVE), "is for Debian alone"),
+    "Debian's own with NVSwitches": (
+        Machine(devices=(H100, NVSWITCH), options=ARCHIVE),
+        "needs a fabric manager, which Debian does not have",
+    ),
+    "Debian's own for Blackwell": (Machine(devices=(B200,), options=ARCHIVE), "Debian has no other branch"),
+    "Volta where NVIDIA has no 580": (
+        Machine(system="Ubuntu 26.04", devices=(V100,), options={"nvidia_driver_version": "595.91.07-*"}),
+        "for Ubuntu 26.04 begins with branch 595. Next: set nvidia_driver_source: ubuntu_prebuilt",
+    ),
+    "Volta on Debian 13": (
+        Machine(system="Debian 13", devices=(V100,), options={"nvidia_driver_version": "595.91.07-*"}),
+        "for Debian 13 begins with branch 590. Next: set nvidia_driver_source: debian",
+    ),
+    "a branch that the system's repository does not have": (
+        Machine(system="Debian 13", options=AT_580),
+        "has no branch 580: it begins with 590",
+    ),
     "prebuilt with NVLink 5": (
         Machine(**UBUNTU, devices=(B200, BRIDGE), options=PREBUILT),
         "Set nvidia_driver_source: cuda_repo",

@@ -13,7 +13,10 @@ from testinfra.host import Host
 testinfra_hosts = ["ansible://kube_node"]
 
 OLDER, PINNED, NEWER, NEXT = "570.172.08", "580.95.05", "580.105.08", "590.48.01"
-SET = {"libcuda1", "libnvidia-ml1", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"}
+SET = {
+    *("libcuda1", "libnvidia-cfg1", "libnvidia-ml1"),
+    *("nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"),
+}
 FABRIC_MANAGER = "nvidia-fabricmanager"
 PIN = "/etc/apt/preferences.d/kubegpu-nvidia-cuda.pref"
 SETTINGS = "/etc/apt/apt.conf.d/60kubegpu-nvidia-cuda.conf"
