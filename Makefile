@@ -15,6 +15,9 @@ PURE := autoscaling chain formats report
 LAB_CLI := $(BIN)/python -m lab
 # What looks at a lab or removes it works on any machine that has one, whatever else that lacks by now.
 LAB_HAND := $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -m lab
+MOLECULE := $(BIN)/molecule --base-config molecule/base.yml
+# Those of `make test`, each from a bare machine: the site on one server, and the node roles on two.
+SCENARIO ?= default nodes
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CONTAINERS_CONF := $(CURDIR)/build/containers.conf
 export LAB
@@ -56,8 +59,13 @@ lab-clean: ## remove all labs and the cache of what they are built from
 	@$(LAB_HAND) clean
 
 ##@ the tests
-.PHONY: test lint unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs
-test: lint unit molecule ## all that CI runs: lint, unit, rules, API server, molecule on the lab
+.PHONY: test quick lint unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs
+test: test-env programs ## all that CI runs: lint, unit and molecule, in two lanes side by side
+	@$(BIN)/python tests/lanes.py
+
+quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
+	@$(PYTHON) lab/preflight.py env requirements-quick.txt
+	@$(BIN)/python -m pytest $(if $(filter tests/%,$(ARGS)),,tests/unit) $(ARGS)
 
 lint: test-env ## ruff, mypy, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff check .
@@ -67,28 +75,29 @@ lint: test-env ## ruff, mypy, ansible-lint, the role pages and the changelog
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs
 	@git diff --exit-code -- 'roles/*/README.md' || { echo "the pages above are not what the specs say: commit what make docs wrote"; exit 1; }
+	@echo "lint: passed"
 
-unit: test-env programs ## tests/unit, tests/rules and, against a real API server, tests/integration
-	@KUBEGPU_BIN=$(CURDIR)/build/bin PATH=$(CURDIR)/build/bin:$(PATH) $(BIN)/python -m pytest tests --ignore tests/faults \
-		$(PURE:%=--cov=plugins/module_utils/%) --cov-report=term:skip-covered --cov-fail-under=95
+unit: test-env programs ## pytest but for what needs the lab (ARGS="tests/integration -k rule", without the coverage)
+	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python -m pytest $(or $(ARGS),tests --ignore tests/faults \
+		$(PURE:%=--cov=plugins/module_utils/%) --cov-report=term:skip-covered --cov-fail-under=95)
 
-molecule: test-env programs ## the site on one server, and the node roles, each from a bare machine
-	@PYTEST_ADDOPTS='-m "not slow"' $(BIN)/molecule test --all --exclude cluster --exclude driver --exclude interrupted --exclude runtime --report
+molecule: test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
+	@PYTEST_ADDOPTS='-m "not slow"' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)
 
 faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load (ARGS="-k rule --outage 60")
 	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v $(ARGS)
 
 test-nodes: test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
-	@$(BIN)/molecule test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
+	@$(MOLECULE) test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
 	@$(MAKE) --no-print-directory test-systems
 
 test-systems: test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
-		$(LAB_CLI) build; $(BIN)/molecule test --scenario-name nodes; done
+		$(LAB_CLI) build; $(MOLECULE) test --scenario-name nodes; done
 
 test-cluster: test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
-	@$(BIN)/molecule test --scenario-name cluster --report
+	@$(MOLECULE) test --scenario-name cluster --report
 
 bench-modules: test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_modules.py $(ARGS)

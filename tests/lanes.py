@@ -1,0 +1,133 @@
+"""`make test`: its steps in two lanes side by side, since each waits for others half of its time.
+
+A line a step, each with a log of its own in build/test. A step that fails ends its lane, the other goes on; the log's
+end and a verdict come last.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+LOGS = Path("build/test")
+# Words for make. The lanes take about as long as each other: the first has the processors, the second mostly waits.
+LANES: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("lint",), ("unit",), ("molecule", "SCENARIO=nodes")),
+    (("molecule", "SCENARIO=default"),),
+)
+# Colours, and the border that molecule draws around what its steps print.
+DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
+COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
+DECIDES = re.compile(r"^(?:FAILED|ERROR|E  |fatal:|failed:|CRITICAL).*$", re.MULTILINE)
+DECIDING, LAST = 40, 60  # lines of each that are shown
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A step that is over."""
+
+    name: str
+    passed: bool
+    log: Path
+
+    def text(self) -> str:
+        return DECORATION.sub("", self.log.read_text(errors="replace"))
+
+    def counts(self) -> str:
+        """What pytest says at its end, of each run of it."""
+        return ", ".join(COUNTS.findall(self.text()))
+
+    def evidence(self) -> str:
+        """Lines that decide, then the log's last ones."""
+        text = self.text()
+        last = text.splitlines()[-LAST:]
+        return "\n".join([*DECIDES.findall(text)[-DECIDING:], f"--- the last lines of {self.log}", *last])
+
+
+class Steps:
+    """Runs steps, and ends those that run when it is itself ended."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def lane(self, steps: Sequence[tuple[str, ...]]) -> list[Ended]:
+        """Those that ran: all, or up to the first that failed."""
+        return list(self._until_one_fails(steps))
+
+    def stop(self, *_: object) -> None:
+        self._stopped = True
+        for process in self._running:
+            os.killpg(process.pid, signal.SIGTERM)
+
+    def _until_one_fails(self, steps: Sequence[tuple[str, ...]]) -> Iterator[Ended]:
+        for step in steps:
+            if self._stopped:
+                return
+            ended = self._run(step)
+            yield ended
+            if not ended.passed:
+                return
+
+    def _run(self, step: tuple[str, ...]) -> Ended:
+        name = step[-1].rpartition("=")[2]
+        log = LOGS / f"{name}.log"
+        began = time.monotonic()
+        _say(f"{name}: begins")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [os.environ.get("MAKE", "make"), "--no-print-directory", *step],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240"},  # molecule folds the names of tests else
+                start_new_session=True,
+            )
+            self._running.add(process)
+            code = process.wait()
+            self._running.discard(process)
+        ended = Ended(name, code == 0, log)
+        counts = f", {text}" if (text := ended.counts()) else ""
+        _say(f"{name}: {'passed' if ended.passed else 'FAILED'} after {_clock(time.monotonic() - began)}{counts}")
+        return ended
+
+
+def _say(line: str) -> None:
+    print(time.strftime("%H:%M:%S"), line, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def main() -> int:
+    began = time.monotonic()
+    LOGS.mkdir(parents=True, exist_ok=True)
+    steps = Steps()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, steps.stop)
+    with ThreadPoolExecutor(len(LANES)) as lanes:
+        ended = [step for lane in lanes.map(steps.lane, LANES) for step in lane]
+    failed = [step for step in ended if not step.passed]
+    for step in failed:
+        print(f"\n=== {step.name} failed: {step.log}\n{step.evidence()}")
+    left = sum(map(len, LANES)) - len(ended)
+    after = _clock(time.monotonic() - began)
+    if failed or left:
+        names = ", ".join(step.name for step in failed) or "nothing"
+        print(f"\nmake test: FAILED after {after}: {names}; {left} steps not run")
+        return 1
+    print(f"\nmake test: passed after {after}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

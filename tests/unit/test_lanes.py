@@ -1,0 +1,48 @@
+"""`make test` says at its end which step failed and why, and ends with the first failure of each lane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lanes
+import pytest
+
+MAKE = """#!/bin/sh
+echo "$2" >>{ran}
+[ "$2" != broken ] || {{ echo "  │ FAILED tests/test_a.py::test_b - assert 1 == 2"; exit 1; }}
+echo "=== 3 passed, 1 skipped in 4.56s ==="
+"""
+
+
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stand-in for make writes what it was asked for."""
+    make, ran = tmp_path / "make", tmp_path / "ran"
+    make.write_text(MAKE.format(ran=ran))
+    make.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(make))
+    monkeypatch.setattr(lanes, "LOGS", tmp_path / "logs")
+    return ran
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *steps: tuple[str, ...]) -> int:
+    monkeypatch.setattr(lanes, "LANES", tuple(tuple((step,) for step in lane) for lane in steps))
+    return lanes.main()
+
+
+def test_a_run_that_passes(ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, ("one", "two"), ("three",)) == 0
+    assert sorted(ran.read_text().split()) == ["one", "three", "two"]
+    printed = capsys.readouterr().out
+    assert "one: passed after 0:00, 3 passed, 1 skipped" in printed
+    assert printed.splitlines()[-1] == "make test: passed after 0:00"
+
+
+def test_a_failure_ends_its_lane_and_is_shown(
+    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, ("broken", "never"), ("other", "another")) == 1
+    assert sorted(ran.read_text().split()) == ["another", "broken", "other"]
+    printed = capsys.readouterr().out
+    assert "\nFAILED tests/test_a.py::test_b - assert 1 == 2\n" in printed
+    assert printed.splitlines()[-1] == "make test: FAILED after 0:00: broken; 1 steps not run"
