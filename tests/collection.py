@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +15,7 @@ _folder = TemporaryDirectory(prefix="kubegpu-")
 COLLECTIONS_PATH = _folder.name
 
 
+@cache
 def install() -> None:
     namespace = Path(COLLECTIONS_PATH) / "ansible_collections" / "kubegpu"
     namespace.mkdir(parents=True)

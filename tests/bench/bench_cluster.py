@@ -12,16 +12,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
 from control_plane import ControlPlane, eventually
 from kubernetes import client
 from metric_chain import MetricChain
+from prometheus_rules import serve_kind
 from workloads import Workloads
 
 NAMESPACES = 10
 # More than any size asks for, so that no run has something to warn of.
 GPUS = 1_000_000
-CRD = Path(__file__).parents[1] / "integration" / "prometheusrule-crd.yml"
 
 # A user of its own, so that the log has what the modules ask and nothing else.
 USER = "bench"
@@ -105,8 +104,7 @@ def start_cluster(*, interval_s: int = 1, prepare: Callable[[Path], None] | None
             prepare(plane.work)
         chain.start()
         stack.callback(chain.stop)
-        client.ApiextensionsV1Api(kube).create_custom_resource_definition(yaml.safe_load(CRD.read_text()))
-        eventually(lambda: _serves_rules(kube), "PrometheusRule is served", 20)
+        serve_kind(kube)
         workloads = [Workloads(kube, _namespace(index)) for index in range(NAMESPACES)]
         workloads[0].node("gpu", GPUS)
         version = client.VersionApi(kube).get_code().git_version
@@ -148,7 +146,3 @@ def _namespace(index: int) -> str:
 
 def _name(index: int) -> str:
     return f"service-{index:04d}"
-
-
-def _serves_rules(kube: client.ApiClient) -> bool:
-    return "monitoring.coreos.com" in {group.name for group in client.ApisApi(kube).get_api_versions().groups}

@@ -1,4 +1,4 @@
-"""One run of a module as in module_process.py; leaves its highest memory, in KiB, in the file that is named first.
+"""One run of a module, its options as JSON on stdin. Leaves its highest memory, in KiB, in the file named first.
 
 Asked from outside, the kernel would count the memory of the process that started it as well.
 """
@@ -6,12 +6,16 @@ Asked from outside, the kernel would count the memory of the process that starte
 from __future__ import annotations
 
 import atexit
+import json
 import re
-import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
-MODULE_PROCESS = Path(__file__).parents[1] / "integration" / "module_process.py"
+from ansible.module_utils.testing import patch_module_args
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from collection import install
 
 
 def leave_peak(path: str) -> None:
@@ -19,5 +23,8 @@ def leave_peak(path: str) -> None:
     Path(path).write_text(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
 
 
-atexit.register(leave_peak, sys.argv.pop(1))
-runpy.run_path(str(MODULE_PROCESS), run_name="__main__")
+atexit.register(leave_peak, sys.argv[1])
+install()
+module = import_module("ansible_collections.kubegpu.autoscale.plugins.modules." + sys.argv[2])
+with patch_module_args(json.load(sys.stdin)):
+    module.main()

@@ -1,24 +1,17 @@
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from control_plane import ControlPlane, eventually
+from control_plane import ControlPlane
 from kubernetes import client
 from metric_chain import MetricChain
+from module_process import run_module
+from prometheus_rules import remove_rules, serve_kind
 from workloads import Workloads
-
-HERE = Path(__file__).parent
-CRD = yaml.safe_load((HERE / "prometheusrule-crd.yml").read_text())
-RULES = ("monitoring.coreos.com", "v1", "monitoring", "prometheusrules")
 
 Result = dict[str, Any]
 _number = count(1)
@@ -48,24 +41,10 @@ def chain(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[MetricChain]
 
 @pytest.fixture
 def crd(kube: client.ApiClient, chain: MetricChain) -> Iterator[None]:
-    """The kind PrometheusRule for one test; removed with whatever it left."""
-    definitions = client.ApiextensionsV1Api(kube)
-    definitions.create_custom_resource_definition(CRD)
-    eventually(lambda: rules_served(kube), "PrometheusRule is served", 20)
+    """The kind PrometheusRule, without an object of another test."""
+    serve_kind(kube)
     yield
-    remove_crd(kube)
-
-
-def remove_crd(kube: client.ApiClient) -> None:
-    definitions = client.ApiextensionsV1Api(kube)
-    name = CRD["metadata"]["name"]
-    if any(each.metadata.name == name for each in definitions.list_custom_resource_definition().items):
-        definitions.delete_custom_resource_definition(name)
-    eventually(lambda: not rules_served(kube), "PrometheusRule is gone", 20)
-
-
-def rules_served(kube: client.ApiClient) -> bool:
-    return "monitoring.coreos.com" in {group.name for group in client.ApisApi(kube).get_api_versions().groups}
+    remove_rules(kube)
 
 
 @pytest.fixture
@@ -83,13 +62,7 @@ def run(plane: tuple[ControlPlane, client.ApiClient]) -> Callable[..., Result]:
 
     def run(module: str = "gpu_autoscaler", *, check: bool = False, **options: Any) -> Result:
         unverified = {"verify": False} if module == "gpu_autoscaler" else {}
-        args = {"kubeconfig": str(plane[0].kubeconfig), **unverified, **options}
-        args |= {"_ansible_check_mode": check, "_ansible_diff": True}
-        done = subprocess.run(
-            [sys.executable, HERE / "module_process.py", module], input=json.dumps(args), text=True, capture_output=True
-        )
-        print(done.stdout, done.stderr)  # pytest shows it when the test fails
-        result = json.loads(done.stdout)
+        result = run_module(module, {"kubeconfig": str(plane[0].kubeconfig), **unverified, **options}, check=check)
         return {**result, "warnings": [warning["event"]["msg"] for warning in result.get("warnings", [])]}
 
     return run

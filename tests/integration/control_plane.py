@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import time
@@ -12,13 +11,14 @@ from pathlib import Path
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
+from programs import program
 from urllib3.exceptions import HTTPError
 
 STARTUP_S = 120
 
 
 class ControlPlane:
-    """etcd, kube-apiserver and the HPA controller. The programs are in the folder that KUBEGPU_BIN names.
+    """etcd, kube-apiserver and the HPA controller. Its programs are compiled ones.
 
     Pods are objects only: nothing schedules or runs them, tests set their status.
     """
@@ -27,16 +27,15 @@ class ControlPlane:
         self.work = work
         self.kubeconfig = work / "kubeconfig"
         self.address = _address()
-        self._bin = Path(os.environ["KUBEGPU_BIN"])
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("kube-apiserver", "kube-controller-manager"):
-            (work / name).symlink_to(self._bin / "kube")
+            (work / name).symlink_to(program("kube"))
 
     def start(self) -> client.ApiClient:
         etcd, peer, api, manager = (free_port() for _ in range(4))
         self._keys()
         self.run(
-            "etcd", self._bin / "etcd", f"--data-dir={self.work}/etcd", "--unsafe-no-fsync",
+            "etcd", program("etcd"), f"--data-dir={self.work}/etcd", "--unsafe-no-fsync",
             f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--advertise-client-urls=http://127.0.0.1:{etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
         )  # fmt: skip
@@ -71,9 +70,6 @@ class ControlPlane:
         self._processes[name] = subprocess.Popen(
             [str(each) for each in command], cwd=self.work, stdout=log, stderr=subprocess.STDOUT
         )
-
-    def program(self, name: str) -> Path:
-        return self._bin / name
 
     def stop(self) -> None:
         for process in self._processes.values():

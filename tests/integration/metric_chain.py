@@ -19,6 +19,7 @@ from collection import ROOT
 from control_plane import ControlPlane, eventually, free_port
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from programs import program
 
 MONITORING = "monitoring"
 STARTUP_S = 60
@@ -128,11 +129,11 @@ class MetricChain:
         }
         _write(plane, "adapter.yml", rules)
         plane.run(
-            "prometheus", plane.program("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb",
+            "prometheus", program("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb",
             f"--web.listen-address=0.0.0.0:{self._prometheus}", "--web.enable-lifecycle",
         )  # fmt: skip
         plane.run(
-            "prometheus-adapter", plane.program("prometheus-adapter"), f"--secure-port={self._adapter}",
+            "prometheus-adapter", program("prometheus-adapter"), f"--secure-port={self._adapter}",
             "--cert-dir=adapter", f"--prometheus-url=http://127.0.0.1:{self._prometheus}", "--config=adapter.yml",
             "--metrics-relist-interval=2s", "--metrics-max-age=20s", "--lister-kubeconfig=kubeconfig",
             "--authentication-kubeconfig=kubeconfig", "--authorization-kubeconfig=kubeconfig",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,13 @@ def run_playbook(
     )
     print(done.stdout, done.stderr)  # pytest shows it when the test fails
     return done
+
+
+def changed(output: str) -> int:
+    """Tasks that a run reports as changed, of all hosts together."""
+    recaps = re.findall(r"\bchanged=(\d+)", output)
+    assert recaps, "the run has no recap"
+    return sum(map(int, recaps))
 
 
 def local(*tasks: dict[str, Any], **keywords: Any) -> list[dict[str, Any]]:

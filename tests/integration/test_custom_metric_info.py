@@ -15,6 +15,7 @@ import yaml
 from control_plane import ControlPlane, eventually, free_port
 from kubernetes import client
 from metric_chain import ADAPTER_VALUES, MONITORING, MetricChain
+from programs import program
 from workloads import Workloads
 
 Ask = Callable[..., dict[str, Any]]
@@ -370,7 +371,7 @@ def second_adapter(plane: tuple[ControlPlane, client.ApiClient], chain: MetricCh
     rules = {"rules": [*role, of_nodes], "externalRules": [of_queues]}
     (control_plane.work / "second.yml").write_text(yaml.safe_dump(rules))
     control_plane.run(
-        "second-adapter", control_plane.program("prometheus-adapter"), f"--secure-port={port}", "--cert-dir=second",
+        "second-adapter", program("prometheus-adapter"), f"--secure-port={port}", "--cert-dir=second",
         f"--prometheus-url=http://127.0.0.1:{prometheus_port(kube)}", "--config=second.yml",
         "--metrics-relist-interval=2s", "--metrics-max-age=20s", "--lister-kubeconfig=kubeconfig",
         "--authentication-kubeconfig=kubeconfig", "--authorization-kubeconfig=kubeconfig",

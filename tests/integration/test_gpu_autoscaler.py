@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import RULES, remove_crd
 from control_plane import eventually
 from kubernetes import client
 from metric_chain import MetricChain
+from prometheus_rules import remove_kind, rules
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
@@ -22,8 +22,7 @@ def spec(workloads: Workloads, **changes: Any) -> dict[str, Any]:
 
 def objects(kube: client.ApiClient, workloads: Workloads) -> tuple[list[Any], list[Any]]:
     hpas = client.AutoscalingV2Api(kube).list_namespaced_horizontal_pod_autoscaler(workloads.namespace).items
-    rules = client.CustomObjectsApi(kube).list_namespaced_custom_object(*RULES)["items"]
-    return hpas, rules
+    return hpas, rules(kube)
 
 
 def test_create_change_and_delete_in_twelve_steps(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
@@ -89,13 +88,13 @@ def test_a_rule_goes_with_its_last_user(run: Run, kube: client.ApiClient, worklo
 def test_absent_where_the_crd_is_gone(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
     workloads.deployment("chat")
     run(autoscalers=[spec(workloads)])
-    remove_crd(kube)
+    remove_kind(kube)
     assert run(state="absent", autoscalers=[spec(workloads)])["changed"] is True
     assert run(state="absent", autoscalers=[spec(workloads)])["changed"] is False
 
 
 def test_check_mode_before_the_operator_is_there(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
-    remove_crd(kube)
+    remove_kind(kube)
     result = run(check=True, autoscalers=[spec(workloads)])
     assert result["changed"] is True
     assert ["no kind PrometheusRule" in each for each in result["warnings"]].count(True) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from base64 import b64decode
 from pathlib import Path
@@ -10,10 +9,10 @@ from pathlib import Path
 import pytest
 from control_plane import ControlPlane
 from kubernetes import client
-from playbook import local, run_playbook
+from playbook import changed, local, run_playbook
+from programs import program
 from workloads import Workloads
 
-HELM = Path(os.environ["KUBEGPU_BIN"]) / "helm"
 PLAY = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": "chart"}})
 TEMPLATES = """
 apiVersion: v1
@@ -53,7 +52,8 @@ class Release:
         (chart / "Chart.yaml").write_text("{apiVersion: v2, name: exporter, version: 1.0.0}")
         (chart / "templates" / "all.yaml").write_text(TEMPLATES)
         subprocess.run(
-            [HELM, "--kubeconfig", self._kubeconfig, "--namespace", namespace, "install", "exporter", chart], check=True
+            [program("helm"), "--kubeconfig", self._kubeconfig, "--namespace", namespace, "install", "exporter", chart],
+            check=True,
         )
 
     def bring(self, *flags: str) -> str:
@@ -61,7 +61,7 @@ class Release:
         chart |= {"release": "exporter", "namespace": self.namespace, "values": {}, "kinds": [], "crd_group": ""}
         variables = {
             "kubegpu_kubeconfig": self._kubeconfig,
-            "kubegpu_helm_binary": str(HELM),
+            "kubegpu_helm_binary": str(program("helm")),
             "kubegpu_cluster_ready": True,
             "_common_chart": chart,
         }
@@ -92,20 +92,20 @@ def release(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], worklo
 
 
 def test_what_was_deleted_or_edited_is_put_back_once(release: Release) -> None:
-    assert "changed=0" in release.bring()
+    assert changed(release.bring()) == 0
     release.break_it()
-    assert "changed=1" in release.bring("--check")
+    assert changed(release.bring("--check")) == 1
     assert (release.counters(), release.port()) == ([], "http")
-    assert "changed=1" in release.bring()
+    assert changed(release.bring()) == 1
     assert (release.counters(), release.port()) == (["DCGM_FI_DEV_GPU_UTIL"], "metrics")
-    assert "changed=0" in release.bring()
+    assert changed(release.bring()) == 0
 
 
 def test_what_others_added_stays(release: Release) -> None:
     note = {"metadata": {"annotations": {"team": "search"}}}
     release.objects.patch_namespaced_service("exporter", release.namespace, note)
     release.objects.patch_namespaced_config_map("counters", release.namespace, {"data": {"more": "FB_USED"}})
-    assert "changed=0" in release.bring()
+    assert changed(release.bring()) == 0
     release.break_it()
     release.bring()
     annotations = release.objects.read_namespaced_service("exporter", release.namespace).metadata.annotations

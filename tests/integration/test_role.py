@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from control_plane import ControlPlane
 from kubernetes import client
-from playbook import local, run_playbook
+from playbook import changed, local, run_playbook
 from workloads import Workloads
 
 PLAY = local({"ansible.builtin.import_role": {"name": "kubegpu.autoscale.gpu_autoscaling"}})
@@ -36,11 +36,11 @@ def test_present_and_absent_each_change_once(
     kubeconfig = plane[0].kubeconfig
     hpas = client.AutoscalingV2Api(plane[1]).list_namespaced_horizontal_pod_autoscaler
     options = {"gpu_autoscaling_autoscalers": autoscalers}
-    assert "changed=1" in play(tmp_path, kubeconfig, **options)
+    assert changed(play(tmp_path, kubeconfig, **options)) == 1
     assert [hpa.metadata.name for hpa in hpas(workloads.namespace).items] == ["chat"]
-    assert "changed=0" in play(tmp_path, kubeconfig, **options)
-    assert "changed=1" in play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **options)
-    assert "changed=0" in play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **options)
+    assert changed(play(tmp_path, kubeconfig, **options)) == 0
+    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **options)) == 1
+    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **options)) == 0
     assert hpas(workloads.namespace).items == []
 
 
@@ -48,9 +48,9 @@ def test_check_mode_without_a_cluster_says_what_would_be_made(tmp_path: Path) ->
     options = {"gpu_autoscaling_autoscalers": [{"target": {"name": "chat"}, "max_replicas": 2}]}
     output = play(tmp_path, tmp_path / "none", "--check", **options)
     assert "HorizontalPodAutoscaler" in output
-    assert "changed=1" in output
+    assert changed(output) == 1
 
 
 def test_absent_without_a_cluster_has_nothing_to_do(tmp_path: Path) -> None:
     options = {"gpu_autoscaling_autoscalers": [{"name": "chat"}], "gpu_autoscaling_state": "absent"}
-    assert "changed=0" in play(tmp_path, tmp_path / "none", **options)
+    assert changed(play(tmp_path, tmp_path / "none", **options)) == 0

@@ -14,7 +14,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metr
 from fleet import LAST_TICK, Device, Exporter, Labels, Pod, expects, promtool_file, series, timeline
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_rules import LAYOUTS, PROMTOOL
+from programs import program
+from test_rules import LAYOUTS
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE, SM, DRAM = (f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("GR_ENGINE", "SM", "DRAM"))
@@ -270,5 +271,5 @@ def test_prometheus_records_what_each_pods_value_must_be(many: list[Fleet]) -> N
         (Path(folder) / "rules.yml").write_text(json.dumps(rules()))
         path = Path(folder) / "fleets_test.yml"
         path.write_text(json.dumps(promtool_file(["rules.yml"], [judged(fleet) for fleet in many])))
-        done = subprocess.run([PROMTOOL, "test", "rules", path], capture_output=True, text=True)
+        done = subprocess.run([program("promtool"), "test", "rules", path], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What Prometheus makes of the rules: promtool, from PROMTOOL or the PATH.
+"""What Prometheus makes of the rules.
 
 `<profile>_test.yml` is what is particular to a profile; `cases.yml` is what holds for each profile of GPUs. Both are on
 the golden files.
@@ -6,7 +6,6 @@ the golden files.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES, Metric
 from fleet import LAST_TICK, Device, Exporter, Pod, expects, promtool_file, series, timeline
 from golden import CASES, GOLDEN
+from programs import program
 
 HERE = Path(__file__).parent
-PROMTOOL = os.environ.get("PROMTOOL", "promtool")
+METRICS = {metric.name: metric for profile in PROFILES.values() for metric in profile.metrics}
 LAYOUTS = ("exported", "honored", "bare", "half")
 MEMORY_MIB = 80_000
 
@@ -38,13 +39,22 @@ READINGS: dict[str, Callable[[float], dict[str, float]]] = {
 
 
 def promtool(*arguments: object) -> None:
-    done = subprocess.run([PROMTOOL, *map(str, arguments)], cwd=HERE, capture_output=True, text=True)
+    done = subprocess.run([program("promtool"), *map(str, arguments)], cwd=HERE, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_prometheus_accepts_the_rule(case: str) -> None:
     promtool("check", "rules", "--lint-fatal", GOLDEN / f"{case}.rules.yaml")
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_prometheus_parses_the_query(metric: Metric, tmp_path: Path) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(
+        yaml.safe_dump({"groups": [{"name": "a", "rules": [{"record": metric.series, "expr": metric.query}]}]})
+    )
+    promtool("check", "rules", "--lint-fatal", path)
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("*_test.yml")), ids=lambda path: path.stem)

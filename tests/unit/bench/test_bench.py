@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "integration"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
 from bench_cluster import count_requests
 from bench_report import Report, Target, exponent, plot, tables
 from bench_runs import FIRST, OURS, STEPS, THEIR_LOOP, UNCHANGED, ImportTime, Run, TaskTime, steps_of

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "integration"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
 from bench_doctor import TARGETS, Bench, Look
 from bench_report import verdicts
 from doctor_cluster import FIELDS, GPUS_PER_NODE, Size, exporter_lines, pods_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import Any
 
 import pytest
@@ -15,10 +14,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.catalogue 
 from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_doctor import DOCUMENTATION, RETURN
 from clusters import Cluster
 from collection import ROOT
-from jsonschema import Draft202012Validator
-
-sys.path.append(str(ROOT / "tests" / "faults"))
 from faults import FAULTS
+from jsonschema import Draft202012Validator
 
 DOCS = ROOT / "docs" / "doctor"
 SCHEMA = json.loads((DOCS / "report.schema.json").read_text())

@@ -1,23 +1,13 @@
-"""The lab's GPUs: what the roles see of them, and that utilisation is what a pod was asked to do."""
+"""The lab's GPUs, as the roles see them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 
 from lab.gpu.pci import plug_in
 from lab.gpu.stubs import declared
-
-ROOT = Path(__file__).parents[3]
-SCRIPTS = ROOT / "roles" / "gpu_workload" / "files"
 
 
 def test_plugged_in_gpus_are_what_gpu_facts_finds(tmp_path: Path) -> None:
@@ -33,62 +23,3 @@ def test_stubs_take_declarations_and_no_comments() -> None:
         "/* DECLDIR nvmlOld(void) */ nvmlReturn_t DECLDIR nvmlInit_v2(void);\nconst DECLDIR char* nvmlErrorString(int);"
     )
     assert declared(header) == ["nvmlInit_v2"]
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Environment of a machine with two GPUs whose driver is loaded. It makes device nodes, so it needs root."""
-    folder = tmp_path_factory.mktemp("gpu")
-    built, root = folder / "built", folder / "root"
-    environment = os.environ | {"LAB_GPU_ROOT": str(root), "LD_LIBRARY_PATH": str(built)}
-    subprocess.run(["make", "-C", ROOT / "lab/gpu", f"OUT={built}"], check=True, stdout=subprocess.DEVNULL)
-    for each in ("dev", "proc/driver", "run/nvidia-persistenced"):
-        (root / each).mkdir(parents=True)
-    plug_in(root / "sys/bus/pci/devices", gpus=2)
-    with running(built / "nvidia-persistenced", env=environment) as driver:
-        while not (root / "run/nvidia-persistenced/socket").exists():
-            assert driver.poll() is None
-        yield environment
-    assert not list((root / "dev").iterdir())
-
-
-@contextmanager
-def running(*argv: str | Path, env: dict[str, str], ready: str = "") -> Iterator[subprocess.Popen[str]]:
-    """A process for the time of the block, from when it prints `ready`."""
-    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
-    try:
-        while ready and ready not in (line := process.stdout.readline()):
-            assert line, f"{argv[0]} ended"
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def smi(machine: dict[str, str], field: str) -> list[str]:
-    command = [f"{machine['LD_LIBRARY_PATH']}/nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits"]
-    return subprocess.run(command, env=machine, check=True, capture_output=True, text=True).stdout.splitlines()
-
-
-def test_vector_add_passes_on_the_gpu_that_it_names(machine: dict[str, str]) -> None:
-    command = [sys.executable, SCRIPTS / "vector_add.py"]
-    printed = subprocess.run(command, env=machine, check=True, capture_output=True, text=True).stdout
-    assert printed.splitlines() == [f"NVIDIA L4 ({smi(machine, 'uuid')[0]})", "Test PASSED"]
-
-
-def test_vector_add_says_what_is_missing_without_a_driver(machine: dict[str, str]) -> None:
-    command = [sys.executable, SCRIPTS / "vector_add.py"]
-    ended = subprocess.run(command, env=machine | {"LAB_GPU_ROOT": "/nowhere"}, capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr) == (1, "Test FAILED: cuInit: CUDA_ERROR_NO_DEVICE\n")
-
-
-def test_utilisation_is_what_the_load_asks_for(machine: dict[str, str]) -> None:
-    service = [sys.executable, SCRIPTS / "sample_service.py", "--port", "18700", "--drain-quiet", "0.2"]
-    load = [sys.executable, SCRIPTS / "load.py", "http://127.0.0.1:18700", "--port", "18701", "--gpus", "0.6"]
-    with running(*service, env=machine, ready="serving"), running(*load, env=machine, ready="listening"):
-        deadline = time.monotonic() + 15
-        used: list[int] = []
-        while not (used and 58 <= used[0] <= 62):
-            assert time.monotonic() < deadline, f"0.6 GPU-seconds a second use {used} %"
-            used = [int(percent) for percent in smi(machine, "utilization.gpu")]
-    assert used[1] == 0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from programs import program
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-BIN = Path(os.environ.get("KUBEGPU_BIN", CHECKOUT / "build" / "bin"))
 RENDERED = """
 - hosts: all
   gather_facts: false
@@ -52,15 +52,16 @@ def render(
     play = RENDERED.format(role=roles / "kubernetes", common=roles / "_common", out=folder, wanted=wanted)
     (folder / "play.yml").write_text(play)
     variables["elsewhere"] = [{"item": name, "stat": {"exists": exists}} for name, exists in elsewhere]
+    playbook = Path(sys.executable).with_name("ansible-playbook")
     words = ["-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables)]
-    subprocess.run(["ansible-playbook", *words], cwd=folder, check=True)
+    subprocess.run([playbook, *words], cwd=folder, check=True)
     return {name: json.loads((folder / name).read_text()) for name in names}
 
 
 def kubeadm_says(folder: Path, config: str) -> subprocess.CompletedProcess[str]:
     """What kubeadm's own parser says of the configuration; it goes by the name that it is called by."""
     kubeadm, file = folder / "kubeadm", folder / "kubeadm.yaml"
-    kubeadm.symlink_to(BIN / "kube")
+    kubeadm.symlink_to(program("kube"))
     file.write_text(config)
     return subprocess.run([kubeadm, "config", "validate", "--config", file], capture_output=True, text=True)
 
