@@ -32,4 +32,7 @@ class CallbackModule(CallbackBase):
             self._looked = True
             inventory = [word for source in context.CLIARGS["inventory"] for word in ("--inventory", source)]
             command = [Path(sys.executable).with_name("ansible-playbook"), *inventory, REMEMBER]
-            subprocess.run(command, check=True, env={**os.environ, "ANSIBLE_CALLBACKS_ENABLED": ""})
+            environment = {name: value for name, value in os.environ.items() if name != "ANSIBLE_CALLBACKS_ENABLED"}
+            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            if done.returncode:
+                self._display.error(f"nobody has looked at the empty cluster: {done.stdout}{done.stderr}")
