@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tarfile
 from pathlib import Path
 
 from lab.artifacts import Artifact, Shell
+from lab.charts.values import RECORDED, recorded, schema
 from lab.programs import HERE as PROGRAMS
 from lab.programs import go_env
 from lab.versions import names, versions
@@ -43,8 +45,7 @@ def chart_mirror(programs: Artifact, crds: Artifact) -> Artifact:
         for name, chart in versions()["charts"].items():
             repository = out / chart["repository"].removeprefix("https://")
             repositories.add(repository)
-            source = out / ".source" / name
-            shutil.copytree(HERE / name, source)
+            source = copy_with_schema(name, out / ".source")
             if name == "kube-prometheus-stack":
                 shutil.copytree(crds.path, source / "charts" / "crds" / "crds", dirs_exist_ok=True)
             run(helm, "package", source, "--version", chart["version"], "--destination", repository)
@@ -54,8 +55,21 @@ def chart_mirror(programs: Artifact, crds: Artifact) -> Artifact:
         _helm_archive(helm, out / "get.helm.sh")
 
     return Artifact(
-        "charts", build, sources=(HERE,), facts=(repr(versions()["charts"]),), needs=(programs, crds), expected=3
+        "charts",
+        build,
+        sources=(HERE, RECORDED),
+        facts=(repr(versions()["charts"]),),
+        needs=(programs, crds),
+        expected=3,
     )
+
+
+def copy_with_schema(name: str, folder: Path) -> Path:
+    """The chart's folder, which takes the values that upstream's chart takes and no others."""
+    copy = folder / name
+    shutil.copytree(HERE / name, copy)
+    (copy / "values.schema.json").write_text(json.dumps(schema(recorded(name))))
+    return copy
 
 
 def _helm_archive(helm: Path, folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Compare the lab's charts with the originals: `python -m lab.charts.check FOLDER`, one folder a chart in it.
 
 Both are rendered with the values that the roles give them in the lab. Every object of ours has to be in the original
-with the same labels, ports, selectors and references; what only the original has must be listed in `not-in-lab.yml`.
+with the same labels, ports, selectors, references, rights, arguments, variables and volumes; what the lab leaves
+out or has otherwise must be listed in `not-in-lab.yml`. What is recorded of the originals' values has to be right, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 
 import yaml
 
+from lab.charts.record import read
+from lab.charts.values import recorded
 from lab.versions import CHECKOUT, versions
 
 HERE = Path(__file__).parent
@@ -26,8 +29,11 @@ NOT_IN_LAB = HERE / "not-in-lab.yml"
 LAB_VALUES = CHECKOUT / "inventories" / "lab" / "group_vars" / "all.yml"
 KUBERNETES = versions()["packages"]["kubernetes"].partition("-")[0]
 
+NOT_RUN = 3  # exit code: nothing was compared
+
 # Parts of a chart that the lab leaves off and that are compared all the same.
 SWITCHED_ON = {
+    "dcgm-exporter": {"kubernetes": {"enablePodUID": True}},
     "kube-prometheus-stack": {
         part: {"enabled": True} for part in ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
     },
@@ -49,16 +55,17 @@ class Key:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-def releases() -> dict[str, Object]:
-    """Name of a chart to release, namespace and values, as the roles make them out of the lab's inventory."""
+def releases(variants: Mapping[str, Object]) -> dict[str, dict[str, Object]]:
+    """What the roles make of the variables of each variant: name of a chart to release, namespace and values."""
     with TemporaryDirectory() as folder:
-        out = Path(folder) / "charts.json"
-        playbook = ["ansible-playbook", "--inventory", "localhost,", str(HERE / "values.yml")]
-        variables = ["--extra-vars", f"@{LAB_VALUES}", "--extra-vars", f"out={out}"]
+        inventory = Path(folder) / "inventory.json"
+        inventory.write_text(json.dumps({"all": {"hosts": variants}}))
+        ansible = str(Path(sys.executable).with_name("ansible-playbook"))
+        run = [ansible, "--inventory", str(inventory), str(HERE / "values.yml"), "--extra-vars", f"out={folder}"]
         nothing_else = ["--skip-tags", "always", "--tags", "values"]
-        argv = [*playbook, *variables, *nothing_else]
-        subprocess.run(argv, check=True, cwd=CHECKOUT, stdout=subprocess.DEVNULL)
-        return {release["name"]: release for release in json.loads(out.read_text())}
+        subprocess.run([*run, *nothing_else], check=True, cwd=CHECKOUT, stdout=subprocess.DEVNULL)
+        made = {name: json.loads((Path(folder) / f"{name}.json").read_text()) for name in variants}
+    return {name: {release["name"]: release for release in its} for name, its in made.items()}
 
 
 def render(helm: str, chart: Path, release: Object) -> dict[Key, Object]:
@@ -79,7 +86,7 @@ def key(each: Object) -> Key:
 
 
 def facets(each: Object) -> Iterator[tuple[str, Any]]:
-    """What users, other charts and selectors rely on, part by part. Images, limits and rights are not among it."""
+    """What users, other charts and selectors rely on, part by part. Images, limits and security contexts are not."""
     # The lab's kube-state-metrics and node-exporter are of other versions than the originals'.
     yield (
         "labels",
@@ -101,6 +108,8 @@ def facets(each: Object) -> Iterator[tuple[str, Any]]:
         case "ServiceMonitor":
             yield "selector", (spec["selector"], spec.get("namespaceSelector"), spec.get("jobLabel"))
             yield "endpoints", sorted(map(_endpoint, spec["endpoints"]), key=str)
+            yield "relabelings", [endpoint.get("relabelings") or [] for endpoint in spec["endpoints"]]
+            yield "metricRelabelings", [endpoint.get("metricRelabelings") or [] for endpoint in spec["endpoints"]]
         case "Prometheus":
             yield (
                 "selectors",
@@ -118,6 +127,8 @@ def facets(each: Object) -> Iterator[tuple[str, Any]]:
             )
         case "ClusterRoleBinding" | "RoleBinding":
             yield "binding", (each["roleRef"], each["subjects"])
+        case "ClusterRole" | "Role":
+            yield "rules", sorted({right for rule in each.get("rules") or () for right in _rights(rule)})
         case "ConfigMap":
             yield "keys", sorted(each["data"])
         case "APIService" | "PodDisruptionBudget":
@@ -136,8 +147,15 @@ def _workload(spec: Object) -> Iterator[tuple[str, Any]]:
         yield name, pod.get(name, False)
     for name in ("nodeSelector", "tolerations"):
         yield name, pod.get(name) or None
+    yield "volumes", {volume["name"]: _source(volume) for volume in pod.get("volumes") or ()}
     for container in pod["containers"]:
         title = f"container {container['name']}"
+        yield f"{title} command", (container.get("command"), sorted(map(str, container.get("args") or ())))
+        yield (
+            f"{title} env",
+            {each["name"]: each.get("value", each.get("valueFrom")) for each in container.get("env") or ()},
+        )
+        yield f"{title} mounts", {each["mountPath"]: each["name"] for each in container.get("volumeMounts") or ()}
         yield f"{title} ports", [(port.get("name"), port["containerPort"]) for port in container.get("ports", [])]
         yield (
             f"{title} probes",
@@ -149,13 +167,39 @@ def _workload(spec: Object) -> Iterator[tuple[str, Any]]:
         )
 
 
+def _source(volume: Object) -> Object:
+    """Where a volume comes from; a host path's kind says only how strict the kubelet is."""
+    found = {name: value for name, value in volume.items() if name != "name"}
+    if "hostPath" in found:
+        found["hostPath"] = found["hostPath"]["path"]
+    return found
+
+
+def _rights(rule: Object) -> Iterator[str]:
+    """Each alone, so that it does not matter how they are put together."""
+    for verb in rule["verbs"]:
+        for group in rule.get("apiGroups") or ("",):
+            for resource in rule.get("resources") or rule["nonResourceURLs"]:
+                for name in rule.get("resourceNames") or ("*",):
+                    yield f"{verb} {group}/{resource} {name}"
+
+
 def _endpoint(endpoint: Object) -> tuple[Any, ...]:
     defaults = {"port": None, "path": "/metrics", "scheme": "http", "interval": None, "honorLabels": False}
     return tuple(endpoint.get(name, default) for name, default in defaults.items())
 
 
 def differences(ours: Mapping[Key, Object], theirs: Mapping[Key, Object], allowed: list[str]) -> Iterator[str]:
-    """One line for each difference; `allowed` are patterns of what the lab leaves out."""
+    """One text for each difference; `allowed` are patterns of its first line, for what is meant to differ."""
+    found = list(_differences(ours, theirs))
+    heads = [each.partition("\n")[0] for each in found]
+    yield from (each for each, head in zip(found, heads, strict=True) if not _matches(head, allowed))
+    for pattern in allowed:
+        if not any(_matches(head, [pattern]) for head in heads):
+            yield f"{NOT_IN_LAB.name}: nothing is like {pattern}"
+
+
+def _differences(ours: Mapping[Key, Object], theirs: Mapping[Key, Object]) -> Iterator[str]:
     for each in sorted(ours):
         if each not in theirs:
             yield f"{each}: only in the lab's chart"
@@ -164,11 +208,7 @@ def differences(ours: Mapping[Key, Object], theirs: Mapping[Key, Object], allowe
         for facet, value in facets(ours[each]):
             if value != original.get(facet):
                 yield f"{each}: {facet}\n    lab:      {value}\n    original: {original.get(facet)}"
-    missing = sorted(map(str, set(theirs) - set(ours)))
-    yield from (f"{each}: only in the original" for each in missing if not _matches(each, allowed))
-    for pattern in allowed:
-        if not any(_matches(each, [pattern]) for each in missing):
-            yield f"{NOT_IN_LAB.name}: nothing is like {pattern}"
+    yield from (f"{each}: only in the original" for each in sorted(set(theirs) - set(ours)))
 
 
 def _matches(text: str, patterns: list[str]) -> bool:
@@ -180,7 +220,7 @@ def main() -> int:
         print(
             "charts-check was NOT RUN: it needs the original charts. Next: make charts-check CHARTS=<folder with them>"
         )
-        return 0
+        return NOT_RUN
     helm = shutil.which("helm", path=f"{CHECKOUT / 'build' / 'bin'}") or shutil.which("helm")
     if helm is None:
         print("charts-check: no helm in build/bin or the path. Next: make programs", file=sys.stderr)
@@ -188,9 +228,11 @@ def main() -> int:
     originals = Path(sys.argv[1])
     allowed = yaml.safe_load(NOT_IN_LAB.read_text())
     failed = False
-    for name, release in releases().items():
+    for name, release in releases({"lab": yaml.safe_load(LAB_VALUES.read_text())})["lab"].items():
         ours = render(helm, HERE / name, release)
         found = list(differences(ours, render(helm, originals / name, release), allowed[name]))
+        if read(originals / name, HERE / name) != recorded(name):
+            found.append("its values are not those that are recorded. Next: python -m lab.charts.record FOLDER")
         print(f"{name} {release['version']}: {len(ours)} objects, {len(found)} differences", *found, sep="\n  ")
         failed |= bool(found)
     return int(failed)

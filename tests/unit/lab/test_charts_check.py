@@ -49,9 +49,9 @@ def test_what_one_side_lacks_is_named() -> None:
 
 
 def test_the_list_of_what_the_lab_leaves_out_cannot_go_stale() -> None:
-    assert found([], [SERVICE], ["Service monitoring/*"]) == []
-    assert found([SERVICE], [SERVICE], ["Service monitoring/*"]) == [
-        "not-in-lab.yml: nothing is like Service monitoring/*"
+    assert found([], [SERVICE], ["Service monitoring/*: only in the original"]) == []
+    assert found([SERVICE], [SERVICE], ["Service monitoring/*: ports"]) == [
+        "not-in-lab.yml: nothing is like Service monitoring/*: ports"
     ]
 
 

@@ -10,6 +10,14 @@ app.kubernetes.io/component: dcgm-exporter
 
 {{- define "dcgm-exporter.metadata" -}}
 namespace: {{ .Release.Namespace }}
+{{ include "dcgm-exporter.labels" . }}
+{{- end }}
+
+{{- define "dcgm-exporter.readsPods" -}}
+{{ and .Values.kubernetes.enablePodUID .Values.kubernetes.rbac.create }}
+{{- end }}
+
+{{- define "dcgm-exporter.labels" -}}
 labels:
   {{- include "dcgm-exporter.selector" . | nindent 2 }}
   app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

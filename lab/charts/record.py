@@ -1,0 +1,118 @@
+"""Read which values upstream's charts know: `python -m lab.charts.record FOLDER`, one folder a chart in it.
+
+A name counts if it stands in the chart's values.yaml or if a template asks for it. They go to lab/upstream/charts/.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.charts.values import RECORDED, Tree
+from lab.versions import versions
+
+# Where the originals lie, and what a version is called there.
+SOURCES = {
+    "dcgm-exporter": "NVIDIA/dcgm-exporter, deployment/, tag <version of the image>-<version>",
+    "kube-prometheus-stack": "prometheus-community/helm-charts, charts/<chart>/, tag <chart>-<version>",
+    "nvidia-device-plugin": "NVIDIA/k8s-device-plugin, deployments/helm/<chart>/, tag v<version>",
+    "prometheus-adapter": "prometheus-community/helm-charts, charts/<chart>/, tag <chart>-<version>",
+}
+# A leaf's type, by what stands there by default. A `map` is handed on as a whole: any name may stand in it.
+TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "list", dict: "map"}
+HERE = Path(__file__).parent
+_ASKED = re.compile(r"\.Values((?:\.\w+)+)")
+_HANDED_ON = re.compile(
+    r"(?:toYaml|toJson|tpl) (?:\(toYaml )?\$?\.Values((?:\.\w+)+)"
+    r"|\.Values((?:\.\w+)+) *\| *(?:toYaml|toJson)"
+    r"|with \$?\.Values((?:\.\w+)+) *-?}}(?:(?!\{\{-? *end).)*?(?:toYaml|tpl \(toYaml) \.[ )}|]"
+    r"|range [^}]*:= *\$?\.Values((?:\.\w+)+) *-?}}",
+    re.DOTALL,
+)
+
+
+def read(chart: Path, ours: Path) -> Tree:
+    """Names and types of a chart's values, those of the charts inside it included if ours has them inside, too."""
+    defaults: dict[str, Any] = yaml.safe_load((chart / "values.yaml").read_text()) or {}
+    templates = "\n".join(each.read_text() for each in sorted((chart / "templates").rglob("*")) if each.is_file())
+    asked = {tuple(match[1:].split(".")) for match in _ASKED.findall(templates)}
+    whole = {tuple(next(filter(None, match))[1:].split(".")) for match in _HANDED_ON.findall(templates)}
+    tree = _tree(defaults, asked, whole, ())
+    for dependency in yaml.safe_load((chart / "Chart.yaml").read_text()).get("dependencies") or ():
+        name = dependency.get("alias") or dependency["name"]
+        inner = chart / "charts" / dependency["name"]
+        has_it = (ours / "charts" / dependency["name"]).is_dir()
+        tree[name] = _joined(tree.get(name), read(inner, ours)) if has_it else "map"
+        for condition in dependency.get("condition", "").split(","):
+            _add(tree, condition.split("."))
+    tree.setdefault("global", "map")
+    return tree
+
+
+def _tree(
+    defaults: dict[str, Any], asked: set[tuple[str, ...]], whole: set[tuple[str, ...]], path: tuple[str, ...]
+) -> Tree:
+    found: Tree = {}
+    below = {each[len(path)] for each in asked if len(each) > len(path) and each[: len(path)] == path}
+    for name in sorted({*map(str, defaults), *below}):
+        default, inner = defaults.get(name), (*path, name)
+        asked_inside = any(len(each) > len(inner) and each[: len(inner)] == inner for each in asked)
+        if asked_inside and isinstance(default, dict | None) and not (default == {} and inner in whole):
+            found[name] = _tree(default or {}, asked, whole, inner)
+        elif isinstance(default, dict) and default and inner not in whole:
+            found[name] = _tree(default, asked, whole, inner)
+        else:
+            found[name] = "any" if default is None else TYPES.get(type(default), "any")
+    return found
+
+
+def _joined(ours: Tree | str | None, theirs: Tree) -> Tree:
+    """What a chart's parent says of its values, and what it says itself."""
+    if not isinstance(ours, dict):
+        return theirs
+    found = dict(theirs)
+    for name, inner in ours.items():
+        other = found.get(name)
+        if isinstance(inner, dict) and other != "map":
+            found[name] = _joined(inner, other if isinstance(other, dict) else {})
+        elif other is None:
+            found[name] = inner
+    return dict(sorted(found.items()))
+
+
+def _add(tree: Tree, path: list[str]) -> None:
+    """A switch of a chart inside, where nothing but the dependency names it."""
+    if path == [""] or tree.get(path[0]) == "map":
+        return
+    if len(path) == 1:
+        tree.setdefault(path[0], "bool")
+        return
+    inner = tree.setdefault(path[0], {})
+    if isinstance(inner, dict):
+        _add(inner, path[1:])
+
+
+def write(originals: Path) -> None:
+    for name, chart in versions()["charts"].items():
+        found = yaml.safe_load((originals / name / "Chart.yaml").read_text())["version"]
+        if found != chart["version"]:
+            raise SystemExit(f"{originals / name} is {found}, and {chart['version']} is pinned")
+        row = {
+            "version": found,
+            "source": SOURCES[name],
+            "read": f"{datetime.now(UTC):%Y-%m-%d}",
+            "values": read(originals / name, HERE / name),
+        }
+        text = yaml.safe_dump(row, sort_keys=False, width=150, default_flow_style=None)
+        (RECORDED / f"{name}.yml").write_text(
+            f"---\n# Names and types of the chart's values, by python -m lab.charts.record.\n{text}"
+        )
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,43 @@
+"""Which values the charts accept: those that upstream's charts of the pinned versions know, as record.py read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from lab.versions import CHECKOUT, versions
+
+RECORDED = CHECKOUT / "lab" / "upstream" / "charts"
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "bool": {"type": ["boolean", "null"]},
+    "number": {"type": ["number", "string", "null"]},
+    "string": {"type": ["string", "number", "null"]},
+    "list": {"type": ["array", "null"]},
+    "map": {"type": ["object", "null"]},
+    "any": {},
+}
+
+# Names and types, by name.
+Tree = dict[str, Any]
+
+
+def recorded(name: str) -> Tree:
+    """What was read of a chart, of the version that is pinned."""
+    row = yaml.safe_load((RECORDED / f"{name}.yml").read_text())
+    pinned = versions()["charts"][name]["version"]
+    if row["version"] != pinned:
+        raise ValueError(
+            f"{name} is pinned to {pinned}, and its values are recorded of {row['version']}. "
+            "Next: python -m lab.charts.record FOLDER, with the originals of the pinned versions"
+        )
+    found: Tree = row["values"]
+    return found
+
+
+def schema(tree: Tree | str) -> dict[str, Any]:
+    """A JSON schema that knows these names only."""
+    if isinstance(tree, str):
+        return SCHEMAS[tree]
+    properties = {name: schema(inner) for name, inner in tree.items()}
+    return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}

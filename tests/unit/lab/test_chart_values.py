@@ -1,0 +1,115 @@
+"""The charts get values that upstream's charts know, and no others: Helm itself takes any name, and does nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from lab.charts import HERE
+from lab.charts.check import LAB_VALUES, releases
+from lab.charts.record import read
+from lab.charts.values import recorded, schema
+from lab.versions import CHECKOUT, versions
+
+SWITCHES = (
+    "prometheus_stack_alertmanager",
+    "prometheus_stack_grafana",
+    "prometheus_stack_admission_webhooks",
+    "prometheus_stack_control_plane_metrics",
+    "prometheus_adapter_external_metrics",
+    "nvidia_device_plugin_feature_discovery",
+)
+# What else changes the values that the roles make.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "everything-on": dict.fromkeys(SWITCHES, True),
+    "everything-off": dict.fromkeys(SWITCHES, False),
+    "without-CDI": {"nvidia_device_plugin_device_list_strategy": "envvar"},
+    **{
+        f"inventory-{file.parent.parent.name}": yaml.safe_load(file.read_text()) or {}
+        for file in sorted(LAB_VALUES.parents[2].glob("*/group_vars/all.yml"))
+    },
+}
+
+
+def wrong(name: str, values: dict[str, Any]) -> list[str]:
+    found = Draft7Validator(schema(recorded(name))).iter_errors(values)
+    return sorted(f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in found)
+
+
+def test_roles_give_values_that_the_charts_know() -> None:
+    for variant, given in releases(VARIANTS).items():
+        assert given.keys() == versions()["charts"].keys()
+        found = {name: wrong(name, release["values"]) for name, release in given.items()}
+        assert found == {name: [] for name in given}, variant
+
+
+@pytest.mark.parametrize("name", versions()["charts"])
+def test_the_charts_of_the_lab_know_no_value_of_their_own(name: str) -> None:
+    for values in HERE.joinpath(name).rglob("values.yaml"):
+        inside = values.parent.name
+        of_the_lab = yaml.safe_load(values.read_text())
+        assert wrong(name, of_the_lab if inside == name else {inside: of_the_lab}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("dcgm-exporter", {"serviceMonitor": {"intervall": "1s"}}, "'intervall' was unexpected"),
+        ("dcgm-exporter", {"readinessProbe": {"periodSeconds": 1}}, "'periodSeconds' was unexpected"),
+        ("nvidia-device-plugin", {"gfd": {"enabled": "false"}}, "'false' is not of type 'boolean', 'null'"),
+        ("prometheus-adapter", {"replica": 2}, "'replica' was unexpected"),
+        ("kube-prometheus-stack", {"prometheus": {"prometheusSpec": {"scrapeInterva": "5s"}}}, "'scrapeInterva'"),
+        ("kube-prometheus-stack", {"kube-state-metrics": {"replicaCount": 2}}, "'replicaCount' was unexpected"),
+    ],
+)
+def test_a_value_that_upstream_does_not_know_is_refused(name: str, values: dict[str, Any], message: str) -> None:
+    [found] = wrong(name, values)
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("dcgm-exporter", {"nodeSelector": {"pool": "gpu"}, "securityContext": {"privileged": True}}),
+        ("kube-prometheus-stack", {"grafana": {"persistence": {"enabled": True}}, "global": {"imageRegistry": "here"}}),
+    ],
+)
+def test_a_map_that_is_handed_on_as_a_whole_takes_any_name(name: str, values: dict[str, Any]) -> None:
+    assert wrong(name, values) == []
+
+
+def test_names_are_read_from_defaults_templates_and_the_charts_inside(tmp_path: Any) -> None:
+    inner = tmp_path / "charts" / "inner"
+    (tmp_path / "ours" / "charts" / "inner").mkdir(parents=True)
+    for chart in (tmp_path, inner):
+        (chart / "templates").mkdir(parents=True)
+    (tmp_path / "Chart.yaml").write_text(
+        "dependencies: [{name: inner, condition: parts.inner}, {name: absent, condition: absent.enabled}]"
+    )
+    (tmp_path / "values.yaml").write_text(
+        "port: 1\nlimits: {cpu: 1}\nprobe: {delay: 1}\nnode: {}\ninner: {replicas: 2}"
+    )
+    (tmp_path / "templates" / "one.yaml").write_text(
+        "{{ toYaml .Values.limits }} {{ .Values.probe.delay }} {{ .Values.custom }} {{ .Values.node }}"
+    )
+    (inner / "Chart.yaml").write_text("name: inner")
+    (inner / "values.yaml").write_text("replicas: 1\nname: ''")
+    assert read(tmp_path, tmp_path / "ours") == {
+        "absent": "map",
+        "custom": "any",
+        "global": "map",
+        "inner": {"global": "map", "name": "string", "replicas": "number"},
+        "limits": "map",
+        "node": "map",
+        "parts": {"inner": "bool"},
+        "port": "number",
+        "probe": {"delay": "number"},
+    }
+
+
+def test_what_is_recorded_is_of_the_pinned_versions() -> None:
+    assert {path.stem for path in (CHECKOUT / "lab/upstream/charts").iterdir()} == set(versions()["charts"])
