@@ -59,7 +59,7 @@ lab-clean: ## remove all labs and the cache of what they are built from
 	@$(LAB_HAND) clean
 
 ##@ the tests
-.PHONY: test quick lint unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs
+.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs
 test: test-env programs ## all that CI runs: lint, unit and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -67,15 +67,20 @@ quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k 
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
 	@$(BIN)/python -m pytest $(if $(filter tests/%,$(ARGS)),,tests/unit) $(ARGS)
 
-lint: test-env ## ruff, mypy, ansible-lint, the role pages and the changelog
+lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/shellcheck $$(git grep -lE "^#!/bin/(ba)?sh")
 	@$(BIN)/ansible-lint --offline -qq
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs
 	@git diff --exit-code -- 'roles/*/README.md' || { echo "the pages above are not what the specs say: commit what make docs wrote"; exit 1; }
 	@echo "lint: passed"
+
+lint-lab: test-env programs ## helm lint of the lab's charts, go vet and go test of its exporter
+	@$(BIN)/python -m lab.lint
+	@echo "lint-lab: passed"
 
 unit: test-env programs ## pytest but for what needs the lab (ARGS="tests/integration -k rule", without the coverage)
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python -m pytest $(or $(ARGS),tests --ignore tests/faults \

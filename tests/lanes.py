@@ -20,7 +20,7 @@ from pathlib import Path
 LOGS = Path("build/test")
 # Words for make. The lanes take about as long as each other: the first has the processors, the second mostly waits.
 LANES: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("lint",), ("unit",), ("molecule", "SCENARIO=nodes")),
+    (("lint",), ("lint-lab",), ("unit",), ("molecule", "SCENARIO=nodes")),
     (("molecule", "SCENARIO=default"),),
 )
 # Colours, and the border that molecule draws around what its steps print.

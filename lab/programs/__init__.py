@@ -26,12 +26,12 @@ def _kubernetes_flags(version: str) -> str:
 
 
 # NVML is found at run time: the binary must start where no libnvidia-ml.so.1 is.
-_NVML_FLAGS = "'-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'"
+NVML_FLAGS = "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'"
 
 
 # netgo and osusergo keep the packages of a cgo build the same as without cgo, so that they are shared.
 # No debug information: a fifth of the compile time, and it would be stripped anyway.
-_BUILD = ("-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false")
+BUILD = ("-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false")
 
 
 def program_groups() -> dict[str, Artifact]:
@@ -42,11 +42,11 @@ def program_groups() -> dict[str, Artifact]:
 
 def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str]) -> Artifact:
     folder = HERE / name
-    flags = f"-s -w {_NVML_FLAGS if cgo else _kubernetes_flags(names()['kubernetes'])}"
+    flags = NVML_FLAGS if cgo else f"-s -w {_kubernetes_flags(names()['kubernetes'])}"
 
     def build(out: Path, run: Shell) -> None:
         run(
-            *(go(), "build", *_BUILD, "-ldflags", flags),
+            *(go(), "build", *BUILD, "-ldflags", flags),
             *("-o", f"{out}/", *programs.values()),
             cwd=folder,
             env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
@@ -58,14 +58,14 @@ def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str]) -> 
 
 
 def older_kubernetes() -> Artifact:
-    """`kube` of the minor version before, from the same source by a go.mod of its own. Only for those who ask for it."""
+    """`kube` of the minor version before, from the same source by a go.mod of its own. Only for who asks for it."""
     name = "kubernetes-older"
     folder, source = HERE / name, HERE / "kubernetes" / "kube"
     flags = f"-s -w {_kubernetes_flags(names()[name])}"
 
     def build(out: Path, run: Shell) -> None:
         run(
-            *(go(), "build", *_BUILD, "-ldflags", flags, "-modfile", folder / "go.mod", "-o", f"{out}/", "./kube"),
+            *(go(), "build", *BUILD, "-ldflags", flags, "-modfile", folder / "go.mod", "-o", f"{out}/", "./kube"),
             cwd=source.parent,
             env=go_env() | {"CGO_ENABLED": "0"},
         )
@@ -102,5 +102,10 @@ def _wanted() -> tuple[int, ...]:
 
 
 def _version(binary: str) -> tuple[int, ...]:
-    printed = subprocess.run([binary, "env", "GOVERSION"], capture_output=True, text=True, env={"GOTOOLCHAIN": "local", "HOME": str(Path.home())}).stdout
+    printed = subprocess.run(
+        [binary, "env", "GOVERSION"],
+        capture_output=True,
+        text=True,
+        env={"GOTOOLCHAIN": "local", "HOME": str(Path.home())},
+    ).stdout
     return tuple(int(part) for part in re.findall(r"\d+", printed)[:3])
