@@ -42,11 +42,25 @@ int driver_gpus(struct gpu_state out[MAX_GPUS]) {
   if (length < 0) return -1;
   for (char *line = strchr(answer, '\n'); line && line[1] != '\n'; line = strchr(line + 1, '\n')) {
     struct gpu_state *gpu = &out[count];
-    if (sscanf(line + 1, GPU_STATE_FORMAT, &gpu->index, &gpu->model, &gpu->domain, &gpu->bus, gpu->uuid, &gpu->util, &gpu->used_bytes, &gpu->xid, &gpu->lost) != 9)
+    if (sscanf(line + 1, GPU_STATE_FORMAT, &gpu->index, &gpu->model, &gpu->domain, &gpu->bus, gpu->uuid, &gpu->util, &gpu->prof, &gpu->mem,
+               &gpu->used_bytes, &gpu->xid, &gpu->lost) != 11)
       return -1;
     snprintf(device, sizeof device, "/dev/nvidia%u", gpu->index);
     struct stat node;
     if (stat(machine_path(path, sizeof path, device), &node) == 0) count++; // a container sees what it was given
   }
+  return count;
+}
+
+int driver_processes(unsigned gpu, struct gpu_process out[MAX_PROCESSES]) {
+  char request[32], answer[4096];
+  int connection = driver_connect(), count = 0;
+  if (connection < 0) return -1;
+  snprintf(request, sizeof request, "processes %u", gpu);
+  int length = driver_request(connection, request, answer, sizeof answer);
+  close(connection);
+  if (length < 0 || !strncmp(answer, "error", 5)) return -1;
+  for (char *line = strchr(answer, '\n'); line && line[1] != '\n' && count < MAX_PROCESSES; line = strchr(line + 1, '\n'), count++)
+    if (sscanf(line + 1, GPU_PROCESS_FORMAT, &out[count].pid, &out[count].util, &out[count].used_bytes) != 3) return -1;
   return count;
 }

@@ -162,12 +162,6 @@ GETTER(nvmlDeviceGetNumGpuCores, unsigned, model->cores)
 GETTER(nvmlDeviceGetMemoryBusWidth, unsigned, model->bus_bits)
 GETTER(nvmlDeviceIsMigDeviceHandle, unsigned, 0)
 GETTER(nvmlDeviceGetMaxMigDeviceCount, unsigned, 0)
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
-  LOOK_UP(device, current && pending ? current : NULL);
-  if (!model->mig) return NVML_ERROR_NOT_SUPPORTED;
-  *current = *pending = NVML_DEVICE_MIG_DISABLE;
-  return NVML_SUCCESS;
-}
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other, nvmlGpuTopologyLevel_t *out) {
   LOOK_UP(device, other.handle ? out : NULL);
   *out = NVML_TOPOLOGY_SYSTEM;
@@ -176,7 +170,7 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice
 
 // ---- what a device does: all that is not utilisation or memory is made from these two
 
-GETTER(nvmlDeviceGetUtilizationRates, nvmlUtilization_t, ((nvmlUtilization_t){.gpu = gpu.util, .memory = gpu.util / 2}))
+GETTER(nvmlDeviceGetUtilizationRates, nvmlUtilization_t, ((nvmlUtilization_t){.gpu = gpu.util, .memory = gpu.mem}))
 GETTER(nvmlDeviceGetPowerUsage, unsigned, model->power_mw / 5 + model->power_mw / 125 * gpu.util)
 GETTER(nvmlDeviceGetEnforcedPowerLimit, unsigned, model->power_mw)
 GETTER(nvmlDeviceGetPowerManagementLimit, unsigned, model->power_mw)
@@ -197,15 +191,89 @@ nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t clock, 
 }
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
   LOOK_UP(device, out);
-  *out = (nvmlMemory_t){.total = model->memory_mib * MIB, .used = gpu.used_bytes, .free = model->memory_mib * MIB - gpu.used_bytes};
+  unsigned long long total = model->memory_mib * MIB, used = model->reserved_mib * MIB + gpu.used_bytes; // version 1 knows no reserved memory
+  *out = (nvmlMemory_t){.total = total, .used = used, .free = total - used};
   return NVML_SUCCESS;
 }
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out) {
   LOOK_UP(device, out);
   out->total = model->memory_mib * MIB;
-  out->reserved = 0;
+  out->reserved = model->reserved_mib * MIB;
   out->used = gpu.used_bytes;
-  out->free = out->total - out->used;
+  out->free = out->total - out->reserved - out->used;
+  return NVML_SUCCESS;
+}
+
+// ---- the processes on a device
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *out) {
+  LOOK_UP(device, count);
+  struct gpu_process running[MAX_PROCESSES];
+  int all = driver_processes(gpu.index, running);
+  if (all < 0) return NVML_ERROR_UNKNOWN;
+  unsigned room = *count;
+  *count = all;
+  if (room < (unsigned)all) return NVML_ERROR_INSUFFICIENT_SIZE;
+  for (int i = 0; out && i < all; i++)
+    out[i] = (nvmlProcessInfo_t){.pid = running[i].pid, .usedGpuMemory = running[i].used_bytes, .gpuInstanceId = 0xffffffff, .computeInstanceId = 0xffffffff};
+  return NVML_SUCCESS;
+}
+
+// One sample a process that ran a kernel, of the last second.
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out, unsigned *count, unsigned long long since) {
+  LOOK_UP(device, count);
+  struct gpu_process running[MAX_PROCESSES];
+  struct timespec now;
+  int all = driver_processes(gpu.index, running);
+  unsigned room = out ? *count : 0;
+  (void)since;
+  if (all < 0) return NVML_ERROR_UNKNOWN;
+  clock_gettime(CLOCK_REALTIME, &now);
+  *count = 0;
+  for (int i = 0; i < all; i++) {
+    if (!running[i].util) continue;
+    if (*count < room)
+      out[*count] = (nvmlProcessUtilizationSample_t){.pid = running[i].pid, .timeStamp = now.tv_sec * 1000000ull + now.tv_nsec / 1000, .smUtil = running[i].util};
+    ++*count;
+  }
+  return !*count ? NVML_ERROR_NOT_FOUND : *count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+// ---- profiling, by GPM: an L4 has it from DCGM alone, which is not to be had, so its numbers come this way
+
+struct nvmlGpmSample_st { unsigned prof, mem; };
+
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *out) {
+  LOOK_UP(device, out);
+  out->isSupportedDevice = 1;
+  return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *out) {
+  if (!out) return NVML_ERROR_INVALID_ARGUMENT;
+  out->handle = calloc(1, sizeof *out->handle);
+  return out->handle ? NVML_SUCCESS : NVML_ERROR_MEMORY;
+}
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample) {
+  free(sample.handle);
+  return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
+  LOOK_UP(device, sample.handle);
+  *sample.handle = (struct nvmlGpmSample_st){.prof = gpu.prof, .mem = gpu.mem};
+  return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *out) {
+  if (!out || !out->sample1.handle || !out->sample2.handle) return NVML_ERROR_INVALID_ARGUMENT;
+  for (unsigned i = 0; i < out->numMetrics; i++) {
+    nvmlGpmMetric_t *metric = &out->metrics[i];
+    metric->nvmlReturn = NVML_SUCCESS;
+    switch (metric->metricId) {
+      case NVML_GPM_METRIC_GRAPHICS_UTIL:
+      case NVML_GPM_METRIC_SM_UTIL: metric->value = out->sample2.handle->prof; break;
+      case NVML_GPM_METRIC_DRAM_BW_UTIL: metric->value = out->sample2.handle->mem; break;
+      default: metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+    }
+  }
   return NVML_SUCCESS;
 }
 

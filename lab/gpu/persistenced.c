@@ -25,16 +25,17 @@
 #define INTERVALS 4096 // kernels remembered a GPU: a second of kernels of 250 us
 #define WINDOW_NS 1000000000ll
 
-struct interval { int64_t begin, end; };
+struct interval { int64_t begin, end; unsigned pid; };
 
 struct gpu {
   struct gpu_state state;
-  long override; // utilisation to report, -1 for the truth
+  struct { long util, prof, mem; } override; // what to report instead of the truth, -1 for the truth
   struct interval busy[INTERVALS];
   unsigned long launched; // the newest interval is busy[(launched - 1) % INTERVALS]
 };
 
 struct client {
+  unsigned pid; // as seen from here
   char line[128];
   size_t filled;
   long long held[MAX_GPUS]; // bytes
@@ -60,22 +61,22 @@ static int64_t now_ns(void) {
   return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-static int64_t launch(struct gpu *gpu, int64_t nanoseconds) {
+static int64_t launch(struct gpu *gpu, unsigned pid, int64_t nanoseconds) {
   int64_t now = now_ns();
   struct interval *last = gpu->launched ? &gpu->busy[(gpu->launched - 1) % INTERVALS] : NULL;
   int64_t begin = last && last->end > now ? last->end : now;
-  gpu->busy[gpu->launched++ % INTERVALS] = (struct interval){begin, begin + nanoseconds};
+  gpu->busy[gpu->launched++ % INTERVALS] = (struct interval){begin, begin + nanoseconds, pid};
   return begin + nanoseconds;
 }
 
-static unsigned utilisation(const struct gpu *gpu) {
-  if (gpu->override >= 0) return gpu->override;
+// Percent of the last second, of one process or, with 0, of all.
+static unsigned utilisation(const struct gpu *gpu, unsigned pid) {
   int64_t now = now_ns(), busy = 0;
   for (unsigned long i = gpu->launched; i > 0 && gpu->launched - i < INTERVALS; i--) {
     const struct interval *run = &gpu->busy[(i - 1) % INTERVALS];
     int64_t begin = run->begin > now - WINDOW_NS ? run->begin : now - WINDOW_NS, end = run->end < now ? run->end : now;
     if (run->end < now - WINDOW_NS) break;
-    if (end > begin) busy += end - begin;
+    if (end > begin && (!pid || run->pid == pid)) busy += end - begin;
   }
   return (busy * 100 + WINDOW_NS / 2) / WINDOW_NS;
 }
@@ -96,15 +97,43 @@ static void answer_state(int fd) {
   char text[4000];
   size_t length = snprintf(text, sizeof text, "gpus %u\n", gpu_count);
   for (unsigned i = 0; i < gpu_count; i++) {
-    const struct gpu_state *s = &gpus[i].state;
-    length += snprintf(text + length, sizeof text - length, GPU_STATE_FORMAT "\n", s->index, s->model, s->domain, s->bus, s->uuid,
-                       utilisation(&gpus[i]), s->used_bytes, s->xid, s->lost);
+    const struct gpu *gpu = &gpus[i];
+    const struct gpu_state *s = &gpu->state;
+    unsigned truth = utilisation(gpu, 0), util = gpu->override.util >= 0 ? gpu->override.util : truth;
+    unsigned prof = gpu->override.prof >= 0 ? gpu->override.prof : truth, mem = gpu->override.mem >= 0 ? gpu->override.mem : truth / 2;
+    length += snprintf(text + length, sizeof text - length, GPU_STATE_FORMAT "\n", s->index, s->model, s->domain, s->bus, s->uuid, util, prof,
+                       mem, s->used_bytes, s->xid, s->lost);
   }
   answer(fd, "%s", text);
 }
 
+static void answer_processes(int fd, unsigned index) {
+  struct gpu_process found[MAX_PROCESSES];
+  char text[4000];
+  int count = 0;
+  for (int i = 0; i < MAX_CLIENTS; i++) {
+    if (polled[2 + i].fd < 0) continue;
+    int known = 0; // a process may have several connections
+    while (known < count && found[known].pid != clients[i].pid) known++;
+    if (known == MAX_PROCESSES) continue;
+    if (known == count) {
+      struct gpu_process new = {.pid = clients[i].pid, .util = utilisation(&gpus[index], clients[i].pid)};
+      if (!new.util && !clients[i].held[index]) continue;
+      found[count++] = new;
+    }
+    found[known].used_bytes += clients[i].held[index];
+  }
+  size_t length = snprintf(text, sizeof text, "processes %d\n", count);
+  for (int i = 0; i < count; i++)
+    length += snprintf(text + length, sizeof text - length, GPU_PROCESS_FORMAT "\n", found[i].pid, found[i].util, found[i].used_bytes);
+  answer(fd, "%s", text);
+}
+
 static bool set(struct gpu *gpu, const char *field, const char *value) {
-  if (!strcmp(field, "util")) gpu->override = strcmp(value, "auto") ? strtol(value, NULL, 10) : -1;
+  long percent = strcmp(value, "auto") ? strtol(value, NULL, 10) : -1;
+  if (!strcmp(field, "util")) gpu->override.util = percent;
+  else if (!strcmp(field, "prof")) gpu->override.prof = percent;
+  else if (!strcmp(field, "mem")) gpu->override.mem = percent;
   else if (!strcmp(field, "xid")) gpu->state.xid = strtoul(value, NULL, 10);
   else if (!strcmp(field, "lost")) gpu->state.lost = strtoul(value, NULL, 10);
   else return false;
@@ -119,12 +148,14 @@ static void serve(int fd, struct client *client) {
   if (sscanf(client->line, "%15s %u", verb, &index) != 2) return answer(fd, "error not understood\n");
   if (index >= gpu_count) return answer(fd, "error no GPU %u\n", index);
   struct gpu *gpu = &gpus[index];
+  if (!strcmp(verb, "processes")) return answer_processes(fd, index);
   if (!strcmp(verb, "set") && sscanf(client->line, "%*s %*u %15s %31s", field, value) == 2 && set(gpu, field, value)) return answer(fd, "ok\n");
   if (sscanf(client->line, "%*s %*u %lld", &amount) != 1) return answer(fd, "error not understood\n");
   if (gpu->state.lost) return answer(fd, "error GPU %u is lost\n", index);
-  if (!strcmp(verb, "launch") && amount >= 0) return answer(fd, "until %lld\n", (long long)launch(gpu, amount));
+  if (!strcmp(verb, "launch") && amount >= 0) return answer(fd, "until %lld\n", (long long)launch(gpu, client->pid, amount));
   if (strcmp(verb, "alloc")) return answer(fd, "error not understood\n");
-  if ((long long)gpu->state.used_bytes + amount > (long long)(MODELS[gpu->state.model].memory_mib * MIB)) return answer(fd, "error out of memory\n");
+  const struct model *model = &MODELS[gpu->state.model];
+  if ((long long)gpu->state.used_bytes + amount > (long long)((model->memory_mib - model->reserved_mib) * MIB)) return answer(fd, "error out of memory\n");
   if (client->held[index] + amount < 0) return answer(fd, "error not yours\n");
   client->held[index] += amount;
   gpu->state.used_bytes += amount;
@@ -153,9 +184,12 @@ static void receive(struct pollfd *polled_client, struct client *client) {
 
 static void welcome(int listener) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+  struct ucred peer = {0};
+  getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &(socklen_t){sizeof peer});
   for (int i = 0; i < MAX_CLIENTS; i++)
     if (polled[2 + i].fd < 0) {
       polled[2 + i].fd = fd;
+      clients[i].pid = peer.pid;
       return;
     }
   close(fd);
@@ -206,7 +240,7 @@ static void find_gpus(void) {
     for (unsigned m = 0; m < MODEL_COUNT && gpu_count < MAX_GPUS; m++) {
       if (MODELS[m].pci_device != device) continue;
       struct gpu *gpu = &gpus[gpu_count];
-      *gpu = (struct gpu){.state = {.index = gpu_count, .model = m, .domain = domain, .bus = bus}, .override = -1};
+      *gpu = (struct gpu){.state = {.index = gpu_count, .model = m, .domain = domain, .bus = bus}, .override = {-1, -1, -1}};
       make_uuid(gpu->state.uuid, sizeof gpu->state.uuid, gpu_count++);
     }
   }

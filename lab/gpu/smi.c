@@ -11,7 +11,7 @@ struct reading {
   unsigned index, power_mw, power_limit_mw, celsius;
   nvmlPciInfo_t pci;
   nvmlUtilization_t util;
-  nvmlMemory_t memory;
+  nvmlMemory_v2_t memory;
 };
 
 static void check(nvmlReturn_t result) {
@@ -24,7 +24,7 @@ static void check(nvmlReturn_t result) {
 }
 
 static struct reading read_gpu(unsigned index) {
-  struct reading r = {.index = index};
+  struct reading r = {.index = index, .memory.version = nvmlMemory_v2};
   nvmlDevice_t device;
   check(nvmlDeviceGetHandleByIndex_v2(index, &device));
   check(nvmlSystemGetDriverVersion(r.driver, sizeof r.driver));
@@ -32,7 +32,7 @@ static struct reading read_gpu(unsigned index) {
   check(nvmlDeviceGetUUID(device, r.uuid, sizeof r.uuid));
   check(nvmlDeviceGetPciInfo_v3(device, &r.pci));
   check(nvmlDeviceGetUtilizationRates(device, &r.util));
-  check(nvmlDeviceGetMemoryInfo(device, &r.memory));
+  check(nvmlDeviceGetMemoryInfo_v2(device, &r.memory));
   check(nvmlDeviceGetPowerUsage(device, &r.power_mw));
   check(nvmlDeviceGetEnforcedPowerLimit(device, &r.power_limit_mw));
   check(nvmlDeviceGetTemperature(device, NVML_TEMPERATURE_GPU, &r.celsius));

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -88,3 +89,42 @@ def test_utilisation_is_what_the_load_asks_for(machine: dict[str, str]) -> None:
             assert time.monotonic() < deadline, f"0.6 GPU-seconds a second use {used} %"
             used = [int(percent) for percent in smi(machine, "utilization.gpu")]
     assert used[1] == 0
+
+
+def ask(machine: dict[str, str], request: str) -> list[str]:
+    """Lines of the driver's answer."""
+    with socket.socket(socket.AF_UNIX) as driver:
+        driver.connect(f"{machine['LAB_GPU_ROOT']}/run/nvidia-persistenced/socket")
+        driver.sendall(f"{request}\n".encode())
+        return driver.recv(4096).decode().strip().splitlines()
+
+
+def test_profiling_and_utilisation_are_two_numbers(machine: dict[str, str]) -> None:
+    assert ask(machine, "set 0 util 90") == ask(machine, "set 0 prof 7") == ask(machine, "set 0 mem 3") == ["ok"]
+    assert ask(machine, "state")[1].split()[5:8] == ["90", "7", "3"]
+    assert smi(machine, "utilization.gpu") == ["90", "0"]
+    for field in ("util", "prof", "mem"):
+        assert ask(machine, f"set 0 {field} auto") == ["ok"]
+    util, prof, mem = map(int, ask(machine, "state")[1].split()[5:8])
+    assert util == prof < 90
+    assert mem == util // 2
+
+
+def test_each_process_is_known_with_what_it_takes(machine: dict[str, str]) -> None:
+    """Two on one GPU, as with time-slicing; who only looks is none of them."""
+    assert ask(machine, "processes 0") == ["processes 0"]
+    spin = "from cuda import Gpu; import time; gpu = Gpu(); print('on it', flush=True)\n"
+    spin += "while True: gpu.spin({}), time.sleep(0.05)"
+    busy, quiet = ([sys.executable, "-c", spin.format(milliseconds)] for milliseconds in (100, 10))
+    environment = machine | {"PYTHONPATH": str(SCRIPTS)}
+    with (
+        running(*busy, env=environment, ready="on it") as first,
+        running(*quiet, env=environment, ready="on it") as other,
+    ):
+        deadline, found = time.monotonic() + 30, {}
+        while not (len(found) == 2 and found[first.pid][0] > 2 * found[other.pid][0] > 0):
+            assert time.monotonic() < deadline, f"{found} on processes {first.pid} and {other.pid}"
+            lines = [line.split() for line in ask(machine, "processes 0")[1:]]
+            found = {int(pid): (int(percent), int(held)) for pid, percent, held in lines}
+        assert {held for _, held in found.values()} == {256 << 20}
+    assert ask(machine, "processes 1") == ["processes 0"]

@@ -7,7 +7,13 @@ import (
 )
 
 // reader gives the current value of a field as it is printed, or false where the GPU has none.
-type reader func(nvml.Device) (string, bool)
+type reader func(device) (string, bool)
+
+// device is a GPU and what profiling has said of it since the reading before.
+type device struct {
+	nvml.Device
+	profile profile
+}
 
 const mebibyte = 1 << 20
 
@@ -15,12 +21,12 @@ const mebibyte = 1 << 20
 var readers = map[string]reader{
 	"DCGM_FI_DEV_GPU_UTIL":      utilisation(func(u nvml.Utilization) string { return fmt.Sprint(u.Gpu) }),
 	"DCGM_FI_DEV_MEM_COPY_UTIL": utilisation(func(u nvml.Utilization) string { return fmt.Sprint(u.Memory) }),
-	"DCGM_FI_DEV_ENC_UTIL":      codec(nvml.Device.GetEncoderUtilization),
-	"DCGM_FI_DEV_DEC_UTIL":      codec(nvml.Device.GetDecoderUtilization),
+	"DCGM_FI_DEV_ENC_UTIL":      codec(device.GetEncoderUtilization),
+	"DCGM_FI_DEV_DEC_UTIL":      codec(device.GetDecoderUtilization),
 
-	"DCGM_FI_PROF_GR_ENGINE_ACTIVE":   utilisation(func(u nvml.Utilization) string { return ratio(u.Gpu) }),
-	"DCGM_FI_PROF_SM_ACTIVE":          utilisation(func(u nvml.Utilization) string { return ratio(u.Gpu) }),
-	"DCGM_FI_PROF_DRAM_ACTIVE":        utilisation(func(u nvml.Utilization) string { return ratio(u.Memory) }),
+	"DCGM_FI_PROF_GR_ENGINE_ACTIVE":   profiled(nvml.GPM_METRIC_GRAPHICS_UTIL),
+	"DCGM_FI_PROF_SM_ACTIVE":          profiled(nvml.GPM_METRIC_SM_UTIL),
+	"DCGM_FI_PROF_DRAM_ACTIVE":        profiled(nvml.GPM_METRIC_DRAM_BW_UTIL),
 	"DCGM_FI_PROF_SM_OCCUPANCY":       nil,
 	"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": nil,
 	"DCGM_FI_PROF_PIPE_FP64_ACTIVE":   nil,
@@ -35,22 +41,22 @@ var readers = map[string]reader{
 
 	"DCGM_FI_DEV_SM_CLOCK":  clock(nvml.CLOCK_SM),
 	"DCGM_FI_DEV_MEM_CLOCK": clock(nvml.CLOCK_MEM),
-	"DCGM_FI_DEV_GPU_TEMP": func(d nvml.Device) (string, bool) {
+	"DCGM_FI_DEV_GPU_TEMP": func(d device) (string, bool) {
 		celsius, result := d.GetTemperature(nvml.TEMPERATURE_GPU)
 		return fmt.Sprint(celsius), result == nvml.SUCCESS
 	},
 	"DCGM_FI_DEV_MEMORY_TEMP": nil,
-	"DCGM_FI_DEV_POWER_USAGE": func(d nvml.Device) (string, bool) {
+	"DCGM_FI_DEV_POWER_USAGE": func(d device) (string, bool) {
 		milliwatts, result := d.GetPowerUsage()
 		return fmt.Sprintf("%.6f", float64(milliwatts)/1000), result == nvml.SUCCESS
 	},
-	"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": func(d nvml.Device) (string, bool) {
+	"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": func(d device) (string, bool) {
 		millijoules, result := d.GetTotalEnergyConsumption()
 		return fmt.Sprint(millijoules), result == nvml.SUCCESS
 	},
 
 	"DCGM_FI_DEV_XID_ERRORS": nil, // an event, not a reading: the sampler fills it
-	"DCGM_FI_DEV_PCIE_REPLAY_COUNTER": func(d nvml.Device) (string, bool) {
+	"DCGM_FI_DEV_PCIE_REPLAY_COUNTER": func(d device) (string, bool) {
 		replays, result := d.GetPcieReplayCounter()
 		return fmt.Sprint(replays), result == nvml.SUCCESS
 	},
@@ -65,44 +71,49 @@ var readers = map[string]reader{
 	"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": nil,
 	"DCGM_FI_DEV_VGPU_LICENSE_STATUS":    nil,
 
-	"DCGM_FI_DRIVER_VERSION": func(nvml.Device) (string, bool) {
+	"DCGM_FI_DRIVER_VERSION": func(device) (string, bool) {
 		version, result := nvml.SystemGetDriverVersion()
 		return version, result == nvml.SUCCESS
 	},
 }
 
-func ratio(percent uint32) string { return fmt.Sprintf("%.6f", float64(percent)/100) }
+func profiled(metric nvml.GpmMetricId) reader {
+	return func(d device) (string, bool) {
+		percent, there := d.profile[metric]
+		return fmt.Sprintf("%.6f", percent/100), there
+	}
+}
 
 func utilisation(show func(nvml.Utilization) string) reader {
-	return func(d nvml.Device) (string, bool) {
+	return func(d device) (string, bool) {
 		rates, result := d.GetUtilizationRates()
 		return show(rates), result == nvml.SUCCESS
 	}
 }
 
-func codec(read func(nvml.Device) (uint32, uint32, nvml.Return)) reader {
-	return func(d nvml.Device) (string, bool) {
+func codec(read func(device) (uint32, uint32, nvml.Return)) reader {
+	return func(d device) (string, bool) {
 		percent, _, result := read(d)
 		return fmt.Sprint(percent), result == nvml.SUCCESS
 	}
 }
 
 func memory(part func(nvml.Memory_v2) uint64) reader {
-	return func(d nvml.Device) (string, bool) {
+	return func(d device) (string, bool) {
 		info, result := d.GetMemoryInfo_v2()
 		return fmt.Sprint(part(info) / mebibyte), result == nvml.SUCCESS
 	}
 }
 
 func clock(domain nvml.ClockType) reader {
-	return func(d nvml.Device) (string, bool) {
+	return func(d device) (string, bool) {
 		megahertz, result := d.GetClockInfo(domain)
 		return fmt.Sprint(megahertz), result == nvml.SUCCESS
 	}
 }
 
 func remapped(part func(correctable, uncorrectable int, failed bool) int) reader {
-	return func(d nvml.Device) (string, bool) {
+	return func(d device) (string, bool) {
 		correctable, uncorrectable, _, failed, result := d.GetRemappedRows()
 		return fmt.Sprint(part(correctable, uncorrectable, failed)), result == nvml.SUCCESS
 	}

@@ -1,12 +1,13 @@
 // Command dcgm-exporter stands in for NVIDIA's exporter of that name: its metric names, label set and order, counter file, settings
 // and pod mapping, but the values come from NVML, since libdcgm is not to be had. It runs on a real GPU as well.
 //
-// What differs: DCGM_FI_PROF_* are not profiled. GR_ENGINE_ACTIVE and SM_ACTIVE are NVML's GPU utilisation and DRAM_ACTIVE its memory
-// utilisation, as ratios; for SM_ACTIVE that is an upper bound. A counter that NVML cannot give is left out of the output, as a blank
-// value is upstream. MIG devices are not looked into.
+// What differs: DCGM_FI_PROF_GR_ENGINE_ACTIVE, SM_ACTIVE and DRAM_ACTIVE are those of the driver's own profiling (NVML's GPM), which only
+// GPUs from Hopper on have. A counter that NVML cannot give is left out of the output, as a blank value is upstream. MIG devices are not
+// looked into. A variable of upstream's that would change the output and is not implemented stops the program.
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,7 +29,10 @@ type settings struct {
 	interval     time.Duration
 	kubernetes   bool
 	virtualGPUs  bool
-	kubelet      string // socket of the pod-resources API
+	podUIDs      bool     // as a label
+	idType       string   // how the kubelet calls a GPU: uid or device-name
+	resources    []string // that count as GPUs besides nvidia.com/gpu and nvidia.com/mig-*
+	kubelet      string   // socket of the pod-resources API
 	hostname     string
 }
 
@@ -50,6 +55,11 @@ func readSettings(arguments []string) (settings, error) {
 	if err != nil {
 		return s, err
 	}
+	for variable, harmless := range notImplemented {
+		if value := env(variable, harmless); value != harmless {
+			return s, fmt.Errorf("%s is %q; the lab's exporter has only %q", variable, value, harmless)
+		}
+	}
 	s.hostname = env("NODE_NAME", hostname)
 	s.kubelet = env("DCGM_POD_RESOURCES_KUBELET_SOCKET", "/var/lib/kubelet/pod-resources/kubelet.sock")
 
@@ -68,26 +78,57 @@ func readSettings(arguments []string) (settings, error) {
 	for _, name := range []string{"c", "collect-interval"} {
 		flags.IntVar(&milliseconds, name, interval, "milliseconds between two readings [DCGM_EXPORTER_INTERVAL]")
 	}
-	inKubernetes, err := strconv.ParseBool(env("DCGM_EXPORTER_KUBERNETES", "false"))
-	if err != nil {
-		return s, fmt.Errorf("DCGM_EXPORTER_KUBERNETES: %w", err)
+	for _, each := range []struct {
+		value           *bool
+		variable, usage string
+		names           []string
+	}{
+		{&s.kubernetes, "DCGM_EXPORTER_KUBERNETES", "label with the pod that holds the GPU", []string{"k", "kubernetes"}},
+		{&s.virtualGPUs, "KUBERNETES_VIRTUAL_GPUS", "a line for each pod that shares the GPU", []string{"kubernetes-virtual-gpus"}},
+		{&s.podUIDs, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "label with the pod's uid", []string{"kubernetes-enable-pod-uid"}},
+	} {
+		fallback, err := strconv.ParseBool(env(each.variable, "false"))
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", each.variable, err)
+		}
+		for _, name := range each.names {
+			flags.BoolVar(each.value, name, fallback, each.usage+" ["+each.variable+"]")
+		}
 	}
-	for _, name := range []string{"k", "kubernetes"} {
-		flags.BoolVar(&s.kubernetes, name, inKubernetes, "label with the pod that holds the GPU [DCGM_EXPORTER_KUBERNETES]")
-	}
-	virtual, err := strconv.ParseBool(env("KUBERNETES_VIRTUAL_GPUS", "false"))
-	if err != nil {
-		return s, fmt.Errorf("KUBERNETES_VIRTUAL_GPUS: %w", err)
-	}
-	flags.BoolVar(&s.virtualGPUs, "kubernetes-virtual-gpus", virtual, "a line for each pod that shares the GPU [KUBERNETES_VIRTUAL_GPUS]")
+	var resources string
+	text(&s.idType, "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", "uid", "how the kubelet calls a GPU: uid or device-name", "kubernetes-gpu-id-type")
+	text(&resources, "NVIDIA_RESOURCE_NAMES", "", "further resources that are GPUs, between commas", "nvidia-resource-names")
 	if err := flags.Parse(arguments); err != nil {
 		return s, err
+	}
+	for name := range strings.SplitSeq(resources, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			s.resources = append(s.resources, name)
+		}
 	}
 	if milliseconds < 1 {
 		return s, fmt.Errorf("collect interval is %d ms; it has to be at least 1", milliseconds)
 	}
 	s.interval = time.Duration(milliseconds) * time.Millisecond
 	return s, nil
+}
+
+// notImplemented has upstream's variables that change what /metrics says or how it is served, with the value that changes nothing.
+var notImplemented = map[string]string{
+	"DCGM_EXPORTER_CONFIGMAP_DATA":                       "none",
+	"DCGM_EXPORTER_CPU_DEVICES_STR":                      "f",
+	"DCGM_EXPORTER_DEVICES_STR":                          "f",
+	"DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH":         "false",
+	"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS":         "false",
+	"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX": "",
+	"DCGM_EXPORTER_OTHER_DEVICES_STR":                    "f",
+	"DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME":         "false",
+	"DCGM_EXPORTER_SYSTEMD_SOCKET":                       "false",
+	"DCGM_EXPORTER_USE_OLD_NAMESPACE":                    "false",
+	"DCGM_EXPORTER_WEB_CONFIG_FILE":                      "",
+	"DCGM_HPC_JOB_MAPPING_DIR":                           "",
+	"DCGM_REMOTE_HOSTENGINE_INFO":                        "localhost:5555",
+	"KUBERNETES_ENABLE_DRA":                              "false",
 }
 
 func env(variable, fallback string) string {
@@ -114,19 +155,25 @@ func run(s settings) error {
 
 	pods := func() holders { return nil }
 	if s.kubernetes {
-		kubelet, err := newKubelet(s.kubelet)
-		if err != nil {
-			return err
-		}
-		pods = kubelet.holders
+		pods = (&kubelet{s.kubelet, s.resources, newPodUIDs(s.hostname).uid}).holders
 	}
 
-	http.HandleFunc("/health", func(out http.ResponseWriter, _ *http.Request) { fmt.Fprintln(out, "OK") })
-	http.HandleFunc("/metrics", func(out http.ResponseWriter, _ *http.Request) {
-		out.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		write(out, counters, gpus.latest(), pods(), s.hostname, s.virtualGPUs)
+	http.HandleFunc("/health", func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("X-Registry-Available", "true")
+		fmt.Fprint(out, "OK")
 	})
-	server := &http.Server{Addr: s.address, ReadHeaderTimeout: 10 * time.Second}
+	http.HandleFunc("/metrics", func(out http.ResponseWriter, _ *http.Request) {
+		names := naming{pods(), s.idType, s.podUIDs, s.virtualGPUs, func(each sample) usages { return usagesOf(gpus.handles[each.index], podOfProcess) }}
+		var page bytes.Buffer
+		if err := write(&page, counters, gpus.latest(), names, s.hostname); err != nil {
+			slog.Error("metrics cannot be given", "reason", err)
+			http.Error(out, "internal server error", http.StatusInternalServerError)
+			return
+		}
+		out.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		page.WriteTo(out)
+	})
+	server := &http.Server{Addr: s.address, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 	go func() {
 		ends := make(chan os.Signal, 1)
 		signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)

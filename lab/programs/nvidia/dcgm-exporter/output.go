@@ -25,8 +25,33 @@ var xidMeanings = map[string]string{
 
 type label struct{ name, value string }
 
+// naming says how pods are put into the labels.
+type naming struct {
+	pods    holders
+	idType  string
+	uids    bool // as a label
+	virtual bool // a line for each pod that shares a GPU
+	usages  func(sample) usages
+}
+
+// line is a value and the labels that follow those of the GPU.
+type line struct {
+	labels []label
+	value  string
+}
+
 // write prints all counters in Prometheus' text format: a line a GPU, or one a sharing pod with virtual GPUs.
-func write(out io.Writer, counters []counter, samples []sample, pods holders, hostname string, virtual bool) {
+func write(out io.Writer, counters []counter, samples []sample, names naming, hostname string) error {
+	used := map[string]usages{}
+	for _, each := range samples {
+		id, err := deviceID(names.idType, each.gpu)
+		if err != nil && names.pods != nil {
+			return err
+		}
+		if names.virtual && len(names.pods[id]) > 0 {
+			used[each.uuid] = names.usages(each)
+		}
+	}
 	for _, wanted := range counters {
 		if wanted.kind == "label" || !slices.ContainsFunc(samples, func(s sample) bool { return s.values[wanted.field] != "" }) {
 			continue
@@ -37,15 +62,18 @@ func write(out io.Writer, counters []counter, samples []sample, pods holders, ho
 			if !there {
 				continue
 			}
-			for _, attributes := range attributeSets(pods[sample.uuid], virtual) {
+			id, _ := deviceID(names.idType, sample.gpu)
+			for _, each := range names.lines(wanted.field, value, names.pods[id], used[sample.uuid]) {
+				attributes := each.labels
 				if wanted.field == xidField {
 					attributes = append(attributes, label{"err_code", value}, label{"err_msg", xidMeaning(value)})
 				}
 				slices.SortFunc(attributes, func(a, b label) int { return strings.Compare(a.name, b.name) })
-				fmt.Fprintf(out, "%s{%s} %s\n", wanted.field, render(append(identity(sample, counters, hostname), attributes...)), value)
+				fmt.Fprintf(out, "%s{%s} %s\n", wanted.field, render(append(identity(sample, counters, hostname), attributes...)), each.value)
 			}
 		}
 	}
+	return nil
 }
 
 // identity has the labels that say which GPU, then those that are counters of type label.
@@ -66,24 +94,39 @@ func identity(s sample, counters []counter, hostname string) []label {
 	return labels
 }
 
-// attributeSets has a set of pod labels for each line of a GPU: none for an idle one, the last holder's for one that is shared
-// unless each holder is to have a line.
-func attributeSets(held []holder, virtual bool) [][]label {
+// lines of a GPU: one without a pod for an idle one, one with the last holder for one that is shared, unless each holder is to have a
+// line. Then what processes take is the pod's own in it, beside a line of the whole GPU; all else repeats the value of the GPU.
+func (n naming) lines(field, value string, held []holder, used usages) []line {
 	if len(held) == 0 {
-		return [][]label{nil}
+		return []line{{nil, value}}
 	}
-	if !virtual {
-		held = held[len(held)-1:]
+	if !n.virtual {
+		return []line{{held[len(held)-1].labels(n.uids), value}}
 	}
-	var sets [][]label
+	ofProcesses := field == utilField || field == memoryField
+	var lines []line
+	if ofProcesses {
+		lines = append(lines, line{nil, value})
+	}
 	for _, each := range held {
-		set := []label{{"container", each.container}, {"namespace", each.namespace}, {"pod", each.pod}}
-		if virtual && each.replica != "" {
-			set = append(set, label{"vgpu", each.replica})
+		its := line{each.labels(n.uids || ofProcesses), value}
+		if ofProcesses {
+			its.value = used.value(field, each.uid)
 		}
-		sets = append(sets, set)
+		if each.replica != "" {
+			its.labels = append(its.labels, label{"vgpu", each.replica})
+		}
+		lines = append(lines, its)
 	}
-	return sets
+	return lines
+}
+
+func (h holder) labels(uid bool) []label {
+	labels := []label{{"container", h.container}, {"namespace", h.namespace}, {"pod", h.pod}}
+	if uid {
+		labels = append(labels, label{"pod_uid", h.uid})
+	}
+	return labels
 }
 
 func xidMeaning(code string) string {

@@ -3,43 +3,63 @@ package main
 import (
 	"strings"
 	"testing"
-
-	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
 var busy = sample{
 	gpu:    gpu{index: 0, uuid: "GPU-1", address: "00000000:10:00.0", model: "NVIDIA L4", device: "nvidia0"},
-	values: map[string]string{"DCGM_FI_DEV_GPU_UTIL": "87", "DCGM_FI_DRIVER_VERSION": "580.95.05", xidField: "79"},
+	values: map[string]string{"DCGM_FI_DEV_GPU_UTIL": "87", "DCGM_FI_DEV_POWER_USAGE": "31.500000", "DCGM_FI_DRIVER_VERSION": "580.95.05", xidField: "79"},
 }
 
 const identityText = `gpu="0",UUID="GPU-1",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA L4",Hostname="node-a"`
 
 func TestWrite(t *testing.T) {
 	util := counter{"DCGM_FI_DEV_GPU_UTIL", "gauge", "Busy (in %)."}
-	owner := holder{namespace: "team-a", pod: "infer-0", container: "main"}
-	shared := []holder{{"team-a", "infer-0", "main", "0"}, {"team-a", "infer-1", "main", "2"}}
+	power := counter{"DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W)."}
+	owner := holder{namespace: "team-a", pod: "infer-0", container: "main", uid: "u0"}
+	shared := []holder{{"team-a", "infer-0", "main", "u0", "0"}, {"team-a", "infer-1", "main", "u1", "2"}}
+	unknown := []holder{{"team-a", "infer-0", "main", "", "0"}}
+	uses := usages{"u0": {percent: 60, bytes: 300 * mebibyte}}
 	for name, test := range map[string]struct {
 		counters []counter
 		held     []holder
-		virtual  bool
+		names    naming
 		want     []string
 	}{
-		"idle":             {[]counter{util}, nil, false, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `} 87`}},
-		"held":             {[]counter{util}, []holder{owner}, false, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-0"} 87`}},
-		"shared, last one": {[]counter{util}, shared, false, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-1"} 87`}},
-		"shared, each": {[]counter{util}, shared, true, []string{
-			`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-0",vgpu="0"} 87`,
-			`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-1",vgpu="2"} 87`,
+		"idle":                    {[]counter{util}, nil, naming{}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `} 87`}},
+		"idle, with virtual GPUs": {[]counter{util}, nil, naming{virtual: true}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `} 87`}},
+		"held":                    {[]counter{util}, []holder{owner}, naming{}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-0"} 87`}},
+		"held, with uid":          {[]counter{util}, []holder{owner}, naming{uids: true}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-0",pod_uid="u0"} 87`}},
+		"shared, last one":        {[]counter{util}, shared, naming{}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-1"} 87`}},
+		"shared, each repeats": {[]counter{power}, shared, naming{virtual: true}, []string{
+			`DCGM_FI_DEV_POWER_USAGE{` + identityText + `,container="main",namespace="team-a",pod="infer-0",vgpu="0"} 31.500000`,
+			`DCGM_FI_DEV_POWER_USAGE{` + identityText + `,container="main",namespace="team-a",pod="infer-1",vgpu="2"} 31.500000`,
 		}},
-		"label": {[]counter{util, {"DCGM_FI_DRIVER_VERSION", "label", "Driver"}}, nil, false, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,DCGM_FI_DRIVER_VERSION="580.95.05"} 87`}},
-		"error": {[]counter{{xidField, "gauge", "Last error"}}, []holder{owner}, false, []string{
+		"shared, each has its own": {[]counter{util}, shared, naming{virtual: true}, []string{
+			`DCGM_FI_DEV_GPU_UTIL{` + identityText + `} 87`,
+			`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-0",pod_uid="u0",vgpu="0"} 60`,
+			`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-1",pod_uid="u1",vgpu="2"} 0`,
+		}},
+		"shared, uids not known": {[]counter{util}, unknown, naming{virtual: true}, []string{
+			`DCGM_FI_DEV_GPU_UTIL{` + identityText + `} 87`,
+			`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-0",pod_uid="",vgpu="0"} 0`,
+		}},
+		"label": {[]counter{util, {"DCGM_FI_DRIVER_VERSION", "label", "Driver"}}, nil, naming{}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,DCGM_FI_DRIVER_VERSION="580.95.05"} 87`}},
+		"error": {[]counter{{xidField, "gauge", "Last error"}}, []holder{owner}, naming{}, []string{
 			xidField + `{` + identityText + `,container="main",err_code="79",err_msg="GPU has fallen off the bus",namespace="team-a",pod="infer-0"} 79`,
 		}},
-		"blank": {[]counter{{"DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Not there"}}, nil, false, nil},
+		"blank":        {[]counter{{"DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Not there"}}, nil, naming{}, nil},
+		"by its name":  {[]counter{util}, nil, naming{idType: "device-name", pods: holders{"nvidia0": {owner}}}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `,container="main",namespace="team-a",pod="infer-0"} 87`}},
+		"by its other": {[]counter{util}, nil, naming{idType: "device-name", pods: holders{"GPU-1": {owner}}}, []string{`DCGM_FI_DEV_GPU_UTIL{` + identityText + `} 87`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			write(&out, test.counters, []sample{busy}, holders{"GPU-1": test.held}, "node-a", test.virtual)
+			if test.names.idType == "" {
+				test.names.idType, test.names.pods = "uid", holders{"GPU-1": test.held}
+			}
+			test.names.usages = func(sample) usages { return uses }
+			if err := write(&out, test.counters, []sample{busy}, test.names, "node-a"); err != nil {
+				t.Fatal(err)
+			}
 			var lines []string
 			for line := range strings.Lines(out.String()) {
 				if !strings.HasPrefix(line, "#") {
@@ -59,15 +79,8 @@ func TestRenderEscapes(t *testing.T) {
 	}
 }
 
-func TestCollectKnowsOnlyGPUs(t *testing.T) {
-	device := func(resource string, ids ...string) *podresources.ContainerDevices {
-		return &podresources.ContainerDevices{ResourceName: resource, DeviceIds: ids}
-	}
-	found := collect([]*podresources.PodResources{{
-		Name: "infer-0", Namespace: "team-a",
-		Containers: []*podresources.ContainerResources{{Name: "main", Devices: []*podresources.ContainerDevices{device("nvidia.com/gpu", "GPU-1", "GPU-2::3"), device("example.com/nic", "eth1")}}},
-	}})
-	if len(found) != 2 || found["GPU-2"][0] != (holder{"team-a", "infer-0", "main", "3"}) {
-		t.Errorf("got %v", found)
+func TestAnUnknownKindOfIDIsAnErrorOfTheScrape(t *testing.T) {
+	if err := write(&strings.Builder{}, nil, []sample{busy}, naming{idType: "index", pods: holders{}}, "node-a"); err == nil {
+		t.Error("no error")
 	}
 }

@@ -27,6 +27,7 @@ type sampler struct {
 	counters []counter
 	gpus     []gpu
 	handles  []nvml.Device
+	profiler []*profiler
 	xids     []atomic.Uint64 // the last error a GPU
 
 	mutex   sync.Mutex
@@ -50,6 +51,7 @@ func newSampler(counters []counter) (*sampler, error) {
 		}
 		s.gpus = append(s.gpus, found)
 		s.handles = append(s.handles, handle)
+		s.profiler = append(s.profiler, newProfiler(handle))
 	}
 	s.sample()
 	go s.watchErrors()
@@ -88,9 +90,10 @@ func (s *sampler) sample() {
 	samples := make([]sample, len(s.gpus))
 	for i, handle := range s.handles {
 		samples[i] = sample{gpu: s.gpus[i], values: map[string]string{}}
+		gpu := device{handle, s.profiler[i].read(handle)}
 		for _, wanted := range s.counters {
 			if read := readers[wanted.field]; read != nil {
-				if value, there := read(handle); there {
+				if value, there := read(gpu); there {
 					samples[i].values[wanted.field] = value
 				}
 			}
