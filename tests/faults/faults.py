@@ -5,6 +5,7 @@ Each breaks one thing, as somebody would or as it happens by itself, and puts it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
@@ -219,6 +220,41 @@ def restart_users_of_the_driver(lab: Lab) -> None:
     lab.restart("Deployment", SAMPLE, WORKLOADS)
 
 
+@contextmanager
+def time_sliced(lab: Lab, replicas: int = 2, gpu: int | None = None) -> Iterator[None]:
+    """NVIDIA's device plugin gives each GPU, or this one alone, to so many pods.
+
+    The label is the one that GPU feature discovery gives such a node, which the lab has not.
+    """
+    name = "time-slicing"
+    sharing = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": replicas}]}}
+    config: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": PLUGIN},
+        "data": {"config.yaml": json.dumps({"version": "v1", "sharing": sharing})},
+    }
+
+    def configured(plugin: Manifest) -> None:
+        pod = plugin["spec"]["template"]["spec"]
+        pod["volumes"] = [*pod["volumes"], {"name": name, "configMap": {"name": name}}]
+        container(plugin)["volumeMounts"] += [{"name": name, "mountPath": "/config"}]
+        seen = {} if gpu is None else {"NVIDIA_VISIBLE_DEVICES": str(gpu)}
+        with_environment(CONFIG_FILE="/config/config.yaml", **seen)(plugin)
+
+    def labelled(node: Manifest) -> None:
+        node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
+
+    slices = str(replicas * (len(lab.gpus()) if gpu is None else 1))
+    with (
+        lab.beside(config),
+        lab.changed("DaemonSet", PLUGIN, configured, PLUGIN),
+        lab.changed("Node", lab.gpu_node, labelled, None),
+    ):
+        wait_until(lambda: lab.allocatable() == slices, f"the GPU node offers {slices} slices", 120)
+        yield
+
+
 # ---- GPU nodes and drivers
 
 
@@ -401,20 +437,14 @@ def the_exporter_collects_every_half_minute(lab: Lab) -> Iterator[None]:
 
 @fault("EXPORTER_SHARED_GPUS", 13)
 def gpus_are_shared_and_the_exporter_does_not_know(lab: Lab) -> Iterator[None]:
-    def shared(node: Manifest) -> None:
-        node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
-
-    with lab.changed("Node", lab.gpu_node, shared, None):
+    with time_sliced(lab):
         yield
 
 
 @fault("EXPORTER_SHARED_GPUS_BLIND", 13)
 def gpus_are_shared_and_the_exporter_sees_no_processes(lab: Lab) -> Iterator[None]:
-    def shared(node: Manifest) -> None:
-        node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
-
     with (
-        lab.changed("Node", lab.gpu_node, shared, None),
+        time_sliced(lab),
         lab.changed("DaemonSet", EXPORTER, with_environment(KUBERNETES_VIRTUAL_GPUS="true")),
     ):
         yield
@@ -434,16 +464,26 @@ def a_free_gpu_reads_an_impossible_value(lab: Lab) -> Iterator[None]:
 def all_gpus_read_impossible_values(lab: Lab) -> Iterator[None]:
     gpus = lab.gpus()
     try:
-        lab.driver(*(f"set {gpu} util 2147483632" for gpu in gpus))
+        lab.driver(*(f"set {gpu} {field} 2147483632" for gpu in gpus for field in ("util", "prof")))
         yield
     finally:
-        lab.driver(*(f"set {gpu} util auto" for gpu in gpus))
+        lab.driver(*(f"set {gpu} {field} auto" for gpu in gpus for field in ("util", "prof")))
 
 
 @fault("EXPORTER_TWICE", 21)
 def a_second_exporter_is_installed(lab: Lab) -> Iterator[None]:
     with lab.beside(another(lab.get("DaemonSet", EXPORTER, MONITORING), "another-dcgm-exporter")):
         yield
+
+
+@fault("PROFILING_FROZEN", 16)
+def profiling_of_a_busy_gpu_stays_at_0(lab: Lab) -> Iterator[None]:
+    gpu = lab.free_gpu()
+    try:
+        lab.driver(f"set {gpu} util 97", f"set {gpu} prof 0")
+        yield
+    finally:
+        lab.driver(f"set {gpu} util auto", f"set {gpu} prof auto")
 
 
 @fault("PROFILING_MISSING", 15)

@@ -18,6 +18,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
@@ -105,6 +106,13 @@ class Lab:
         """The values of a query, by pod."""
         return {series.labels.get("pod", ""): series.values[-1] for series in self._prometheus.query(text)}
 
+    def raw(self, path: str) -> Manifest:
+        """The API server's answer; no items where nobody serves the path."""
+        try:
+            return json.loads(self._kube.get_raw(path))
+        except ApiError:
+            return {"items": []}
+
     def get(self, kind: str, name: str, namespace: str | None = None) -> Manifest:
         return self._resource(kind).get(name=name, namespace=namespace).to_dict()
 
@@ -133,6 +141,11 @@ class Lab:
     def gpus(self) -> dict[int, str]:
         """UUIDs by index."""
         return {int(labels["gpu"]): labels["UUID"] for labels in self._readings()}
+
+    def allocatable(self) -> str:
+        """How many GPUs, or slices of them, the GPU node offers."""
+        found: str = self.get("Node", self.gpu_node)["status"]["allocatable"].get("nvidia.com/gpu", "0")
+        return found
 
     def free_gpu(self) -> int:
         """Index of a GPU that no pod holds. Which ones are held is chance."""
