@@ -120,6 +120,15 @@ def graph(args: argparse.Namespace) -> Graph:
     return Graph(large=args.size in LARGE, system=system(args))
 
 
+def machine() -> dict[str, bool]:
+    """What the servers have of this machine: cgroup v2, and the right to raise limits (CAP_SYS_RESOURCE)."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {
+        "cgroup_v2": Path("/sys/fs/cgroup/cgroup.controllers").exists(),
+        "raises_limits": bool(int(status["CapBnd"], 16) >> 24 & 1),
+    }
+
+
 def describe(args: argparse.Namespace) -> None:
     """Print what the lab consists of, as the variables of lab/nodes."""
     from lab.systems import systems
@@ -129,6 +138,7 @@ def describe(args: argparse.Namespace) -> None:
         "state": str(CACHE / "labs" / args.lab),
         "inventory": str(args.inventory.absolute()),
         "nodes": SIZES[args.size],
+        "machine": machine(),
         "system": {"name": system(args), **systems()[system(args)]},
         "artifacts": graph(args).mounted(),
     }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from doit.reporter import ConsoleReporter
@@ -14,10 +16,26 @@ from lab.artifacts import CACHE, Artifact
 
 SECONDS = CACHE / "seconds.json"
 LAST_LINES = 25
+# How Go, apt and pip say that somebody did not answer.
+UNREACHABLE = re.compile(
+    r"dial tcp|i/o timeout|TLS handshake|no such host|connection (refused|reset|timed out)|50[234] |unable to connect|"
+    r"could not (resolve|connect)|temporary failure|failed to fetch|max retries exceeded",
+    re.IGNORECASE,
+)
 
 
 def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def next_steps(lines: Iterable[str]) -> list[str]:
+    """What to do about a step that failed, from the end of its log: of what the network did, one sentence."""
+    if not any(UNREACHABLE.search(line) for line in lines):
+        return []
+    return [
+        "the network: a source did not answer; what is built stays, so run it again, "
+        "or name another by GOPROXY or PIP_INDEX_URL"
+    ]
 
 
 class BuildReporter(ConsoleReporter):  # type: ignore[misc] # doit has no types
@@ -77,6 +95,7 @@ class BuildReporter(ConsoleReporter):  # type: ignore[misc] # doit has no types
             f"{self.name(task)} failed after {clock(seconds)}: {''.join(reason)}",
             *(f"    {line}" for line in lines),
             f"  the whole log: {log}",
+            *(f"  {step}" for step in next_steps(lines)),
         ]
         self.console.print("\n".join(report), highlight=False, markup=False)
 
