@@ -46,6 +46,7 @@ class Graph:
         `system` is what the servers run, one of systems.yml.
         """
         programs = program_groups()
+        self.nvidia = programs["nvidia"]
         self.programs = programs["kubernetes"]
         self.adapter = programs["prometheus-adapter"]
         self.forky = debian.unpacked("forky", "forky", debian.FROM_FORKY)
@@ -94,7 +95,8 @@ class Graph:
         kubectl = {"kubectl": self.programs.path / "kube"}
         debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
-        for name, target in (compiled | kubectl | debian | adapter).items():
+        exporter = {"dcgm-exporter": self.nvidia.path / "dcgm-exporter"}
+        for name, target in (compiled | kubectl | debian | adapter | exporter).items():
             link = folder / name
             link.unlink(missing_ok=True)
             link.symlink_to(target)

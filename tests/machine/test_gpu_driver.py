@@ -1,4 +1,4 @@
-"""The lab's driver: programs find its GPUs, and utilisation is what a pod was asked to do.
+"""The lab's driver: programs find its GPUs, and utilisation is what a pod was asked to do; the exporter shows it.
 
 It makes device nodes and is compiled from C, so these tests need root and a compiler.
 """
@@ -11,13 +11,15 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from control_plane import free_port
-from programs import missing
+from programs import missing, program
 
 from lab.gpu.pci import plug_in
 
@@ -128,3 +130,60 @@ def test_each_process_is_known_with_what_it_takes(machine: dict[str, str]) -> No
             found = {int(pid): (int(percent), int(held)) for pid, percent, held in lines}
         assert {held for _, held in found.values()} == {256 << 20}
     assert ask(machine, "processes 1") == ["processes 0"]
+
+
+COUNTERS = """DCGM_FI_DEV_GPU_UTIL, gauge, busy
+DCGM_FI_DEV_FB_RESERVED, gauge, reserved
+DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, active
+DCGM_FI_PROF_DRAM_ACTIVE, gauge, memory
+"""
+
+
+@pytest.fixture(scope="module")
+def exporter(machine: dict[str, str]) -> Iterator[str]:
+    """Address of one that reads every 100 ms and is to ask a kubelet whose socket nobody serves."""
+    root, port = Path(machine["LAB_GPU_ROOT"]), free_port()
+    counters, kubelet = root / "counters.csv", root / "kubelet.sock"
+    counters.write_text(COUNTERS)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(kubelet))
+    settings = {
+        "DCGM_EXPORTER_COLLECTORS": str(counters),
+        "DCGM_EXPORTER_INTERVAL": "100",
+        "DCGM_EXPORTER_KUBERNETES": "true",
+        "DCGM_EXPORTER_LISTEN": f"127.0.0.1:{port}",
+        "DCGM_POD_RESOURCES_KUBELET_SOCKET": str(kubelet),
+    }
+    with running(program("dcgm-exporter"), env=machine | settings):
+        yield f"http://127.0.0.1:{port}"
+
+
+def readings(exporter: str) -> dict[str, str]:
+    """Values of the first GPU by field; empty while the exporter does not answer."""
+    try:
+        with urllib.request.urlopen(f"{exporter}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+    except urllib.error.URLError:
+        return {}
+    return {line.partition("{")[0]: line.rpartition(" ")[2] for line in lines if 'gpu="0"' in line}
+
+
+def test_the_exporter_tells_profiling_from_utilisation(machine: dict[str, str], exporter: str) -> None:
+    """And answers as upstream since 4.5.3, while the kubelet does not: without pods."""
+    assert ask(machine, "set 0 util 97") == ask(machine, "set 0 prof 0") == ask(machine, "set 0 mem 40") == ["ok"]
+    wanted = {
+        "DCGM_FI_DEV_GPU_UTIL": "97",
+        "DCGM_FI_DEV_FB_RESERVED": "512",
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "0.000000",
+        "DCGM_FI_PROF_DRAM_ACTIVE": "0.400000",
+    }
+    deadline = time.monotonic() + UTILISATION_S
+    while (found := readings(exporter)) != wanted:
+        assert time.monotonic() < deadline, found
+
+
+@pytest.mark.parametrize("variable", ["DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "KUBERNETES_ENABLE_DRA"])
+def test_the_exporter_refuses_a_setting_that_it_lacks(machine: dict[str, str], variable: str) -> None:
+    ended = subprocess.run(program("dcgm-exporter"), env=machine | {variable: "true"}, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert f"{variable} is" in ended.stderr

@@ -32,17 +32,16 @@ func (p *profiler) read(handle nvml.Device) profile {
 		return nil
 	}
 	p.before, p.now = p.now, p.before
-	wanted := nvml.GpmMetricsGetType{NumMetrics: uint32(len(profiledMetrics)), Sample1: p.before, Sample2: p.now}
-	for i, metric := range profiledMetrics {
-		wanted.Metrics[i].MetricId = uint32(metric)
-	}
-	if handle.GpmSampleGet(p.now) != nvml.SUCCESS || nvml.GpmMetricsGet(&wanted) != nvml.SUCCESS {
+	if handle.GpmSampleGet(p.now) != nvml.SUCCESS {
 		return nil
 	}
 	found := profile{}
-	for i, metric := range profiledMetrics {
-		if nvml.Return(wanted.Metrics[i].NvmlReturn) == nvml.SUCCESS {
-			found[metric] = wanted.Metrics[i].Value
+	for _, metric := range profiledMetrics {
+		// One at a time: the binding knows another size of what it asks for than the library, and so only where the first one lies.
+		wanted := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: p.before, Sample2: p.now}
+		wanted.Metrics[0].MetricId = uint32(metric)
+		if nvml.GpmMetricsGet(&wanted) == nvml.SUCCESS && nvml.Return(wanted.Metrics[0].NvmlReturn) == nvml.SUCCESS {
+			found[metric] = wanted.Metrics[0].Value
 		}
 	}
 	return found
