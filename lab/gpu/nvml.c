@@ -245,6 +245,7 @@ struct nvmlGpmSample_st { unsigned prof, mem; };
 
 nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *out) {
   LOOK_UP(device, out);
+  if (out->version != NVML_GPM_SUPPORT_VERSION) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   out->isSupportedDevice = 1;
   return NVML_SUCCESS;
 }
@@ -264,6 +265,7 @@ nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
 }
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *out) {
   if (!out || !out->sample1.handle || !out->sample2.handle) return NVML_ERROR_INVALID_ARGUMENT;
+  if (out->version != NVML_GPM_METRICS_GET_VERSION) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   for (unsigned i = 0; i < out->numMetrics; i++) {
     nvmlGpmMetric_t *metric = &out->metrics[i];
     metric->nvmlReturn = NVML_SUCCESS;

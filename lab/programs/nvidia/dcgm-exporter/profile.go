@@ -12,12 +12,8 @@ var profiledMetrics = []nvml.GpmMetricId{nvml.GPM_METRIC_GRAPHICS_UTIL, nvml.GPM
 // profiler takes the samples of a GPU. The driver's own profiling (GPM) is there from Hopper on; DCGM has more ways.
 type profiler struct{ before, now nvml.GpmSample }
 
-// newProfiler is nil for a GPU without GPM.
+// newProfiler is nil for a GPU that gives no sample. The binding asks for the support of GPM by a version that the library does not know.
 func newProfiler(handle nvml.Device) *profiler {
-	support, result := handle.GpmQueryDeviceSupport()
-	if result != nvml.SUCCESS || support.IsSupportedDevice == 0 {
-		return nil
-	}
 	before, first := nvml.GpmSampleAlloc()
 	now, second := nvml.GpmSampleAlloc()
 	if first != nvml.SUCCESS || second != nvml.SUCCESS || handle.GpmSampleGet(now) != nvml.SUCCESS {
