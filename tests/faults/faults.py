@@ -222,10 +222,7 @@ def restart_users_of_the_driver(lab: Lab) -> None:
 
 @contextmanager
 def time_sliced(lab: Lab, replicas: int = 2, gpu: int | None = None) -> Iterator[None]:
-    """NVIDIA's device plugin gives each GPU, or this one alone, to so many pods.
-
-    The label is the one that GPU feature discovery gives such a node, which the lab has not.
-    """
+    """NVIDIA's device plugin gives each GPU, or this one alone, to so many pods."""
     name = "time-slicing"
     sharing = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": replicas}]}}
     config: Manifest = {
@@ -242,14 +239,10 @@ def time_sliced(lab: Lab, replicas: int = 2, gpu: int | None = None) -> Iterator
         seen = {} if gpu is None else {"NVIDIA_VISIBLE_DEVICES": str(gpu)}
         with_environment(CONFIG_FILE="/config/config.yaml", **seen)(plugin)
 
-    def labelled(node: Manifest) -> None:
-        node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
-
     slices = str(replicas * (len(lab.gpus()) if gpu is None else 1))
     with (
         lab.beside(config),
         lab.changed("DaemonSet", PLUGIN, configured, PLUGIN),
-        lab.changed("Node", lab.gpu_node, labelled, None),
     ):
         wait_until(lambda: lab.allocatable() == slices, f"the GPU node offers {slices} slices", 120)
         yield

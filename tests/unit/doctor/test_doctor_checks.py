@@ -302,6 +302,12 @@ def _(cluster: Cluster) -> None:
     cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "time-slicing"
 
 
+@fault("EXPORTER_SHARED_GPUS", "nobody labelled them")
+def _(cluster: Cluster) -> None:
+    cluster.nodes[0]["status"] |= {"capacity": {"nvidia.com/gpu": "4"}, "allocatable": {"nvidia.com/gpu": "4"}}
+    cluster.facts["gpu1"]["gpus"] = [{"mig_capable": False}, {"mig_capable": False}]
+
+
 @fault("EXPORTER_SHARED_GPUS_BLIND")
 def _(cluster: Cluster) -> None:
     cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "mps"

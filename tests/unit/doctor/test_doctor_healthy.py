@@ -459,3 +459,12 @@ def test_a_node_that_is_cordoned() -> None:
     cluster.hpa["spec"]["maxReplicas"] = 8
     cluster.nodes[0]["spec"]["unschedulable"] = True
     assert ids(cluster.report(grace=False)) == []
+
+
+@pytest.mark.parametrize("mig_capable", [True, None])
+def test_instances_that_are_offered_as_gpus_are_no_shared_gpus(mig_capable: bool | None) -> None:
+    """As with MIG strategy single: more are offered than the server has boards."""
+    cluster = Cluster()
+    cluster.nodes[0]["status"] |= {"capacity": {"nvidia.com/gpu": "14"}, "allocatable": {"nvidia.com/gpu": "14"}}
+    cluster.facts["gpu1"]["gpus"] = [{"mig_capable": mig_capable}] * 2
+    assert ids(cluster.report(grace=False)) == []

@@ -352,7 +352,7 @@ def _is_named(state: State, autoscaler: AutoscalerState) -> bool:
 
 
 def _sharing(state: State) -> Iterator[Symptom]:
-    shared = [name for name, node in state.gpu_nodes.items() if _is_shared(node)]
+    shared = [name for name, node in state.gpu_nodes.items() if _is_shared(node, state.facts.get(name, {}))]
     for daemon_set in state.exporters if shared else ():
         container = exporter_container(daemon_set) or {}
         name = f"DaemonSet {name_of(daemon_set)}"
@@ -366,11 +366,20 @@ def _sharing(state: State) -> Iterator[Symptom]:
             )
 
 
-def _is_shared(node: Manifest) -> bool:
-    labels = labels_of(node)
-    return labels.get("nvidia.com/gpu.sharing-strategy", "none") != "none" or any(
-        resource.endswith(".shared") for resource in gpus_of([node])
+def _is_shared(node: Manifest, facts: Mapping[str, Any]) -> bool:
+    """By GPU feature discovery's label, by the resource's name, or because more are offered than there are."""
+    offered = gpus_of([node])
+    return (
+        labels_of(node).get("nvidia.com/gpu.sharing-strategy", "none") != "none"
+        or any(resource.endswith(".shared") for resource in offered)
+        or _offers_more_than_it_has(offered, facts.get("gpus") or ())
     )
+
+
+def _offers_more_than_it_has(offered: Mapping[str, int], gpus: Sequence[Mapping[str, Any]]) -> bool:
+    """MIG instances may be offered as whole GPUs, too: a node that may have any says nothing."""
+    no_mig = bool(gpus) and all(gpu.get("mig_capable") is False for gpu in gpus)
+    return no_mig and offered.get(f"{NVIDIA}gpu", 0) > len(gpus)
 
 
 def _profiling(state: State) -> Iterator[Symptom]:
