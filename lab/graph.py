@@ -97,9 +97,10 @@ class Graph:
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
         exporter = {"dcgm-exporter": self.nvidia.path / "dcgm-exporter"}
         for name, target in (compiled | kubectl | debian | adapter | exporter).items():
-            link = folder / name
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
+            link, new = folder / name, folder / f".{name}.new"
+            new.unlink(missing_ok=True)
+            new.symlink_to(target)
+            new.replace(link)  # somebody may be running it
 
     def artifacts(self) -> list[Artifact]:
         """Each once, what takes longest first: the other core works through the small ones meanwhile."""

@@ -296,7 +296,7 @@ def fill(requirements: Path) -> None:
         venv.create(VENV, with_pip=True)
     pip = (VENV / "bin" / "pip", "--disable-pip-version-check", "--retries", "5", "--timeout", "30")
     _run(
-        (*pip, "install", "--quiet", "--requirement", requirements),
+        (*pip, "install", "--quiet", "--no-compile", "--requirement", requirements),  # what is used is compiled then
         f"pip could not install {requirements.name}",
         "see that the package index answers (PIP_INDEX_URL names another)",
     )
