@@ -114,7 +114,8 @@ charts-check: test-env programs ## compare the lab's charts with the originals (
 	@$(BIN)/python -m lab.charts.check $(CHARTS)
 
 docs: test-env ## print each role's README from its argument specs
-	@for role in roles/[a-z]*; do $(BIN)/aar-doc --output-file README.md $$role markdown >/dev/null || exit 1; done
+	@$(BIN)/python -c 'import sys; from aar_doc.cli import app; \
+		[app(["--output-file", "README.md", role, "markdown"], standalone_mode=False) for role in sys.argv[1:]]' roles/[a-z]* >/dev/null
 
 .PHONY: programs
 programs: lab-env
