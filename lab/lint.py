@@ -27,7 +27,7 @@ def run(*argv: str | Path, cwd: Path = CHECKOUT, env: Mapping[str, str] | None =
 def exporter() -> bool:
     """With the flags of the build, so that its packages are compiled already."""
     folder = HERE / "nvidia"
-    env = os.environ | go_env() | {"CGO_ENABLED": "1", "GOFLAGS": "-mod=readonly"}
+    env = os.environ | go_env() | {"CGO_ENABLED": "1"}
     root = subprocess.run([go(), "env", "GOROOT"], text=True, stdout=subprocess.PIPE, check=True).stdout.strip()
     gofmt = [f"{root}/bin/gofmt", "-l", str(HERE)]
     unformatted = subprocess.run(gofmt, text=True, stdout=subprocess.PIPE, check=True).stdout
