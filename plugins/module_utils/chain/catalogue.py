@@ -366,7 +366,8 @@ _TABLE = (
         "TARGET_DOWN",
         "scrape",
         "error",
-        "Prometheus knows the exporter, but cannot read it: a network policy, TLS, or an exporter that hangs",
+        "Prometheus knows the exporter, but cannot read it: a network policy, TLS, an exporter that hangs, "
+        "or one before 4.5.3 whose kubelet does not answer",
         "see lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
         grace_s=_START_GRACE_S,
         is_silence=True,
