@@ -59,7 +59,7 @@ lab-clean: ## remove all labs and the cache of what they are built from
 	@$(LAB_HAND) clean
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor charts-check docs
+.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site charts-check docs
 test: test-env programs ## all that CI runs: lint, unit and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -106,6 +106,9 @@ test-cluster: test-env programs ## three control planes: join, upgrade by a mino
 
 bench-modules: test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_modules.py $(ARGS)
+
+bench-site: lab-env ## site.yml twice on the lab that is up: seconds, processor, tasks, the slowest (ARGS="--runs 1")
+	@$(BIN)/python tests/bench/bench_site.py $(ARGS)
 
 bench-doctor: test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)

@@ -1,0 +1,108 @@
+"""What a run of site.yml costs on the lab that is up: the first, and the second, which finds all as it should be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).parents[2]
+SLOWEST = 10
+# Prints all results as JSON, with the moments at which each task begins and ends.
+CALLBACK = "ansible.posix.json"
+
+
+@dataclass(frozen=True)
+class SiteRun:
+    """One run of a playbook.
+
+    seconds:  wall clock.
+    cpu_s:    processor seconds of ansible-playbook and of all that it starts, modules on the lab's servers included.
+    tasks:    tasks that were begun; one that four hosts run is one.
+    results:  results by what became of them; each that is skipped is a line of the output.
+    includes: files and roles that were brought in while the run was under way.
+    slowest:  the longest tasks: seconds, name.
+    """
+
+    seconds: float
+    cpu_s: float
+    tasks: int
+    includes: int
+    results: dict[str, int]
+    slowest: list[tuple[float, str]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inventory", default="inventories/lab", help="(default: %(default)s)")
+    parser.add_argument("--playbook", default="playbooks/site.yml", help="(default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=2, help="one after the other (default: %(default)s)")
+    arguments = parser.parse_args()
+    runs = [measure(arguments.inventory, arguments.playbook) for _ in range(arguments.runs)]
+    print(json.dumps({"runs": [asdict(run) for run in runs], "last_to_first": ratios(runs)}, indent=1))
+
+
+def measure(inventory: str, playbook: str) -> SiteRun:
+    began, cpu = time.monotonic(), _cpu_s()
+    done = subprocess.run(
+        [Path(sys.prefix) / "bin" / "ansible-playbook", "-i", inventory, playbook],
+        cwd=CHECKOUT,
+        env=os.environ | {"ANSIBLE_STDOUT_CALLBACK": CALLBACK},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    seconds, cpu_s = time.monotonic() - began, _cpu_s() - cpu
+    if done.returncode:
+        sys.exit(f"not measured: {playbook} ended with {done.returncode}: {done.stdout[-3000:]}")
+    return summary(json.loads(done.stdout), seconds, cpu_s)
+
+
+def summary(told: dict[str, Any], seconds: float, cpu_s: float) -> SiteRun:
+    """told: what the callback prints."""
+    tasks = [task for play in told["plays"] for task in play["tasks"] if task["hosts"]]
+    results = [result for task in tasks for result in task["hosts"].values()]
+    slowest = sorted(((_seconds(task["task"]), task["task"]["name"]) for task in tasks), reverse=True)
+    return SiteRun(
+        seconds=round(seconds, 1),
+        cpu_s=round(cpu_s, 1),
+        tasks=len(tasks),
+        includes=sum(bool(result.get("include")) for result in results),
+        results=dict(Counter(word for result in results for word in _words(result))),
+        slowest=slowest[:SLOWEST],
+    )
+
+
+def ratios(runs: list[SiteRun]) -> dict[str, float]:
+    first, last = runs[0], runs[-1]
+    return {"seconds": round(last.seconds / first.seconds, 2), "cpu": round(last.cpu_s / first.cpu_s, 2)}
+
+
+def _words(result: dict[str, Any]) -> Iterator[str]:
+    """What became of a task on a host; of a loop, what became of each item."""
+    items = result.get("results") or []
+    for each in items if items and all(isinstance(item, dict) for item in items) else [result]:
+        yield "skipped" if each.get("skipped") else "changed" if each.get("changed") else "ok"
+
+
+def _seconds(task: dict[str, Any]) -> float:
+    begin, end = (datetime.fromisoformat(task["duration"][key]) for key in ("start", "end"))
+    return round((end - begin).total_seconds(), 1)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()
