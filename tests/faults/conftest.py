@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from live_lab import Lab, wait_until_healed
+from programs import missing
 
 # What an interrupted run has left may take so long to pass.
 HEALED_S = 120
@@ -25,7 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def lab(pytestconfig: pytest.Config) -> Lab:
     """The lab of `--ansible-inventory`, on which site.yml has run."""
-    lab = Lab(Path(pytestconfig.getoption("ansible_inventory")).absolute())
+    inventory = pytestconfig.getoption("ansible_inventory")
+    if not inventory:
+        missing("no lab: `make demo` starts one, and `make faults` breaks it")
+    lab = Lab(Path(inventory).absolute())
     wait_until_healed(lab, "the lab is healthy before the first fault; run `make site`", HEALED_S)
     return lab
 
