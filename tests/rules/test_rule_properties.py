@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -62,18 +62,26 @@ class Fleet:
 # ---- what each pod's value must be
 
 Reading = Callable[[dict[str, float]], float | None]
+# A ratio is believed up to here, and at 1 the GPU is full.
+MOST_OF_A_RATIO = 1.05
 
 
 def true(value: float | None, most: float) -> bool:
     return value is not None and 0 <= value <= most
 
 
-def one(field: str, most: float) -> Reading:
-    return lambda fields: fields[field] if true(fields.get(field), most) else None
+def one(field: str, most: float, full: float = float("inf")) -> Reading:
+    return lambda fields: min(fields[field], full) if true(fields.get(field), most) else None
 
 
-def busier(fields: dict[str, float]) -> float | None:
-    return max((fields[field] for field in (SM, DRAM) if true(fields.get(field), 1)), default=None)
+def ratio(*names: str) -> Reading:
+    """The largest of these fields, as a part of a whole."""
+
+    def reading(fields: dict[str, float]) -> float | None:
+        values = [fields[field] for field in names if true(fields.get(field), MOST_OF_A_RATIO)]
+        return min(max(values), 1) if values else None
+
+    return reading
 
 
 def memory_in_use(fields: dict[str, float]) -> float | None:
@@ -94,6 +102,28 @@ def things_of(pod: Pod, rows: Iterable[Row], reading: Reading) -> list[float]:
     return list(values.values())
 
 
+def name_of(row: Row) -> Labels:
+    """The labels in which one way of scraping names a device and its pod."""
+    exported = "exported_namespace" in row.labels
+    named = [
+        "exported_namespace" if exported else "namespace",
+        "exported_pod" if "exported_pod" in row.labels else "pod",
+    ]
+    return {label: row.labels[label] for label in ("UUID", "GPU_I_ID", *named) if label in row.labels}
+
+
+def without_stuck(rows: Iterable[Row], *names: str) -> list[Row]:
+    """Without the zeros of these fields where the same device, named the same way, is at work."""
+    rows = [row for row in rows if row.pod and row.last == LAST_TICK]
+    busy = [name_of(row) for row in rows if true(row.fields.get(UTIL), 100) and row.fields[UTIL] > 20]
+    return [
+        replace(row, fields={field: value for field, value in row.fields.items() if value or field not in names})
+        if name_of(row) in busy
+        else row
+        for row in rows
+    ]
+
+
 def percent(ratios: list[float]) -> float | None:
     return 100 * fmean(ratios) if ratios else None
 
@@ -111,12 +141,22 @@ def util(pod: Pod, fleet: Fleet) -> float | None:
     return fmean(values) if values else None
 
 
+def shared(pod: Pod, fleet: Fleet) -> float | None:
+    values = things_of(pod, fleet.gpus, one(UTIL, 1000, full=100))
+    return fmean(values) if values else None
+
+
 def mig(pod: Pod, fleet: Fleet) -> float | None:
-    return percent(things_of(pod, instances(fleet.gpus), one(ENGINE, 1)))
+    return percent(things_of(pod, instances(fleet.gpus), ratio(ENGINE)))
 
 
 def gpu(pod: Pod, fleet: Fleet) -> float | None:
-    return first((mig(pod, fleet), percent(things_of(pod, fleet.gpus, one(ENGINE, 1))), util(pod, fleet)))
+    engine = percent(things_of(pod, without_stuck(fleet.gpus, ENGINE), ratio(ENGINE)))
+    return first((mig(pod, fleet), engine, util(pod, fleet)))
+
+
+def gpu_compute(pod: Pod, fleet: Fleet) -> float | None:
+    return percent(things_of(pod, without_stuck(fleet.gpus, SM, DRAM), ratio(SM, DRAM)))
 
 
 def queue(pod: Pod, fleet: Fleet) -> float | None:
@@ -124,16 +164,16 @@ def queue(pod: Pod, fleet: Fleet) -> float | None:
 
 
 def cache(pod: Pod, fleet: Fleet) -> float | None:
-    return first(percent(things_of(pod, fleet.servers, one(name, 1))) for name in CACHES)
+    return first(percent(things_of(pod, fleet.servers, ratio(name))) for name in CACHES)
 
 
 MUST_BE: dict[str, Callable[[Pod, Fleet], float | None]] = {
     "gpu": gpu,
     "gpu_util": util,
-    "gpu_compute": lambda pod, fleet: percent(things_of(pod, fleet.gpus, busier)),
+    "gpu_compute": gpu_compute,
     "gpu_memory": lambda pod, fleet: percent(things_of(pod, fleet.gpus, memory_in_use)),
     "mig": mig,
-    "shared": util,
+    "shared": shared,
     "llm_requests_waiting": queue,
     "llm_kv_cache": cache,
 }
@@ -153,7 +193,7 @@ def reported(values: st.SearchStrategy[float], *wrong: float) -> st.SearchStrate
     return st.integers(0, 9).flatmap(lambda die: [st.none(), instead, values][min(die, 2)])
 
 
-reported_ratios = reported(ratios, 1.25, 60)
+reported_ratios = reported(ratios, 0, 1.03125, 1.25, 60)
 
 
 @st.composite

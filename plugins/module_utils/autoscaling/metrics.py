@@ -115,7 +115,7 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
             fix="give the metric another name, or use the profile by its name",
         )
     labels = tuple(sorted((str(label), str(value)) for label, value in selector.items()))
-    return Metric(name, query, per=per, selector=labels)
+    return Metric(name, query, per="pod" if per == "pod" else "workload", selector=labels)
 
 
 def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float = 60) -> Metric:
@@ -124,12 +124,17 @@ def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: floa
     return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
 
 
-def _percent(*series: str, matchers: str = "") -> Source:
-    return Source(DCGM_EXPORTER, series, limit=100, matchers=matchers)
+# A ratio that is measured may lie a little above 1 at full load. What is blank or broken lies far above.
+_MOST_OF_A_RATIO = 1.05
+
+# Profiling metrics can stick at 0 until the exporter restarts, NVIDIA/dcgm-exporter#662 and NVIDIA/DCGM#303. Where no
+# kernel runs, utilisation is seen at some percent for a moment; above that the 0 of a profiling metric is not true.
+_BUSY = "DCGM_FI_DEV_GPU_UTIL{$rows} > 20 <= 100"
 
 
-def _ratio(*series: str, matchers: str = "", formula: str = "") -> Source:
-    return Source(DCGM_EXPORTER, series, limit=1, scale=100, matchers=matchers, formula=formula)
+def _profiled(*series: str, matchers: str = "", busy: str = "") -> Source:
+    """Ratios of DCGM's profiling module."""
+    return Source(DCGM_EXPORTER, series, limit=_MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers, busy=busy)
 
 
 def _queue(series: str) -> Source:
@@ -138,7 +143,7 @@ def _queue(series: str) -> Source:
 
 
 def _cache(series: str) -> Source:
-    return Source(MODEL_SERVER, (series,), limit=1, scale=100)
+    return Source(MODEL_SERVER, (series,), limit=_MOST_OF_A_RATIO, full=1, scale=100)
 
 
 def _memory(field: str) -> str:
@@ -146,14 +151,18 @@ def _memory(field: str) -> str:
     return f"(DCGM_FI_DEV_FB_{field}{{$rows}} >= 0 < 1e9)"
 
 
-_GPU_UTIL = _percent("DCGM_FI_DEV_GPU_UTIL")
-_ENGINE = _ratio("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-_ENGINE_OF_INSTANCES = _ratio("DCGM_FI_PROF_GR_ENGINE_ACTIVE", matchers='GPU_I_ID!=""')
-_SM_OR_DRAM = _ratio("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
-_MEMORY_USED = _ratio(
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_DEV_FB_FREE",
-    "DCGM_FI_DEV_FB_RESERVED",
+_GPU_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=100)
+# The sum over a pod's processes, each rounded and sampled by itself.
+_PROCESSES_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=1000, full=100)
+_ENGINE = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE", busy=_BUSY)
+# An instance has no utilisation that would show a stuck 0.
+_ENGINE_OF_INSTANCES = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE", matchers='GPU_I_ID!=""')
+_SM_OR_DRAM = _profiled("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", busy=_BUSY)
+_MEMORY_USED = Source(
+    DCGM_EXPORTER,
+    ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"),
+    limit=1,
+    scale=100,
     # The counters of NVIDIA's chart do not have FB_RESERVED. A whole of 0 makes NaN, which no range holds.
     formula=f"""\
   {_memory("USED")}
@@ -187,16 +196,17 @@ PROFILES: dict[str, Profile] = {
             caveats=(
                 "whole GPUs have no value, and instances of all sizes count alike",
                 "DCGM before 3 gives the share of the whole GPU, not of the instance: see what a known load shows",
+                "neither the rule nor gpu_doctor can tell when the metric of an instance is stuck at 0",
                 "dcgm-exporter does not name the pod of an instance that was claimed through DRA",
             ),
         ),
         Profile(
             "shared",
-            (_metric("shared", _GPU_UTIL),),
+            (_metric("shared", _PROCESSES_UTIL),),
             caveats=(
                 "dcgm-exporter tells pods on one GPU apart from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
                 "kubernetes.enablePodUID: older ones give each pod the GPU's value, without the last two each reads 0",
-                "a pod's processes are added up, and a sum above 100 is left out",
+                "a pod's processes are added up, and a sum above 100 counts as 100",
                 "another pod on the same GPU adds contention, not capacity",
             ),
         ),

@@ -66,25 +66,29 @@ class Source:
 
     reporter: who serves the series.
     series:   their names; of several the largest counts, for each part of a pod.
-    limit:    the largest value that can be true, in the unit of the series.
+    limit:    the largest value that is believed, in the unit of the series.
+    full:     the value of a part that is fully used, if believed values may lie above it: they count as this one.
     scale:    turns that unit into the metric's.
     total:    what a pod's GPUs or engines make together.
     matchers: what selects the series' rows further.
     formula:  PromQL that is read in place of the series; `$rows` stands for the matchers of a layout.
+    busy:     PromQL for parts that are at work, with `$rows` as well: a 0 for one of them is stuck and left out.
     """
 
     reporter: Reporter
     series: tuple[str, ...]
-    limit: int
+    limit: float
+    full: int | None = None
     scale: int = 1
     total: Literal["avg", "sum"] = "avg"
     matchers: str = ""
     formula: str = ""
+    busy: str = ""
 
     def rows(self, layout: Layout) -> str:
         """PromQL: what the rows of a layout say, without what is outside 0..limit, so DCGM's blank sentinels, and NaN.
 
-        Clamped, they would scale to the maximum.
+        Clamped, they would scale to the maximum. A stuck 0 would scale to the minimum.
         """
         matchers = ",".join(filter(None, (self.matchers, layout.matchers)))
         if self.formula:
@@ -93,7 +97,11 @@ class Source:
             values = f"{self.series[0]}{{{matchers}}}"
         else:
             values = f'{{__name__=~"{"|".join(self.series)}",{matchers}}}'
-        return f"{values} >= 0 <= {self.limit}"
+        if not self.busy:
+            return f"{values} >= 0 <= {self.limit}"
+        part = f"{self.reporter.part}, {layout.namespace}, {layout.pod}"
+        busy = Template(self.busy).substitute(rows=layout.matchers)
+        return f"{values} > 0 <= {self.limit}\nor\n{values} == 0\nunless on ({part})\n{busy}"
 
 
 def per_pod(sources: Iterable[Source]) -> str:
@@ -108,6 +116,8 @@ def _per_pod(source: Source) -> str:
     """What several exporters or jobs report counts once, as the largest; then the parts of a pod are put together."""
     rows = "\nor\n".join(_named(source, layout) for layout in source.reporter.layouts)
     parts = _aggregate(f"max by (namespace, pod, {source.reporter.part})", rows)
+    if source.full is not None:
+        parts = f"clamp_max (\n{indent(parts, '  ')},\n  {source.full}\n)"
     factor = "" if source.scale == 1 else f"{source.scale} * "
     return factor + _aggregate(f"{source.total} by (namespace, pod)", parts)
 
