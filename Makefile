@@ -5,6 +5,8 @@ SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 SIZE ?= two
 OUT ?= build/demo
+# Of the order in which `make faults` goes; it says which one it took.
+SEED ?= $(shell echo $$RANDOM)
 # What `make test-systems` makes servers of, one after the other.
 SYSTEMS ?= debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04
 # One lab a checkout, so that a second checkout on the machine has its own beside.
@@ -59,7 +61,7 @@ lab-clean: ## remove all labs and the cache of what they are built from
 	@$(LAB_HAND) clean
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site charts-check docs
+.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture charts-check docs
 test: test-env programs ## all that CI runs: lint, unit and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -89,8 +91,8 @@ unit: test-env programs ## pytest but for what needs the lab (ARGS="tests/integr
 molecule: test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
 	@PYTEST_ADDOPTS='-m "not slow"' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)
 
-faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load (ARGS="-k rule --outage 60")
-	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v $(ARGS)
+faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load, in random order (ARGS="-k rule --outage 60", SEED=7)
+	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v --seed $(SEED) $(ARGS)
 
 test-nodes: test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
 	@$(MOLECULE) test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
@@ -112,6 +114,12 @@ bench-site: lab-env ## site.yml twice on the lab that is up: seconds, processor,
 
 bench-doctor: test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)
+
+mutants: test-env ## make some fifty mistakes in the replica arithmetic, and see that its tests and the controller notice each
+	@$(BIN)/python tests/mutants/mutants.py
+
+capture: test-env ## write down what a cluster answers to the doctor, for tests (KUBECONFIG=, OUT=file.json, ARGS="--about ...")
+	@$(BIN)/python tests/unit/doctor/capture.py $(KUBECONFIG) $(if $(filter file,$(origin OUT)),build/capture.json,$(OUT)) $(ARGS)
 
 charts-check: test-env programs ## compare the lab's charts with the originals (CHARTS=folder with them)
 	@$(BIN)/python -m lab.charts.check $(CHARTS)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from live_lab import Lab, wait_until_healed
@@ -16,10 +17,23 @@ HEAD = """| what is broken | for | replicas before | during | in the minute afte
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--outage", type=float, default=600, help="seconds that test_safety.py breaks the chain for")
+    parser.addoption("--seed", type=int, help="go through files and tests in the random order of this number")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header(config: pytest.Config) -> str:
+    seed = config.getoption("seed")
+    return "order: as written" if seed is None else f"order: random, --seed {seed}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Other tests of the same lab go first: they are about one that nobody has broken."""
+    seed = config.getoption("seed")
+    if seed is not None:
+        random = Random(seed)
+        files = sorted({item.path for item in items})
+        random.shuffle(files)
+        random.shuffle(items)
+        items.sort(key=lambda item: files.index(item.path))  # what a file has in common is made once
     items.sort(key=lambda item: Path(__file__).parent in item.path.parents)
 
 

@@ -28,24 +28,30 @@ UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
 class Fault:
     """One way to break the chain.
 
-    finding: id of what the doctor has to say, and nothing else.
-    rows:    of the catalogue in docs/doctor/README.md.
-    often:   in each `make test`; the others in `make faults`.
+    finding:   id of what the doctor has to say, and nothing else.
+    rows:      of the catalogue in docs/doctor/README.md: what happens there, happens.
+    symptoms:  rows of which only what can be seen happens, by another cause.
+    often:     in each `make test`; the others in `make faults`.
+    outlasts:  in `make faults` it lasts until the doctor names it by default, past the grace. One of each hop.
     """
 
     name: str
     finding: str
     rows: tuple[int, ...]
+    symptoms: tuple[int, ...]
     often: bool
+    outlasts: bool
     breaking: Break
 
 
 FAULTS: list[Fault] = []
 
 
-def fault(finding: str, *rows: int, often: bool = False) -> Callable[[Callable[[Lab], Iterator[None]]], None]:
+def fault(
+    finding: str, *rows: int, symptoms: tuple[int, ...] = (), often: bool = False, outlasts: bool = False
+) -> Callable[[Callable[[Lab], Iterator[None]]], None]:
     def register(function: Callable[[Lab], Iterator[None]]) -> None:
-        FAULTS.append(Fault(function.__name__, finding, rows, often, contextmanager(function)))
+        FAULTS.append(Fault(function.__name__, finding, rows, symptoms, often, outlasts, contextmanager(function)))
 
     return register
 
@@ -251,7 +257,7 @@ def time_sliced(lab: Lab, replicas: int = 2, gpu: int | None = None) -> Iterator
 # ---- GPU nodes and drivers
 
 
-@fault("NODE_NOT_READY")
+@fault("NODE_NOT_READY", outlasts=True)
 def the_kubelet_stops(lab: Lab) -> Iterator[None]:
     with lab.on_gpu_server("systemctl stop kubelet", "systemctl start kubelet"):
         yield
@@ -291,7 +297,7 @@ def the_device_plugin_runs_without_the_nvidia_runtime(lab: Lab) -> Iterator[None
         yield
 
 
-@fault("DEVICE_PLUGIN_NOT_READY", 3)
+@fault("DEVICE_PLUGIN_NOT_READY", 3, outlasts=True)
 def the_image_of_the_device_plugin_is_missing(lab: Lab) -> Iterator[None]:
     with lab.changed("DaemonSet", PLUGIN, with_image_missing, PLUGIN):
         yield
@@ -334,7 +340,7 @@ def the_exporter_selects_a_label_that_the_node_lacks(lab: Lab) -> Iterator[None]
         yield
 
 
-@fault("NODE_LABEL_MISSING", 5)
+@fault("NODE_LABEL_MISSING", 5, outlasts=True)
 def the_label_of_the_gpu_node_is_gone(lab: Lab) -> Iterator[None]:
     def unlabelled(node: Manifest) -> None:
         del node["metadata"]["labels"]["nvidia.com/gpu.present"]
@@ -378,13 +384,13 @@ def the_exporter_runs_without_the_nvidia_runtime(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("EXPORTER_NOT_READY")
+@fault("EXPORTER_NOT_READY", outlasts=True)
 def the_image_of_the_exporter_is_missing(lab: Lab) -> Iterator[None]:
     with lab.changed("DaemonSet", EXPORTER, with_image_missing):
         yield
 
 
-@fault("EXPORTER_SERVES_NOTHING", 2, often=True)
+@fault("EXPORTER_SERVES_NOTHING", symptoms=(2,), often=True)
 def the_driver_is_reloaded_under_the_exporter(lab: Lab) -> Iterator[None]:
     lab.gpu_server.check_output("systemctl restart nvidia-persistenced")
     try:
@@ -393,7 +399,7 @@ def the_driver_is_reloaded_under_the_exporter(lab: Lab) -> Iterator[None]:
         restart_users_of_the_driver(lab)
 
 
-@fault("EXPORTER_PROBES_KILL", 6, 7)
+@fault("EXPORTER_PROBES_KILL", symptoms=(6, 7))
 def the_liveness_probe_ends_the_exporter(lab: Lab) -> Iterator[None]:
     def impatient(workload: Manifest) -> None:
         container(workload)["livenessProbe"] |= {"initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 1}
@@ -492,7 +498,7 @@ def an_autoscaler_wants_profiling_that_the_exporter_lacks(lab: Lab) -> Iterator[
         yield
 
 
-@fault("METRIC_BLANK_ON_MIG", 14)
+@fault("METRIC_BLANK_ON_MIG", symptoms=(14,))
 def an_autoscaler_reads_utilisation_of_mig_instances(lab: Lab) -> Iterator[None]:
     resource = "nvidia.com/mig-1g.5gb"
     with (
@@ -503,7 +509,7 @@ def an_autoscaler_reads_utilisation_of_mig_instances(lab: Lab) -> Iterator[None]
         yield
 
 
-@fault("EXPORTER_RESOURCE_NAMES", 12)
+@fault("EXPORTER_RESOURCE_NAMES", symptoms=(12,))
 def the_pods_ask_for_a_resource_that_the_exporter_does_not_know(lab: Lab) -> Iterator[None]:
     resource = "nvidia.com/rtx4090"
     with (
@@ -586,7 +592,7 @@ def the_interval_stands_in_an_endpoint_of_its_own(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("TARGET_DOWN")
+@fault("TARGET_DOWN", outlasts=True)
 def the_exporter_is_asked_for_another_page(lab: Lab) -> Iterator[None]:
     with lab.changed("ServiceMonitor", EXPORTER, with_endpoint(path="/no-such-page")):
         yield
@@ -623,7 +629,7 @@ def a_relabeling_drops_the_namespace(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("POD_WITHOUT_SERIES", 19)
+@fault("POD_WITHOUT_SERIES", outlasts=True)
 def a_relabeling_drops_one_workload(lab: Lab) -> Iterator[None]:
     drop = {"action": "drop", "sourceLabels": ["pod"], "regex": "chat-.*"}
     with (
@@ -652,7 +658,7 @@ def the_rule_is_deleted(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("RULE_NOT_LOADED", 29)
+@fault("RULE_NOT_LOADED", symptoms=(29,))
 def the_operator_is_gone_when_the_rule_comes(lab: Lab) -> Iterator[None]:
     again = another(rule := lab.get("PrometheusRule", RULE, MONITORING), RULE)
     again["metadata"]["labels"] = rule["metadata"]["labels"]
@@ -684,7 +690,7 @@ def two_rules_record_the_same(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("RULE_GIVES_NOTHING")
+@fault("RULE_GIVES_NOTHING", outlasts=True)
 def the_rule_asks_for_a_job_that_is_not_there(lab: Lab) -> Iterator[None]:
     none = with_expression(lambda expression: f'({expression}) and on () up{{job="nvidia-dcgm-exporter"}}')
     with lab.changed("PrometheusRule", RULE, none):
@@ -758,13 +764,13 @@ def the_api_is_not_registered(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("METRICS_API_UNAVAILABLE", 40, 54, often=True)
+@fault("METRICS_API_UNAVAILABLE", 40, symptoms=(54,), often=True)
 def the_adapter_is_gone(lab: Lab) -> Iterator[None]:
     with lab.changed("Deployment", ADAPTER, with_replicas(0)):
         yield
 
 
-@fault("METRICS_API_UNAVAILABLE", 40)
+@fault("METRICS_API_UNAVAILABLE", 40, outlasts=True)
 def the_api_points_at_a_service_that_is_not_there(lab: Lab) -> Iterator[None]:
     def elsewhere(service: Manifest) -> None:
         service["spec"]["service"]["name"] = "custom-metrics-apiserver"
@@ -834,7 +840,7 @@ def the_adapter_loses_the_pod_in_its_aggregation(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("METRIC_DISAGREES", 49)
+@fault("METRIC_DISAGREES", symptoms=(49,), outlasts=True)
 def the_adapter_changes_the_value(lab: Lab) -> Iterator[None]:
     def shifted(config: Manifest) -> None:
         config["data"]["config.yaml"] = config["data"]["config.yaml"].replace(
@@ -896,7 +902,7 @@ def the_rule_is_evaluated_every_half_minute(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("HPA_NOT_ACTIVE", 56)
+@fault("HPA_NOT_ACTIVE", 56, outlasts=True)
 def an_autoscaler_reads_the_processor_and_nobody_measures_it(lab: Lab) -> Iterator[None]:
     autoscaler = second_autoscaler(lab, "chat", "chat")
     autoscaler["spec"]["metrics"] = [
@@ -929,7 +935,7 @@ def the_maximum_is_too_low_for_the_load(lab: Lab) -> Iterator[None]:
 # ---- workload
 
 
-@fault("WORKLOAD_MISSING", often=True)
+@fault("WORKLOAD_MISSING", often=True, outlasts=True)
 def the_target_is_not_there(lab: Lab) -> Iterator[None]:
     with lab.beside(second_autoscaler(lab, "chat", "no-such-deployment")):
         yield

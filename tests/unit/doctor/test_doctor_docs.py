@@ -49,16 +49,41 @@ def test_each_known_way_to_break_the_chain_is_judged_or_said_not_to_be() -> None
     assert f"{len(judged)} of {KNOWN_WAYS} are judged" in page
     assert all(note for _number, _what, finding, _proof, note in rows if finding == "not judged")
     assert {each for row in judged for each in re.findall(r"\[(\w+)\]", row[2])} <= set(CATALOGUE)
-    injected = [int(number) for number, _what, _finding, proof, _note in rows if proof == "lab"]
-    assert injected == sorted({row for fault in FAULTS for row in fault.rows})
     assert {proof for _number, _what, finding, proof, _note in rows if finding == "not judged"} == {"no"}
-    assert f"{len(injected)} of them are injected" in page
+    proofs = {int(number): proof for number, _what, _finding, proof, _note in rows}
+    injected = {row for fault in FAULTS for row in fault.rows}
+    played = {row for fault in FAULTS for row in fault.symptoms} - injected
+    assert {row for row, proof in proofs.items() if proof == "lab"} == injected
+    assert {row for row, proof in proofs.items() if proof == "symptom"} == played
+    assert all(note for _number, _what, _finding, proof, note in rows if proof == "symptom")
+    assert f"{len(injected)} of them happen on the lab, of {len(played)} more only the symptom" in page
+
+
+def test_a_fault_leads_to_a_finding_of_its_row() -> None:
+    page = (DOCS / "README.md").read_text()
+    findings = {
+        int(number): set(re.findall(r"\[(\w+)\]", finding))
+        for number, finding in re.findall(r"^\| (\d+) \| .+? \| (.+?) \| \w+ \|", page, re.MULTILINE)
+    }
+    strangers = [
+        (fault.name, row)
+        for fault in FAULTS
+        for row in (*fault.rows, *fault.symptoms)
+        if fault.finding not in findings[row]
+    ]
+    assert strangers == []
 
 
 def test_each_hop_is_broken_on_the_lab() -> None:
     """By two faults at least."""
     hops = [CATALOGUE[fault.finding].hop for fault in FAULTS]
     assert min(hops.count(hop) for hop in DOCTOR_HOPS) >= 2
+
+
+def test_by_default_each_hop_is_judged_past_a_grace() -> None:
+    outlasting = [CATALOGUE[fault.finding] for fault in FAULTS if fault.outlasts]
+    assert [ailment.hop for ailment in outlasting] == list(DOCTOR_HOPS)
+    assert all(ailment.grace_s for ailment in outlasting)
 
 
 @pytest.mark.parametrize("broken", [False, True])
