@@ -16,9 +16,12 @@ from urllib3.exceptions import HTTPError
 
 from lab.load.cluster import LabCluster
 from lab.load.scenario import NotReached, Recording, play, steps
-from lab.load.summary import overshoot, summarise
+from lab.load.summary import Chain, Summary, summarise, verdict
 from lab.load.timeline import timeline
 from lab.load.view import View, summary_table
+
+# What the README states: collect, scrape, evaluate, and the HPA's period on a control plane of the role kubernetes.
+COLLECT_S, SCRAPE_S, EVALUATE_S, SYNC_S = 1, 2, 2, 5
 
 
 def main() -> None:
@@ -55,6 +58,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     plan = steps(cluster.autoscaler, arguments.low, arguments.high)
     recording, problems = Recording(), []
     before = cluster.counters()
+    start = cluster.now()
     try:
         with View(console, cluster.autoscaler) as view:
             play(plan, cluster, recording, view.show, time.monotonic, time.sleep)
@@ -66,14 +70,15 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     summary = summarise(
         recording, plan, {name: after[name] - before[name] for name in ("served", "rejected", "failed")}
     )
-    if too_many := overshoot(summary, cluster.autoscaler):
-        problems.append(too_many)
+    chain = _chain(cluster, recording, summary, start)
+    problems += verdict(summary, cluster.autoscaler, chain)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "timeline.svg").write_text(timeline(recording, plan, cluster.autoscaler))
     numbers = {
         "autoscaler": asdict(cluster.autoscaler),
         "steps": [asdict(step) for step in plan],
         "summary": asdict(summary),
+        "chain": asdict(chain),
         "begins_s": recording.begins,
         "samples": [asdict(sample) for sample in recording.samples],
     }
@@ -83,6 +88,28 @@ def demo(arguments: argparse.Namespace) -> list[str]:
         f"timeline: {arguments.out / 'timeline.svg'}   numbers: {arguments.out / 'demo.json'}", highlight=False
     )
     return problems
+
+
+def _chain(cluster: LabCluster, recording: Recording, summary: Summary, start: float) -> Chain:
+    """When Prometheus scraped and evaluated, from shortly before the step up until the decision.
+
+    start: of the recording, in Prometheus' time.
+    """
+    step = recording.begins.get("step up", 0.0)
+    since, until = step - 2 * max(SCRAPE_S, EVALUATE_S), step + (summary.reaction_s or summary.undecided_s)
+
+    def times(series: str) -> list[float]:
+        found = (at - start for at in cluster.times(series, cluster.now() - start - since))
+        return [round(at_s, 2) for at_s in found if at_s <= until]
+
+    return Chain(
+        COLLECT_S,
+        SCRAPE_S,
+        EVALUATE_S,
+        SYNC_S,
+        scraped=times("DCGM_FI_DEV_GPU_UTIL"),
+        evaluated=times(f"namespace_pod:{cluster.autoscaler.metric}:avg"),
+    )
 
 
 if __name__ == "__main__":

@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 
-from lab.load.scenario import Autoscaler, Recording, Sample, Step
+from lab.load.scenario import INTERVAL_S, Autoscaler, Recording, Sample, Step
+
+# Utilisation is what the GPU did in the second before: NVML's own window, which is no period of the chain.
+NVML_WINDOW_S = 1.0
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The chain's periods in seconds, each with when it really worked from the load step to the decision.
+
+    collect_s, sync_s:  of the exporter and of the HPA: they do not say when they worked.
+    scraped, evaluated: seconds of the recording's clock, of the target's utilisation and of its recorded series.
+    """
+
+    collect_s: float
+    scrape_s: float
+    evaluate_s: float
+    sync_s: float
+    scraped: Sequence[float] = ()
+    evaluated: Sequence[float] = ()
+
+    @property
+    def worst_s(self) -> float:
+        """From a load step to the decision, as the README states it."""
+        return self.collect_s + self.scrape_s + self.evaluate_s + self.sync_s
+
+    @property
+    def late_s(self) -> float:
+        """By how much the slowest scrape and the slowest evaluation were too late, as on a machine that is too busy."""
+        return _late(self.scraped, self.scrape_s) + _late(self.evaluated, self.evaluate_s)
+
+
+def _late(times: Sequence[float], period_s: float) -> float:
+    return round(max((later - earlier - period_s for earlier, later in pairwise(times)), default=0.0), 2)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Seconds count from the moment a step's load was asked for; None is what never happened."""
+    """Seconds count from the moment a step's load was asked for; None is what never happened.
+
+    undecided_s: the last look without a decision, which fell between that look and `reaction_s`.
+    look_s:      what the slowest look until then took: the API server, Prometheus and the load generator, once each.
+    """
 
     reaction_s: float | None
+    undecided_s: float
+    look_s: float
     ideal_ready_s: float | None
     ideal_replicas: int
     peak_replicas: int
@@ -26,8 +66,13 @@ class Summary:
 def summarise(recording: Recording, plan: list[Step], counted: dict[str, float]) -> Summary:
     """counted: requests served, rejected and failed over the whole demo."""
     _, up, down = plan
+    looks = [(sample.at_s - recording.begins[up.name], sample.desired) for sample in recording.of(up.name)]
+    undecided = list(takewhile(lambda look: look[1] <= plan[0].replicas, looks))
+    until_decision = [at_s for at_s, _desired in looks[: len(undecided) + 1]]
     return Summary(
         reaction_s=_until(recording, up, lambda sample: sample.desired > plan[0].replicas),
+        undecided_s=round(max((at_s for at_s, _desired in undecided), default=0.0), 1),
+        look_s=_late(until_decision, INTERVAL_S),
         ideal_ready_s=_until(recording, up, lambda sample: sample.ready == up.replicas),
         ideal_replicas=up.replicas,
         peak_replicas=max((max(sample.ready, sample.desired) for sample in recording.samples), default=0),
@@ -44,11 +89,25 @@ def _until(recording: Recording, step: Step, holds: Callable[[Sample], bool]) ->
     return None if first is None else round(first - recording.begins[step.name], 1)
 
 
-def overshoot(summary: Summary, autoscaler: Autoscaler) -> str:
-    """Why the peak is too high; empty if it is not."""
-    if summary.peak_replicas <= summary.ideal_replicas:
-        return ""
-    return (
-        f"HPA -> Deployment: {summary.peak_replicas} replicas at the peak, {summary.ideal_replicas} are right.\n"
-        f"  seen: the HPA {autoscaler.name} asked for more than utilisation over {autoscaler.target_percent:g} % gives"
-    )
+def verdict(summary: Summary, autoscaler: Autoscaler, chain: Chain) -> list[str]:
+    """What went wrong; empty if nothing did."""
+    found = []
+    allowed_s = chain.worst_s + NVML_WINDOW_S + chain.late_s + summary.look_s
+    if summary.undecided_s > allowed_s:
+        found.append(
+            f"GPU -> HPA: {summary.undecided_s:.1f} s after the step up the HPA had not decided, "
+            f"{allowed_s:.1f} s is the worst case.\n"
+            f"  seen: {chain.worst_s:g} s for the chain's periods, {NVML_WINDOW_S:g} s for NVML's window, "
+            f"{chain.late_s:.1f} s for late scrapes and evaluations, {summary.look_s:.1f} s for a slow API server"
+        )
+    if summary.peak_replicas > summary.ideal_replicas:
+        found.append(
+            f"HPA -> Deployment: {summary.peak_replicas} replicas at the peak, {summary.ideal_replicas} are right.\n"
+            f"  seen: the HPA {autoscaler.name} asked for more than the load takes at {autoscaler.target_percent:g} %"
+        )
+    if summary.failed:
+        found.append(
+            f"load -> sample service: {summary.failed} requests failed, {summary.served} were served.\n"
+            "  seen: connections that were refused, cut or silent for 5 s; what is merely too much is rejected"
+        )
+    return found

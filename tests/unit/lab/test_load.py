@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from lab.load.scenario import Autoscaler, NotReached, Recording, Sample, Step, play, steps
-from lab.load.summary import overshoot, summarise
+from lab.load.summary import Chain, summarise, verdict
 from lab.load.timeline import timeline
 from lab.load.view import line
 
 AUTOSCALER = Autoscaler("sample", "sample", "gpu", target_percent=60, min_replicas=1, max_replicas=8)
 PLAN = steps(AUTOSCALER, 0.15, 2.75)
+CHAIN = Chain(collect_s=1, scrape_s=2, evaluate_s=2, sync_s=5)
+COUNTED = {"served": 10, "rejected": 2, "failed": 0}
 
 
 class FakeCluster:
@@ -79,21 +81,63 @@ def test_a_missed_deadline_names_what_was_seen() -> None:
 
 
 def test_summary_counts_from_the_step() -> None:
-    summary = summarise(played(FakeCluster()), PLAN, {"served": 10, "rejected": 2, "failed": 0})
+    summary = summarise(played(FakeCluster()), PLAN, COUNTED)
     assert (summary.reaction_s, summary.ideal_ready_s) == (3.0, 12.5)
     assert (summary.scale_down_reaction_s, summary.minimum_ready_s) == (3.0, 12.5)
     assert (summary.peak_replicas, summary.ideal_replicas, summary.served) == (5, 5, 10)
-    assert overshoot(summary, AUTOSCALER) == ""
+    assert summary.undecided_s == 2.5
+    assert verdict(summary, AUTOSCALER, CHAIN) == []
 
 
 def test_overshoot_is_named() -> None:
-    summary = summarise(played(FakeCluster(overshoot=2)), PLAN, {"served": 0, "rejected": 0, "failed": 0})
-    assert overshoot(summary, AUTOSCALER).startswith("HPA -> Deployment: 7 replicas at the peak, 5 are right")
+    summary = summarise(played(FakeCluster(overshoot=2)), PLAN, COUNTED)
+    [problem] = verdict(summary, AUTOSCALER, CHAIN)
+    assert problem.startswith("HPA -> Deployment: 7 replicas at the peak, 5 are right")
+
+
+def test_failed_requests_are_named() -> None:
+    summary = summarise(played(FakeCluster()), PLAN, COUNTED | {"failed": 3})
+    [problem] = verdict(summary, AUTOSCALER, CHAIN)
+    assert problem.startswith("load -> sample service: 3 requests failed, 10 were served")
+
+
+@pytest.mark.parametrize(("delay_s", "is_slow"), [(3.0, False), (11.5, False), (12.5, True)])
+def test_a_decision_after_the_worst_case_is_named(delay_s: float, is_slow: bool) -> None:
+    """10 s for the periods and 1 s for NVML's window; what is judged is the last look without a decision."""
+    problems = verdict(summarise(played(FakeCluster(delay_s)), PLAN, COUNTED), AUTOSCALER, CHAIN)
+    assert [problem.partition(":")[0] for problem in problems] == (["GPU -> HPA"] if is_slow else [])
+
+
+@pytest.mark.parametrize(
+    ("scraped", "evaluated", "late_s"),
+    [([], [], 0), ([0, 2, 4], [1, 3, 5], 0), ([0, 2, 5.5], [1, 3, 5], 1.5), ([0, 3, 5], [1, 5, 7], 3)],
+)
+def test_a_chain_is_late_by_its_slowest_scrape_and_evaluation(
+    scraped: list[float], evaluated: list[float], late_s: float
+) -> None:
+    assert replace(CHAIN, scraped=scraped, evaluated=evaluated).late_s == late_s
+
+
+def test_what_came_late_is_allowed_for() -> None:
+    summary = summarise(played(FakeCluster(12.5)), PLAN, COUNTED)
+    assert verdict(summary, AUTOSCALER, replace(CHAIN, scraped=[0, 2, 5])) == []
+
+
+def test_a_step_that_is_never_answered_is_named() -> None:
+    recording = Recording(begins={"settle": 0.0, "step up": 1.0})
+    recording.samples = [replace(_at_rest(at_s), step="step up") for at_s in range(1, 60)]
+    summary = summarise(recording, PLAN, COUNTED)
+    assert (summary.reaction_s, summary.undecided_s) == (None, 58)
+    assert len(verdict(summary, AUTOSCALER, CHAIN)) == 1
+
+
+def _at_rest(at_s: float) -> Sample:
+    return Sample(at_s, "settle", 7.5, 7.5, 0, 0, {"sample-abc-00000": 15}, 1, 1)
 
 
 def test_what_never_happened_is_none() -> None:
     recording = Recording(begins={"settle": 0.0})
-    assert summarise(recording, PLAN, {"served": 0, "rejected": 0, "failed": 0}).reaction_s is None
+    assert summarise(recording, PLAN, COUNTED).reaction_s is None
 
 
 def test_timeline_is_xml_with_a_line_for_each_pod() -> None:

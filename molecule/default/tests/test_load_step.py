@@ -1,0 +1,40 @@
+"""The load step of the demo, on the autoscaler's own pace: it reacts in time, and nobody is served worse for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://kube_control_plane"]
+
+ROOT = Path(__file__).parents[3]
+DEAD_TIME = "kubegpu.autoscale/dead-time-seconds"
+
+
+def test_the_way_up_is_at_the_default_pace(host: Host) -> None:
+    asked = "kubectl --kubeconfig /etc/kubernetes/admin.conf --namespace gpu-workload get hpa sample --output=json"
+    hpa = json.loads(host.check_output(asked))
+    period = int(hpa["metadata"]["annotations"][DEAD_TIME])
+    scale_up = hpa["spec"]["behavior"]["scaleUp"]
+
+    assert scale_up["stabilizationWindowSeconds"] == 0
+    assert {(each["type"], each["value"], each["periodSeconds"]) for each in scale_up["policies"]} == {
+        ("Pods", 2, period),
+        ("Percent", 50, period),
+    }
+
+
+def test_a_load_step(pytestconfig: pytest.Config) -> None:
+    """It ends with 1 at a decision beyond the worst case, at one replica too many, at a request that failed."""
+    inventory = Path(pytestconfig.getoption("ansible_inventory")).absolute()
+    kubeconfig = (inventory if inventory.is_dir() else inventory.parent) / "artifacts" / "kubeconfig"
+    folder = ROOT / "build" / "load-step"
+    command = [sys.executable, "-m", "lab.load", "--kubeconfig", kubeconfig, "--out", folder]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    print(done.stdout, done.stderr)  # pytest shows it when the test fails
+    assert done.returncode == 0
