@@ -39,12 +39,12 @@ class ControlPlane:
             f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--advertise-client-urls=http://127.0.0.1:{etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
         )  # fmt: skip
-        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\n")
+        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\nguest,guest,2\n")
         self.run(
             "kube-apiserver", self.work / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
             "--service-account-issuer=https://kubernetes", "--token-auth-file=tokens.csv",
-            "--authorization-mode=AlwaysAllow", "--disable-admission-plugins=ServiceAccount",
+            "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
             "--cert-dir=certs", f"--secure-port={api}",
             "--service-cluster-ip-range=10.96.0.0/16", f"--advertise-address={self.address}",
             "--enable-aggregator-routing=true", "--requestheader-client-ca-file=proxy.crt",
@@ -64,6 +64,14 @@ class ControlPlane:
             "--horizontal-pod-autoscaler-sync-period=1s",
         )  # fmt: skip
         return kube
+
+    def kubeconfig_of(self, user: str) -> Path:
+        """For `guest`, who has no right but what a test grants."""
+        settings = json.loads(self.kubeconfig.read_text())
+        settings["users"] = [{"name": "admin", "user": {"token": user}}]
+        path = self.kubeconfig.with_name(f"kubeconfig-{user}")
+        path.write_text(json.dumps(settings))
+        return path
 
     def run(self, name: str, *command: object) -> None:
         log = (self.work / f"{name}.log").open("wb")

@@ -1,0 +1,118 @@
+"""What the doctor says without a right, in the words of a real API server with RBAC on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture import capture
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
+from collection import ROOT
+from control_plane import ControlPlane, eventually
+from kubernetes import client
+from metric_chain import MONITORING, MetricChain
+from workloads import Workloads
+
+DOCUMENTED = yaml.safe_load((ROOT / "docs" / "doctor" / "rights.yml").read_text())
+USER = "guest"
+# By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
+# reason to read: events of an exporter that waits, the adapter's ConfigMap, workloads of other kinds.
+MISSED = {
+    "nodes": "list nodes of apiGroup '' at the cluster scope",
+    "namespaces": "list namespaces of apiGroup '' at the cluster scope",
+    "services": "list services of apiGroup '' at the cluster scope",
+    "pods": "list pods of apiGroup '' in namespace {namespace}",
+    "services/proxy": "get services/kube-prometheus-stack-prometheus:9090/proxy of apiGroup '' in namespace monitoring",
+    "daemonsets": "list daemonsets of apiGroup 'apps' at the cluster scope",
+    "deployments": "list deployments of apiGroup 'apps' in namespace {namespace}",
+    "horizontalpodautoscalers": "list horizontalpodautoscalers of apiGroup 'autoscaling' at the cluster scope",
+    "prometheuses": "list prometheuses of apiGroup 'monitoring.coreos.com' at the cluster scope",
+    "prometheusrules": "list prometheusrules of apiGroup 'monitoring.coreos.com' at the cluster scope",
+    "servicemonitors": "list servicemonitors of apiGroup 'monitoring.coreos.com' at the cluster scope",
+    "podmonitors": "list podmonitors of apiGroup 'monitoring.coreos.com' at the cluster scope",
+    "scaledobjects": "list scaledobjects of apiGroup 'keda.sh' at the cluster scope",
+    "validatingwebhookconfigurations": "list validatingwebhookconfigurations of apiGroup "
+    "'admissionregistration.k8s.io' at the cluster scope",
+    "apiservices": "get apiservices of apiGroup 'apiregistration.k8s.io' at the cluster scope",
+    "*": "get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace {namespace}",
+}
+
+
+class Guest:
+    """A user who has the rights of one ClusterRole and no others."""
+
+    def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
+        self._rbac = client.RbacAuthorizationV1Api(kube)
+        self._kube = KubeClient(connect({"kubeconfig": str(plane.kubeconfig_of(USER))}))
+
+    def examine(self, namespace: str) -> dict[str, Any]:
+        prometheus = PrometheusClient(
+            self._kube.get_raw, namespace=MONITORING, service="kube-prometheus-stack-prometheus", port=9090
+        )
+        state = capture(self._kube, prometheus, scope=Scope(namespace, None), facts={"gpu1": {}}, history_s=0)
+        return report(state, CHECKS, grace=False)
+
+    def may(self, rules: list[dict[str, Any]]) -> None:
+        self._rbac.patch_cluster_role(DOCUMENTED["metadata"]["name"], {"rules": rules})
+
+
+@pytest.fixture
+def guest(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[Guest]:
+    rbac = client.RbacAuthorizationV1Api(plane[1])
+    name = DOCUMENTED["metadata"]["name"]
+    rbac.create_cluster_role(DOCUMENTED)
+    rbac.create_cluster_role_binding(
+        {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}],
+        }
+    )
+    yield Guest(*plane)
+    rbac.delete_cluster_role_binding(name)
+    rbac.delete_cluster_role(name)
+
+
+def without(resource: str) -> list[dict[str, Any]]:
+    """The documented rules less one resource."""
+    rules = deepcopy(DOCUMENTED["rules"])
+    for rule in rules:
+        rule["resources"] = [each for each in rule["resources"] if each != resource]
+    return [rule for rule in rules if rule["resources"]]
+
+
+def reasons(found: dict[str, Any]) -> set[str]:
+    return {each["reason"] for each in found["not_checked"]}
+
+
+def test_the_documented_rights_suffice_and_each_is_missed(
+    guest: Guest, chain: MetricChain, workloads: Workloads, run: Callable[..., dict[str, Any]]
+) -> None:
+    namespace = workloads.namespace
+    workloads.deployment("chat")
+    workloads.node("gpu1", gpus=4)
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus(namespace, {"chat-0": 50})
+    spec = {"namespace": namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    assert not run(verify=True, wait_timeout=40, autoscalers=[spec]).get("failed")
+    eventually(lambda: not reasons(guest.examine(namespace)), "the documented rights suffice", 30)
+    whole = guest.examine(namespace)
+    assert whole["autoscalers"][0]["verified"] is True
+
+    for resource, words in MISSED.items():
+        guest.may(without(resource))
+        expected = {f"no right to {words.format(namespace=namespace)}"}
+        # The authorizer hears of the role a moment later.
+        eventually(lambda: reasons(guest.examine(namespace)), f"{resource} is missed", 10)
+        found = guest.examine(namespace)
+        assert (resource, reasons(found)) == (resource, expected)
+        guest.may(DOCUMENTED["rules"])
+        eventually(lambda: not reasons(guest.examine(namespace)), f"{resource} is there again", 10)
