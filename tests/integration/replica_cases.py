@@ -196,6 +196,7 @@ NUMBERS = {
     "a tolerance is a double": _of_ready_pods(18, tolerance=Tolerance(down=0.7)),
     "a ratio is a double": _of_ready_pods(*[67.2] * 25),
     "what is no number is no value": _of_ready_pods(nan, 60),
+    "nothing is a value": Case((Pod(),), (Metric("value", 60, 0),), spec=3),
 }
 
 
