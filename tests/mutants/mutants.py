@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -65,6 +66,8 @@ def _answer(case: Any) -> Any:
 
 def unit_tests() -> list[str]:
     failures = Failures()
+    settings.register_profile("the same each time", derandomize=True, database=None)
+    settings.load_profile("the same each time")
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", str(UNIT_TESTS)], plugins=[failures])

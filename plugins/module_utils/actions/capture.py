@@ -99,6 +99,8 @@ class ReadOnce(KubeClient):
         self._lists: dict[tuple[Resource, *tuple[str | None, ...]], Sequence[Manifest] | ApiError | None] = {}
         self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
         self.dry_run = True
+        # What there was no right to get raw: who asks for values takes a refusal for an answer.
+        self.forbidden: list[ApiError] = []
 
     def list(
         self,
@@ -136,7 +138,12 @@ class ReadOnce(KubeClient):
         return self._objects[key]
 
     def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        return self._kube.get_raw(path, query)
+        try:
+            return self._kube.get_raw(path, query)
+        except ApiError as err:
+            if err.status in (401, 403):
+                self.forbidden.append(err)
+            raise
 
 
 @dataclass
@@ -469,6 +476,9 @@ def _observed(
     seen: dict[Key, Observation] = reading.take(
         "metrics", lambda: Observer(kube, prometheus, PrometheusAdapter(kube)).observe(wanted), {}
     )
+    for err in kube.forbidden:
+        if any(f"/apis/{group}/" in err.request for group in GROUPS.values()):
+            reading.unread.setdefault("metrics", _reason(err))
     intervals = Intervals(kube, prometheus)
     hpas, by_key = {key_of(hpa): hpa for hpa in state.hpas}, {key_of(pod): pod for pod in pods}
     history = read_history(prometheus, wanted, seen, history_s) if history_s else {}

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 _RESOURCE = re.compile(
     r"GET /(?:api|apis/(?P<group>[^/]+))/[^/]+"
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
-    r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?P<subresource>/.+)?)?"
+    r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?P<subresource>/[^/]+)?(?:/.+)?)?"
 )
 
 

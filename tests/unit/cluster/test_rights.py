@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.rights import right_to
 
-# As a real API server with RBAC names them in its refusals.
+# As a real API server with RBAC names them: tests/integration/test_rights.py asks one.
 CASES = {
     "GET /apis/custom.metrics.k8s.io/v1beta1/namespaces/ml/pods/*/gpu": (
         "get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace ml"
@@ -19,6 +19,9 @@ CASES = {
     ),
     "GET /apis/apps/v1/namespaces/ml/deployments/chat/scale": (
         "get deployments/scale of apiGroup 'apps' in namespace ml"
+    ),
+    "GET /api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1/query": (
+        "get services/proxy of apiGroup '' in namespace monitoring"
     ),
     "GET /api/v1/namespaces/ml/pods": "list pods of apiGroup '' in namespace ml",
     "GET /apis/custom.metrics.k8s.io": "get path /apis/custom.metrics.k8s.io",
