@@ -107,11 +107,15 @@ def main() -> None:
         "prometheus": prometheus,
         "unknown": [hop["id"] for hop in report["hops"] if hop["status"] == "unknown"],
         "not_checked": [each["check"] for each in report["not_checked"]],
-        "answers": dict(sorted(recorder.answers.items())),
         "cases": {},
+        "answers": {},
     }
+    # An answer a line, so that a later capture can be compared with it.
+    lines = ",\n".join(f"  {json.dumps(path)}: {json.dumps(body)}" for path, body in sorted(recorder.answers.items()))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+    arguments.out.write_text(
+        json.dumps(found, indent=1).replace('"answers": {}', f'"answers": {{\n{lines}\n }}') + "\n"
+    )
     print(f"{arguments.out}: {len(recorder.answers)} answers, {arguments.out.stat().st_size // 1024} KiB")
     print(
         "It has names and addresses of nodes, namespaces, workloads and images: look through it before you pass it on."
