@@ -61,7 +61,7 @@ lab-clean: ## remove all labs and the cache of what they are built from
 	@$(LAB_HAND) clean
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture charts-check docs
+.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture pins-check charts-check docs
 test: test-env programs ## all that CI runs: lint, unit and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -120,6 +120,9 @@ mutants: test-env ## make some fifty mistakes in the replica arithmetic, and see
 
 capture: test-env ## write down what a cluster answers to the doctor, for tests (KUBECONFIG=, OUT=file.json, ARGS="--about ...")
 	@$(BIN)/python tests/unit/doctor/capture.py $(KUBECONFIG) $(if $(filter file,$(origin OUT)),build/capture.json,$(OUT)) $(ARGS)
+
+pins-check: lab-env ## compare the rows of lab/upstream with the real repositories (needs the internet; 3: not run)
+	@$(BIN)/python -m lab.upstream
 
 charts-check: test-env programs ## compare the lab's charts with the originals (CHARTS=folder with them)
 	@$(BIN)/python -m lab.charts.check $(CHARTS)

@@ -21,12 +21,17 @@ def versions() -> dict[str, Any]:
 def names() -> dict[str, str]:
     """What recipes may write in braces.
 
-    `{kubernetes}` is the upstream part of a package's pin, `{coredns}` a program of the lab, `{chart/dcgm-exporter}` a
-    chart and `{image/python}` an image that a role names.
+    `{kubernetes}` is the upstream part of a package's pin, `{nvidia-driver/debian-13}` that of a system's own,
+    `{coredns}` a program of the lab, `{chart/dcgm-exporter}` a chart and `{image/python}` an image that a role names.
     """
     pinned = versions()
     return (
         {name: pin.partition("-")[0] for name, pin in pinned["packages"].items()}
+        | {
+            f"{name}/{system.lower().replace(' ', '-')}": pin.partition("-")[0]
+            for system, pins in pinned["packages_by_system"].items()
+            for name, pin in pins.items()
+        }
         | pinned["lab"]["programs"]
         | {f"chart/{name}": chart["version"] for name, chart in pinned["charts"].items()}
         | {f"image/{name}": image for name, image in pinned["images"].items()}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from testinfra.host import Host
 
 SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
@@ -22,12 +23,21 @@ EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 PLAYBOOKS = SCENARIO.parents[1] / "playbooks"
 PLAY = (Path(sys.executable).with_name("ansible-playbook"), "-i", EPHEMERAL / "inventory")
 ENVIRONMENT = os.environ | {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "ANSIBLE_PIPELINING": "true"}
+SYSTEM = os.environ.get("LAB_SYSTEM") or "debian-12"
+VERSIONS = yaml.safe_load((SCENARIO.parents[1] / "roles/_common/defaults/main/versions.yml").read_text())
 TASK = ("TASK [", "RUNNING HANDLER [")  # how a line begins that announces one
 NVSWITCH = {"vendor": "0x10de", "device": "0x22a3", "class": "0x068000"}
 B200 = {"vendor": "0x10de", "device": "0x2901", "class": "0x030200"}
 L4 = {"vendor": "0x10de", "device": "0x27b8", "class": "0x030200"}
 # A ConnectX that manages the switches of NVLink 5.
 BRIDGE = {"vendor": "0x15b3", "device": "0x1021", "class": "0x020700", "vpd": "SW_MNG"}
+
+
+def pinned(name: str, system: str = "") -> str:
+    """Upstream's part of a package's pin; `system`, debian-13 for instance, may have its own."""
+    versions = VERSIONS["kubegpu_versions"]
+    own = {key.lower().replace(" ", "-"): pins for key, pins in versions["packages_by_system"].items()}
+    return (own.get(system, {}).get(name) or versions["packages"][name]).partition("-")[0]
 
 
 @dataclass(frozen=True)

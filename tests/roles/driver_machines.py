@@ -57,6 +57,7 @@ class Machine:
     loaded:    release of the loaded driver; empty for none.
     enrolled:  whether the firmware knows the key that DKMS signs with.
     options:   the role's variables.
+    components: those of Debian that apt uses.
     """
 
     system: str = "Debian 12"
@@ -67,6 +68,7 @@ class Machine:
     secure_boot: bool | None = None
     enrolled: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    components: Sequence[str] = ("main", "contrib", "non-free", "non-free-firmware")
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def _host(folder: Path, machine: Machine) -> dict[str, Any]:
     programs.mkdir()
     rows = "".join(f"{row}\n" for row in machine.installed)
     word = "is already enrolled" if machine.enrolled else "is not enrolled"
-    for name, text in {"dpkg-query": rows, "mokutil": f"{{}} {word}\n"}.items():
+    components = "".join(f"Debian/{each}\n" for each in machine.components)
+    for name, text in {"dpkg-query": rows, "mokutil": f"{{}} {word}\n", "apt-get": components}.items():
         (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
         (programs / name).chmod(0o755)
     distribution, _, version = machine.system.partition(" ")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 import pytest
-from driver_machines import B200, BRIDGE, H100, K80, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, Seen, play
+from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, Seen, play
 
+from lab import upstream
+from lab.systems import systems
+from lab.versions import versions
+
+PIN = versions()["packages"]["nvidia-driver"].partition("-")[0]
 UBUNTU = {"system": "Ubuntu 24.04", "kernel": "6.8.0-79-generic"}
 PREBUILT = {"nvidia_driver_source": "ubuntu_prebuilt"}
 ARCHIVE = {"nvidia_driver_source": "debian"}
@@ -109,7 +115,7 @@ OLD_UBUNTU = (
 
 # What has to move, or to go, on the way to the wanted set.
 STRANGERS = {
-    "nothing": (Machine(installed=("libnvidia-ml1 install installed 580.95.05-1",)), []),
+    "nothing": (Machine(installed=(f"libnvidia-ml1 install installed {PIN}-1",)), []),
     "another release": (
         Machine(installed=("libnvidia-ml1 install installed 570.172.08-1",)),
         ["libnvidia-ml1"],
@@ -119,15 +125,15 @@ STRANGERS = {
         ["libnvidia-compute-570", "nvidia-dkms-570-open"],
     ),
     "the other flavour at the same version": (
-        Machine(installed=("nvidia-kernel-dkms install installed 580.95.05-1",)),
+        Machine(installed=(f"nvidia-kernel-dkms install installed {PIN}-1",)),
         ["nvidia-kernel-dkms"],
     ),
     "a fabric manager of another release": (
         Machine(
             devices=(H100, NVSWITCH),
             installed=(
-                "libnvidia-ml1 install installed 580.95.05-1",
-                "nvidia-fabricmanager install installed 580.105.08-1",
+                f"libnvidia-ml1 install installed {PIN}-1",
+                "nvidia-fabricmanager install installed 580.205.08-1",
             ),
         ),
         ["nvidia-fabricmanager"],
@@ -136,8 +142,8 @@ STRANGERS = {
         Machine(
             **UBUNTU,
             installed=(
-                "libnvidia-compute-580 install installed 580.95.05-0ubuntu1",
-                "nvidia-dkms-580-open install installed 580.95.05-0ubuntu1",
+                f"libnvidia-compute-580 install installed {PIN}-0ubuntu1",
+                f"nvidia-dkms-580-open install installed {PIN}-0ubuntu1",
             ),
             options=PREBUILT,
         ),
@@ -180,7 +186,7 @@ STRANGERS = {
         Machine(
             **UBUNTU,
             installed=(
-                "libnvidia-compute-580-server install installed 580.95.05-0ubuntu0.24.04.1",
+                f"libnvidia-compute-580-server install installed {PIN}-0ubuntu0.24.04.1",
                 "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
             ),
             options=PREBUILT,
@@ -242,10 +248,10 @@ REFUSED = {
         Machine(**UBUNTU, devices=(B200, BRIDGE), options=PREBUILT),
         "Set nvidia_driver_source: cuda_repo",
     ),
-    "a downgrade that nobody asked for": (Machine(installed=NEWER), "newer than 580.95.05-*"),
+    "a downgrade that nobody asked for": (Machine(installed=NEWER), f"newer than {PIN}-*"),
     "a downgrade within the branch": (
-        Machine(installed=("libnvidia-ml1 install installed 580.105.08-1",)),
-        'Set nvidia_driver_version: "580.105.08-*" to keep it',
+        Machine(installed=("libnvidia-ml1 install installed 580.205.08-1",)),
+        'Set nvidia_driver_version: "580.205.08-*" to keep it',
     ),
     "a held package": (
         Machine(
@@ -256,9 +262,17 @@ REFUSED = {
         ),
         "`apt-mark unhold nvidia-driver-cuda`",
     ),
-    "a driver that no package brought": (Machine(loaded="580.95.05"), "`nvidia-uninstall`"),
+    "a driver that no package brought": (Machine(loaded=f"{PIN}"), "`nvidia-uninstall`"),
     "Secure Boot": (Machine(secure_boot=True), "dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub"),
     "Secure Boot on Ubuntu": (Machine(**UBUNTU, secure_boot=True), "set nvidia_driver_source: ubuntu_prebuilt"),
+    "Debian without contrib": (
+        Machine(components=("main", "non-free-firmware")),
+        "uses Debian without contrib, and the driver depends on packages of it",
+    ),
+    "Debian's own without its components": (
+        Machine(system="Debian 13", options=ARCHIVE, components=("main",)),
+        "uses Debian without contrib, non-free, non-free-firmware",
+    ),
     "a system that nobody tested": (Machine(system="Rocky 9.4"), "Rocky 9.4 is not supported"),
 }
 
@@ -271,10 +285,11 @@ ALLOWED = {
     ),
     "a held package that stays": Machine(
         installed=(
-            "libnvidia-ml1 install installed 580.95.05-1",
-            "nvidia-driver-cuda hold installed 580.95.05-1",
+            f"libnvidia-ml1 install installed {PIN}-1",
+            f"nvidia-driver-cuda hold installed {PIN}-1",
         )
     ),
+    "Debian 13 without contrib": Machine(system="Debian 13", components=("main",)),
     "what is newer than Blackwell": Machine(devices=(RUBIN,)),
     "a GPU that has fallen off the bus, and somebody who knows better": Machine(
         devices=(H100, LOST), options={"nvidia_driver_flavour": "open"}
@@ -282,10 +297,23 @@ ALLOWED = {
     "Secure Boot with an enrolled key": Machine(secure_boot=True, enrolled=True),
     "Secure Boot with prebuilt modules": Machine(**UBUNTU, secure_boot=True, options=PREBUILT),
     "Secure Boot with a driver in use": Machine(
-        secure_boot=True, loaded="580.95.05", installed=("libnvidia-ml1 install installed 580.95.05-1",)
+        secure_boot=True, loaded=f"{PIN}", installed=(f"libnvidia-ml1 install installed {PIN}-1",)
     ),
     "Secure Boot that is off": Machine(secure_boot=False),
     "no GPU, whatever else": Machine(devices=(), secure_boot=True, installed=NEWER),
+}
+
+# What each system can be asked for, with switches between the GPUs where the source has a fabric manager.
+ASKED_FOR = {
+    f"{system}, {source}, {flavour}": Machine(
+        system=" ".join(system.capitalize().split("-")),
+        kernel="6.8.0-79-generic" if system.startswith("ubuntu") else "6.1.0-40-amd64",
+        devices=(L4,) if source == "debian" else (H100, NVSWITCH),
+        options={"nvidia_driver_source": source, "nvidia_driver_flavour": flavour},
+    )
+    for system in systems()
+    for source in ("cuda_repo", "ubuntu_prebuilt" if system.startswith("ubuntu") else "debian")
+    for flavour in ("open", "proprietary")
 }
 
 TABLES = {"packages": PACKAGES, "beside": BESIDE, "strangers": STRANGERS, "refused": REFUSED}
@@ -297,6 +325,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Look:
     """What the role made of a machine, by table and name; one play for all of them."""
     machines = {(table, name): row[0] for table, rows in TABLES.items() for name, row in rows.items()}
     machines |= {("allowed", name): machine for name, machine in ALLOWED.items()}
+    machines |= {("asked for", name): machine for name, machine in ASKED_FOR.items()}
     hosts = {key: f"machine{number}" for number, key in enumerate(machines)}
     outcome = play(tmp_path_factory.mktemp("machines"), {hosts[key]: machine for key, machine in machines.items()})
     return lambda table, name: outcome[hosts[table, name]]
@@ -305,6 +334,36 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Look:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_packages_by_system_and_branch(seen: Look, name: str) -> None:
     assert seen("packages", name).values["packages"] == PACKAGES[name][1]
+
+
+@pytest.mark.parametrize("name", ASKED_FOR)
+def test_a_system_has_what_is_asked_for_there(seen: Look, name: str) -> None:
+    system, source, *_ = name.split(", ")
+    outcome = seen("asked for", name)
+    assert outcome.refusal == ""
+    values = outcome.values
+    of_archive = source != "cuda_repo"
+    there = {
+        (package.name, package.version)
+        for package in upstream.packages()
+        if package.repository in upstream.systems()[system]
+        and (not upstream.repositories()[package.repository].path) == of_archive
+    }
+    modules = [package for package in values["extra"] if package.startswith("linux-modules-")]
+    missing = [
+        package
+        for package in values["packages"]
+        if not any(name == package and fnmatchcase(version, values["version"]) for name, version in there)
+    ]
+
+    assert missing == []
+    assert set(modules) <= {name for name, _ in there}
+    if not of_archive:
+        (repository,) = (upstream.repositories()[each] for each in upstream.systems()[system] if "nvidia-cuda" in each)
+        key = upstream.keys()[repository.key]
+        assert values["url"] == f"https://{repository.path}"
+        assert values["key_url"] == f"https://{repository.path}/{key.file}"
+        assert values["fingerprint"] == key.fingerprint
 
 
 @pytest.mark.parametrize("name", BESIDE)

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from server import B200, BRIDGE, NVSWITCH, SCENARIO, Run, Server, run
+from server import B200, BRIDGE, NVSWITCH, SCENARIO, Run, Server, pinned, run
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
 
-OLDER, PINNED, NEWER, NEXT = "570.172.08", "580.95.05", "580.105.08", "590.48.01"
+PINNED = pinned("nvidia-driver")
+OLDER, NEWER = "570.172.08", "590.48.01"
 SET = {
     *("libcuda1", "libnvidia-cfg1", "libnvidia-ml1"),
     *("nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"),
@@ -100,7 +101,7 @@ def runs(server: Server, unit: str) -> bool:
 
 def test_the_whole_set_stays_when_newer_ones_are_offered(driver: Server) -> None:
     """A pin on one package moves nothing else: dstackai/dstack#2348, NVIDIA/ansible-role-nvidia-driver#28."""
-    assert NEXT in driver.sh("apt-cache madison nvidia-driver-cuda")
+    assert NEWER in driver.sh("apt-cache madison nvidia-driver-cuda")
 
     assert "Inst" not in driver.sh("apt-get --simulate dist-upgrade")
 
@@ -150,22 +151,22 @@ def test_a_branch_changes_in_one_transaction(driver: Server) -> None:
         assert installed(driver) == dict.fromkeys(SET | {"nvidia-fabricmanager-570", "libnvidia-nscq-570"}, OLDER)
         before = len(transactions(driver))
 
-        assert role(release=NEXT).succeeded
+        assert role(release=NEWER).succeeded
 
         (transaction,) = transactions(driver)[before:]
-        assert installed(driver) == dict.fromkeys(SET | {FABRIC_MANAGER}, NEXT)
+        assert installed(driver) == dict.fromkeys(SET | {FABRIC_MANAGER}, NEWER)
         (purged,) = re.findall(r"^Purge: (.*)", transaction, re.MULTILINE)
         assert sorted(re.findall(r"(\S+):amd64", purged)) == ["libnvidia-nscq-570", "nvidia-fabricmanager-570"]
 
 
 def test_it_does_not_go_down_unless_asked_to(driver: Server) -> None:
     """Dependencies say >=, so the libraries would stay behind: dstackai/dstack#2348."""
-    assert role(release=NEXT).succeeded
+    assert role(release=NEWER).succeeded
 
     refused = role()
-    assert f"node1 has driver {NEXT}, newer than {PINNED}-* of the collection's version file" in refused.text
+    assert f"node1 has driver {NEWER}, newer than {PINNED}-* of the collection's version file" in refused.text
     assert not refused.succeeded
-    assert installed(driver) == dict.fromkeys(SET, NEXT)
+    assert installed(driver) == dict.fromkeys(SET, NEWER)
 
     assert role(release=PINNED).succeeded
     assert installed(driver) == dict.fromkeys(SET, PINNED)
@@ -176,7 +177,7 @@ def test_what_somebody_holds_is_not_moved_by_half(driver: Server) -> None:
     driver.sh("apt-mark hold nvidia-driver-cuda")
     pin = driver.sh(f"cat {PIN}")
 
-    refused = role(release=NEXT)
+    refused = role(release=NEWER)
     stays = role(release=PINNED)
     driver.sh("apt-mark unhold nvidia-driver-cuda")
 

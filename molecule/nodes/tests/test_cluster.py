@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from server import pinned
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_control_plane"]
@@ -37,7 +38,7 @@ def test_every_server_is_a_ready_node_of_the_pinned_version(host: Host) -> None:
     nodes = json.loads(kubectl(host, "get nodes --output=json"))["items"]
 
     assert [node["metadata"]["name"] for node in nodes] == list(NODES)
-    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {"v1.36.3"}
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {f"v{pinned('kubernetes')}"}
     ready = [next(each for each in node["status"]["conditions"] if each["type"] == "Ready") for node in nodes]
     assert [condition["status"] for condition in ready] == ["True", "True"]
 

@@ -9,13 +9,14 @@ from contextlib import ExitStack
 
 import pytest
 import testinfra
-from server import EPHEMERAL, L4, PLAYBOOKS, Run, Server, driver_packages, run
+from server import EPHEMERAL, L4, PLAYBOOKS, SYSTEM, Run, Server, driver_packages, pinned, run
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
 
-# Of another branch, where Ubuntu's packages have other names.
-PINNED, NEWER = "580.95.05", "590.48.01"
+# Of another branch, where Ubuntu's packages have other names; each system's repository has another one.
+PINNED = pinned("nvidia-driver", SYSTEM)
+NEWER = "590.48.01" if PINNED.startswith("580.") else "610.43.02"
 MARK = "kubegpu.autoscale/cordoned-for-driver"
 BROKEN = "/usr/local/bin/nvidia-smi"
 WEB = """

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from server import pinned
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
 
 GPUS = 8
-DRIVER, OLDER_DRIVER = "580.95.05", "570.172.08"
+DRIVER, OLDER_DRIVER = pinned("nvidia-driver"), "570.172.08"
 MAIN = "/etc/containerd/config.toml"
 DROP_INS = "/etc/containerd/conf.d"
 OURS = {"10-kubegpu.toml", "20-kubegpu-nvidia.toml"}

@@ -1,0 +1,95 @@
+"""What is pinned, against the rows of what upstream has."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import pytest
+import yaml
+
+from lab import upstream
+from lab.systems import systems
+from lab.versions import CHECKOUT, names, versions
+
+PINNED = {
+    "containerd.io": ["containerd.io"],
+    "kubernetes": ["kubelet", "kubeadm", "kubectl"],
+    "nvidia-container-toolkit": ["nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1"],
+    "nvidia-driver": ["nvidia-persistenced"],
+    "nvlsm": ["nvlsm"],
+}
+
+
+def pin(system: str, name: str) -> str:
+    """The version or pattern that a system gets by default."""
+    own = {key.lower().replace(" ", "-"): pins for key, pins in versions()["packages_by_system"].items()}
+    return own.get(system, {}).get(name) or versions()["packages"][name]
+
+
+def had(system: str, name: str) -> list[str]:
+    """Versions of a package that a system's repositories have, its distribution's own apart."""
+    there = upstream.systems()[system]
+    return [
+        package.version
+        for package in upstream.packages()
+        if package.name == name and package.repository in there and upstream.repositories()[package.repository].path
+    ]
+
+
+@pytest.mark.parametrize("system", systems())
+@pytest.mark.parametrize(("name", "package"), [(name, each) for name, rows in PINNED.items() for each in rows])
+def test_a_pin_is_of_a_version_that_upstream_has(system: str, name: str, package: str) -> None:
+    wanted = pin(system, name)
+
+    assert [version for version in had(system, package) if fnmatchcase(version, wanted)], (
+        f"{system} gets {package} {wanted}, and its repositories have {had(system, package)}"
+    )
+
+
+def test_every_pin_is_looked_at() -> None:
+    assert set(PINNED) == set(versions()["packages"])
+    assert {name for pins in versions()["packages_by_system"].values() for name in pins} <= set(PINNED)
+
+
+def test_every_supported_system_has_rows() -> None:
+    assert set(upstream.systems()) == set(systems())
+
+
+def test_a_fingerprint_is_that_of_the_row() -> None:
+    pinned = {name: row["fingerprint"] for name, row in versions()["repositories"].items()}
+
+    assert pinned == {name: key.fingerprint for name, key in upstream.keys().items()}
+
+
+@pytest.mark.parametrize("system", systems())
+def test_the_role_s_table_of_systems_agrees_with_the_rows(system: str) -> None:
+    table = yaml.safe_load((CHECKOUT / "roles/nvidia_driver/vars/main.yml").read_text())["__nvidia_driver_systems"]
+    row = {name.lower().replace(" ", "-"): each for name, each in table.items()}[system]
+    repository = upstream.repositories()[f"nvidia-cuda-{row['repository']}"]
+    branches = {
+        int(package.version.partition(".")[0])
+        for package in upstream.packages()
+        if package.repository == repository.name and package.name == "nvidia-persistenced"
+    }
+
+    assert repository.name in upstream.systems()[system]
+    assert (row["key"], row["key_file"]) == (repository.key, upstream.keys()[repository.key].file)
+    assert row.get("first_branch", min(branches)) == min(branches)
+    assert {580, 535} & branches or "first_branch" in row
+
+
+def test_rows_say_where_they_are_from() -> None:
+    for package in upstream.packages():
+        assert package.mark in ("seen", "inferred"), package
+        assert package.source, package
+        assert package.date[:2] == "20", package
+
+
+def test_nothing_is_in_two_rows() -> None:
+    keys = [(package.repository, package.name, package.version) for package in upstream.packages()]
+
+    assert sorted(keys) == sorted(set(keys))
+
+
+def test_a_system_of_its_own_has_its_own_pin() -> None:
+    assert names()["nvidia-driver/debian-13"] == versions()["packages_by_system"]["Debian 13"]["nvidia-driver"][:-2]
