@@ -117,7 +117,7 @@ def system(args: argparse.Namespace) -> str:
 def graph(args: argparse.Namespace) -> Graph:
     from lab.graph import Graph
 
-    return Graph(large=args.size in LARGE, system=system(args))
+    return Graph(large=args.size in LARGE, system=system(args), driver=args.driver)
 
 
 def machine() -> dict[str, bool]:
@@ -159,6 +159,7 @@ def up(args: argparse.Namespace) -> None:
     build(args)
     clear_dead()
     told = {"LAB": args.lab, "LAB_SIZE": args.size, "LAB_SYSTEM": system(args), "LAB_INVENTORY": str(args.inventory)}
+    told["LAB_DRIVER"] = "1" if args.driver else ""
     quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
     playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / "create.yml"]
     subprocess.run(playbook, check=True, cwd=CHECKOUT, env=os.environ | quiet | told)
@@ -224,6 +225,12 @@ def main() -> None:
     )
     parser.add_argument(
         "--system", default=os.environ.get("LAB_SYSTEM"), help="what the servers run, one of lab/systems/systems.yml"
+    )
+    parser.add_argument(
+        "--driver",
+        action="store_true",
+        default=bool(os.environ.get("LAB_DRIVER")),
+        help="have Debian's own NVIDIA driver in the mirror (LAB_DRIVER=1)",
     )
     commands = parser.add_subparsers(required=True)
     for command in (build, up, down, status, shell, clean, describe):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from functools import cache
@@ -46,6 +47,17 @@ FROM_DISTRIBUTION = [
     "unattended-upgrades",
 ]
 
+# Debian's own NVIDIA driver by suite, with the headers of the kernel that its module is built for.
+_DRIVER = [
+    "libcuda1",
+    "libnvidia-ml1",
+    "nvidia-smi",
+    "libnvidia-cfg1",
+    "nvidia-persistenced",
+    "linux-headers-cloud-amd64",
+]
+DRIVERS = {"bookworm": [*_DRIVER, "nvidia-kernel-dkms"], "trixie": [*_DRIVER, "nvidia-open-kernel-dkms"]}
+
 # Newer suites than the node's: these programs are static enough to run on it. Their versions are what the suite has.
 FROM_FORKY = ["containerd", "containernetworking-plugins", "prometheus", "promtool", "prometheus-node-exporter"]
 
@@ -54,9 +66,15 @@ def root_filesystem(name: str, suite: str, packages: list[str], expected: int) -
     """`root.tar`: a Debian with these packages."""
 
     def build(out: Path, run: Shell) -> None:
-        source = f"deb [signed-by={KEYRING}] {_mirror()} {suite} main"
+        source = f"deb [signed-by={KEYRING}] {mirror()} {suite} main"
         run(
-            *("mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(packages)}"),
+            *(
+                "mmdebstrap",
+                "--quiet",
+                "--variant=apt",
+                "--aptopt=Acquire::Retries 3",
+                f"--include={','.join(packages)}",
+            ),
             *(
                 "--dpkgopt=path-exclude=/usr/share/doc/*",
                 "--dpkgopt=path-exclude=/usr/share/man/*",
@@ -93,33 +111,40 @@ def distribution_packages(node: Artifact, suite: str = SUITE) -> Artifact:
     """`*.deb`: what the roles install from the distribution and a node does not have yet."""
 
     def build(out: Path, run: Shell) -> None:
-        with _Apt(out / ".apt", suite) as apt:
-            status = apt.home / "status"
-            run("tar", "-xf", node.path / "root.tar", "-C", apt.home, "--transform=s,.*/,,", "./var/lib/dpkg/status")
-            run(
-                "apt-get",
-                *apt.options,
-                "-o",
-                f"Dir::State::status={status}",
-                "install",
-                "--yes",
-                "--download-only",
-                "--no-install-recommends",
-                *FROM_DISTRIBUTION,
-            )
-            for package in apt.archives.glob("*.deb"):
-                package.rename(out / package.name)
+        _download(out, run, node, FROM_DISTRIBUTION, suite)
 
     return Artifact(f"distribution-packages-{suite}", build, sources=(THIS,), needs=(node,), expected=15)
+
+
+def driver_packages(node: Artifact, suite: str) -> Artifact:
+    """`*.deb`: Debian's own NVIDIA driver, and what its kernel module is built with and for."""
+
+    def build(out: Path, run: Shell) -> None:
+        _download(out, run, node, DRIVERS[suite], suite, everything=True)
+
+    return Artifact(f"driver-packages-{suite}", build, sources=(THIS,), needs=(node,), expected=60)
+
+
+def _download(
+    out: Path, run: Shell, node: Artifact, packages: list[str], suite: str, *, everything: bool = False
+) -> None:
+    """Packages with what they depend on and a node does not have yet."""
+    with _Apt(out / ".apt", suite, everything=everything) as apt:
+        status = apt.home / "status"
+        run("tar", "-xf", node.path / "root.tar", "-C", apt.home, "--transform=s,.*/,,", "./var/lib/dpkg/status")
+        install = ("install", "--yes", "--download-only", "--no-install-recommends")
+        run("apt-get", *apt.options, "-o", f"Dir::State::status={status}", *install, *packages)
+        for package in apt.archives.glob("*.deb"):
+            package.rename(out / package.name)
 
 
 class _Apt:
     """An apt that shares nothing with the machine's own but the mirror; gone when left."""
 
-    def __init__(self, home: Path, suite: str) -> None:
+    def __init__(self, home: Path, suite: str, *, everything: bool = False) -> None:
         self.home = home
         self.archives = home / "cache" / "archives"
-        self.suite = suite
+        self.sources = _sources(suite, everything=everything)
 
     @property
     def options(self) -> list[str]:
@@ -131,6 +156,7 @@ class _Apt:
             "Dir::State::status": self.home / "status",
             "Dir::Cache": self.home / "cache",
             "APT::Sandbox::User": "root",
+            "Acquire::Retries": "3",
             "APT::Get::List-Cleanup": "false",
             "Debug::NoLocking": "true",
         }
@@ -140,7 +166,7 @@ class _Apt:
         for folder in (self.home / "state" / "lists" / "partial", self.archives / "partial"):
             folder.mkdir(parents=True)
         (self.home / "status").touch()
-        (self.home / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {self.suite} main\n")
+        (self.home / "sources.list").write_text("\n".join([*self.sources, ""]))
         subprocess.run(["apt-get", *self.options, "update", "--quiet"], check=True, stdout=subprocess.DEVNULL)
         return self
 
@@ -148,11 +174,26 @@ class _Apt:
         shutil.rmtree(self.home)
 
 
+def _sources(suite: str, *, everything: bool) -> list[str]:
+    """Lines of a sources.list: a suite's main component, or all components and the security updates as well."""
+    if not everything:
+        return [f"deb [signed-by={KEYRING}] {mirror()} {suite} main"]
+    components = "main contrib non-free non-free-firmware"
+    security = _listed("Debian-Security") or "http://security.debian.org/debian-security"
+    return [
+        f"deb [signed-by={KEYRING}] {mirror()} {suite} {components}",
+        f"deb [signed-by={KEYRING}] {security} {suite}-security {components}",
+    ]
+
+
+def mirror() -> str:
+    """The Debian mirror: LAB_DEBIAN_MIRROR, else that of the machine's own sources, else Debian's redirector."""
+    return os.environ.get("LAB_DEBIAN_MIRROR") or _listed("Debian") or "http://deb.debian.org/debian"
+
+
 @cache
-def _mirror() -> str:
-    """The Debian mirror of the machine's own sources; Debian's own where there is none."""
-    listed = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    debian = (uri for label, _, uri in (line.partition(" ") for line in listed) if label == "Debian")
-    return next(debian, "http://ftp.debian.org/debian")
+def _listed(label: str) -> str:
+    """Where the machine's own sources have the archive of this label; empty when nowhere."""
+    argv = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)"]
+    lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    return next((uri for name, _, uri in (line.partition(" ") for line in lines) if name == label), "")

@@ -40,10 +40,10 @@ def gpu() -> Artifact:
 class Graph:
     """What a lab is made from."""
 
-    def __init__(self, *, large: bool = False, system: str = systems.DEFAULT) -> None:
+    def __init__(self, *, large: bool = False, system: str = systems.DEFAULT, driver: bool = False) -> None:
         """`large` adds what only a lab of several control planes needs: the older Kubernetes and a load balancer.
 
-        `system` is what the servers run, one of systems.yml.
+        `system` is what the servers run, one of systems.yml; `driver` adds Debian's own NVIDIA driver for it.
         """
         programs = program_groups()
         self.nvidia = programs["nvidia"]
@@ -67,6 +67,8 @@ class Graph:
         self.apt = packages.apt_mirror(self.apt_key, distribution, contents)
         if system != systems.DEFAULT:
             self.apt = systems.apt_mirror(self.apt, self.apt_key, contents)
+        if driver:
+            self.apt = systems.with_driver(self.apt, self.apt_key, system)
         self.charts = charts.chart_mirror(self.programs, crds)
         self.images = images.image_mirror(self.userland, contents)
         self.balancer = debian.unpacked("haproxy", debian.SUITE, HAPROXY) if large else None

@@ -34,7 +34,7 @@ def next_steps(lines: Iterable[str]) -> list[str]:
         return []
     return [
         "the network: a source did not answer; what is built stays, so run it again, "
-        "or name another by GOPROXY or PIP_INDEX_URL"
+        "or name another by LAB_DEBIAN_MIRROR, GOPROXY or PIP_INDEX_URL"
     ]
 
 

@@ -57,9 +57,12 @@ def add_repositories(
         _index(out, row, key, run)
 
 
-def add_distribution(out: Path, suite: str, distribution: Artifact, key: Artifact, run: Shell) -> None:
-    """The distribution's own repository, with the packages of one suite."""
-    repository = {"path": "ftp.debian.org/debian", "suite": suite, "component": "main"}
+def add_distribution(
+    out: Path, suite: str, distribution: Artifact, key: Artifact, run: Shell, *, component: str = "main"
+) -> None:
+    """The distribution's own repository, with the packages of one suite; another component than main beside it."""
+    path = "ftp.debian.org/debian" if component == "main" else f"ftp.debian.org/debian-{component}"
+    repository = {"path": path, "suite": suite, "component": component}
     _link(distribution.path, _pool(out, repository))
     _index(out, repository, key, run)
 

@@ -43,6 +43,18 @@ def apt_mirror(first: Artifact, key: Artifact, contents: Mapping[str, Artifact])
     return Artifact("apt-systems", build, sources=(HERE / "packages.yml",), needs=needs, expected=15)
 
 
+def with_driver(first: Artifact, key: Artifact, system: str) -> Artifact:
+    """The apt mirror, with Debian's own NVIDIA driver for servers that run this Debian."""
+    suite = systems()[system]["suite"]
+    driver = debian.driver_packages(debian.node_filesystem(suite), suite)
+
+    def build(out: Path, run: Shell) -> None:
+        shutil.copytree(first.path, out, copy_function=os.link, symlinks=True, dirs_exist_ok=True)
+        packages.add_distribution(out, suite, driver, key, run, component="non-free")
+
+    return Artifact(f"apt-driver-{suite}", build, needs=(first, key, driver), expected=10)
+
+
 def _recipes() -> dict[str, Any]:
     known = recipe(packages.HERE / "packages.yml")["packages"]
     recipes = recipe(HERE / "packages.yml")
