@@ -44,7 +44,12 @@ PACKAGES = {
         Machine(**UBUNTU, options=PREBUILT),
         PREBUILT_PACKAGES,
     ),
-    "Debian's own": (Machine(options=ARCHIVE), [*ARCHIVE_PACKAGES, "nvidia-open-kernel-dkms"]),
+    # Debian 12's open modules do not build for the kernel of its security updates.
+    "Debian 12's own": (Machine(options=ARCHIVE), [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"]),
+    "Debian 13's own": (
+        Machine(system="Debian 13", options=ARCHIVE),
+        [*ARCHIVE_PACKAGES, "nvidia-open-kernel-dkms"],
+    ),
     "Debian's own, before Turing": (
         Machine(system="Debian 13", devices=(V100,), options=ARCHIVE),
         [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"],
