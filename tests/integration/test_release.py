@@ -13,7 +13,7 @@ from playbook import changed, local, run_playbook
 from programs import program
 from workloads import Workloads
 
-PLAY = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": "chart"}})
+PLAY = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": "chart_present"}})
 TEMPLATES = """
 apiVersion: v1
 kind: ConfigMap
@@ -57,7 +57,7 @@ class Release:
         )
 
     def bring(self, *flags: str) -> str:
-        chart = {"state": "present", "name": "exporter", "version": "1.0.0", "repository": "http://none.invalid"}
+        chart = {"name": "exporter", "version": "1.0.0", "repository": "http://none.invalid"}
         chart |= {"release": "exporter", "namespace": self.namespace, "values": {}, "kinds": [], "crd_group": ""}
         variables = {
             "kubegpu_kubeconfig": self._kubeconfig,
