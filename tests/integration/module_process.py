@@ -15,7 +15,7 @@ import traceback
 from contextlib import redirect_stdout
 from importlib import import_module
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 from unittest.mock import patch
 
@@ -42,7 +42,9 @@ def run_module(name: str, options: dict[str, Any], *, check: bool = False) -> di
     process = _forks.Process(target=_main, args=(name, args, answer))
     process.start()
     answer.close()
+    wait([answers, process.sentinel])  # one that is killed may leave the pipe open
     try:
+        assert answers.poll(), f"{name} ended without an answer"
         printed = answers.recv()
     except EOFError:
         raise AssertionError(f"{name} ended without an answer") from None
