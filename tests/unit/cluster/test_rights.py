@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.rights import right_to
 
-# As a real API server with RBAC names them: tests/integration/test_rights.py asks one.
+# As a real API server with RBAC names them: tests/integration/test_missing_rights.py asks one.
 CASES = {
     "GET /apis/custom.metrics.k8s.io/v1beta1/namespaces/ml/pods/*/gpu": (
         "get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace ml"
