@@ -65,7 +65,9 @@ class Guest:
 
 
 @pytest.fixture
-def guest(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[Guest]:
+def guest(plane: tuple[ControlPlane, client.ApiClient], monkeypatch: pytest.MonkeyPatch) -> Iterator[Guest]:
+    # A kubeconfig that is loaded becomes the library's default, here for the tests that follow in this process.
+    monkeypatch.setattr(client.Configuration, "_default", None)
     rbac = client.RbacAuthorizationV1Api(plane[1])
     name = DOCUMENTED["metadata"]["name"]
     rbac.create_cluster_role(DOCUMENTED)
