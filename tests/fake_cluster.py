@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.selectors import labels_match, parse_selector
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+
+_IN_NAMESPACE = re.compile(r"(?P<version>/apis?/.+)/namespaces/(?P<namespace>[^/]+)(?P<plural>/[^/]+)")
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,8 @@ class Request:
 class FakeTransport:
     """Answers by method and path, 404 to the rest, and remembers what it was asked.
 
-    An answer may be an ApiError, or an iterator that has one for each time it is asked.
+    An answer may be an ApiError, or an iterator that has one for each time it is asked. The list of a namespace is that
+    of the cluster without the rest, if there is no answer of its own.
     """
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
@@ -41,7 +46,14 @@ class FakeTransport:
         retry: bool = True,
     ) -> Any:
         self.requests.append(Request(method, path, query, body, content_type, retry))
-        answer = self.answers.get(f"{method} {path}", refusal(404, "not found"))
+        found = _IN_NAMESPACE.fullmatch(path)
+        everywhere = f"{method} {found['version']}{found['plural']}" if found else ""
+        if found and f"{method} {path}" not in self.answers and everywhere in self.answers:
+            return _selected(self.answer(everywhere), found["namespace"], query.get("labelSelector", ""))
+        return self.answer(f"{method} {path}")
+
+    def answer(self, request: str) -> Any:
+        answer = self.answers.get(request, refusal(404, "not found"))
         if isinstance(answer, Iterator):
             answer = next(answer)
         if isinstance(answer, ApiError):
@@ -55,3 +67,9 @@ class FakeTransport:
 
 def refusal(status: int, message: str, **body: Any) -> ApiError:
     return ApiError(status, {"message": message, **body}, "a request")
+
+
+def _selected(listed: dict[str, Any], namespace: str, selector: str) -> dict[str, Any]:
+    its = [each for each in listed["items"] if each["metadata"].get("namespace") == namespace]
+    chosen = parse_selector(selector) or {}
+    return {**listed, "items": [each for each in its if labels_match(chosen, each["metadata"].get("labels") or {})]}

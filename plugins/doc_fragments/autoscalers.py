@@ -90,6 +90,13 @@ options:
           - Most replicas. A warning is given if the cluster's GPUs do not suffice for them.
           - Needed for O(state=present).
         type: int
+      dead_time_seconds:
+        description:
+          - Seconds from a scaling decision until the metric shows its effect, 1 to 1800.
+          - A new pod has to be scheduled and ready by then, and its first value recorded.
+          - Scaling rules that are not given follow from it.
+          - If not given it is measured on the target's pods. A measured value above 300 is warned of in each run.
+        type: int
       scale_up:
         description:
           - How fast replicas are added. What is given replaces the default, which is no window, and the larger of

@@ -46,6 +46,7 @@ AUTOSCALERS: ArgSpec = {
             "target_values": {"type": "dict"},
             "min_replicas": {"type": "int", "default": 1},
             "max_replicas": {"type": "int"},
+            "dead_time_seconds": {"type": "int"},
             "scale_up": {"type": "dict", "options": _SCALING_RULES},
             "scale_down": {"type": "dict", "options": _SCALING_RULES},
             "extra_metrics": {"type": "list", "elements": "dict", "default": []},

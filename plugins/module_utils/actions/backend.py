@@ -19,7 +19,8 @@ from ..cluster.kube import KubeClient
 from ..cluster.metrics_api import MetricsApi, MetricValue
 from ..errors import ADAPTER, Finding
 from .metrics_owner import Owner
-from .snapshot import GROUPS, Key
+from .snapshot import GROUPS
+from .targets import Key
 
 
 class Backend(Protocol):

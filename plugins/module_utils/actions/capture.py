@@ -17,7 +17,8 @@ from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, Goal
 from ..chain.checks.adapter import adapter_config, config_map_of
 from ..chain.checks.queries import labels_joined
-from ..chain.objects import labels_match
+from ..chain.objects import labels_of
+from ..chain.selectors import labels_match, parse_selector
 from ..chain.state import AdapterConfig, ApiState, AutoscalerState, MetricState, PrometheusState, Row, Scope, State
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import (
@@ -51,7 +52,8 @@ from .history import read_history
 from .intervals import Intervals
 from .metrics_owner import Owner
 from .observe import GoalEvidence, Observation, Observer
-from .snapshot import GROUPS, Key, TargetState, is_managed, key_of, list_in, read_targets
+from .snapshot import GROUPS, is_managed
+from .targets import Key, TargetState, key_of, list_in, read_targets
 
 # Read whole, by the field of the state that they fill.
 _LISTS: dict[str, Resource] = {
@@ -110,9 +112,18 @@ class ReadOnce(KubeClient):
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> Sequence[Manifest] | None:
-        whole = self._lists.get((resource, None, None, None))
-        if namespace and not (label_selector or field_selector) and isinstance(whole, list):
-            return [each for each in whole if each["metadata"].get("namespace") == namespace]
+        for whole in (
+            self._lists.get((resource, None, None, None)),
+            self._lists.get((resource, namespace, None, None)),
+        ):
+            if isinstance(whole, list) and not field_selector and (namespace or label_selector):
+                selector = parse_selector(label_selector or "") or {}
+                return [
+                    manifest
+                    for manifest in whole
+                    if namespace in (None, manifest["metadata"].get("namespace"))
+                    and labels_match(selector, labels_of(manifest))
+                ]
         key = resource, namespace, label_selector, field_selector
         if key not in self._lists:
             try:

@@ -3,45 +3,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from statistics import median
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
 from ..autoscaling.scaling import ScalingRules, dead_time_s
 from ..autoscaling.spec import Autoscaler
+from ..chain.objects import condition, labels_of, made_s, pod_spec, statuses, unix
 from ..cluster.errors import ApiError
-from ..cluster.kube import PODS, KubeClient
+from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..cluster.selectors import selects
+from ..errors import WORKLOAD
 from .intervals import Intervals
-from .snapshot import Key, Objects, Surroundings, is_managed, list_in, pod_selector
+from .snapshot import Objects, is_managed
+from .targets import Key, TargetState, read_pods
+
+# Above this a dead time is measured again in each run, and warned of.
+UNUSUAL_DEAD_TIME_S = 300
 
 
-def pace(
+def resolve_dead_times(
     kube: KubeClient,
     prometheus: PrometheusClient,
     autoscalers: Sequence[Autoscaler],
     objects: Objects,
-    around: Surroundings,
+    targets: Mapping[Key, TargetState],
 ) -> list[Autoscaler]:
     """The autoscalers with the dead time that was measured, for those that leave their scaling rules to us.
 
-    It is measured once, as soon as the target has ready pods, and then kept on the HPA: rules that change with each
-    run's measurement would be changes that nobody asked for.
+    It is measured as soon as the target has ready pods, and then kept on the HPA: rules that change with each run's
+    measurement would be changes that nobody asked for. Only a value that is unusually large is measured again, and
+    replaced by a smaller one.
     """
     kept = {each.key: dead_time for each in autoscalers if (dead_time := _kept(objects.hpas.get(each.key)))}
-    open_ones = [each for each in autoscalers if each.needs_dead_time and each.key not in kept]
-    measured = _measure(kube, prometheus, open_ones, around) if open_ones else {}
-    known = {**kept, **measured}
+    to_measure = [
+        each for each in autoscalers if each.needs_dead_time and not 0 < kept.get(each.key, 0) <= UNUSUAL_DEAD_TIME_S
+    ]
+    known = dict(kept)
+    for key, seconds in (_measure(kube, prometheus, to_measure, targets) if to_measure else {}).items():
+        known[key] = min(seconds, kept.get(key, seconds))
     return [
         each.with_dead_time(known[each.key]) if each.needs_dead_time and each.key in known else each
         for each in autoscalers
     ]
 
 
-def explain_pace(autoscaler: Autoscaler) -> dict[str, Any]:
+def unusual_dead_times(autoscalers: Iterable[Autoscaler]) -> list[str]:
+    """A warning for each autoscaler that a measured dead time makes slow."""
+    return [
+        f"{WORKLOAD}: autoscaler {each}: a scaling step takes {each.dead_time} s: its pods seem to need minutes "
+        f"until they are ready (fix: set dead_time_seconds to the true value; {each.dead_time} confirms it)"
+        for each in autoscalers
+        if each.is_measured and each.dead_time > UNUSUAL_DEAD_TIME_S
+    ]
+
+
+def explain_scaling(autoscaler: Autoscaler) -> dict[str, Any]:
     """The scaling rules in words, and what they come from: the dead time, but for the directions that are given."""
     given = {"scale_up": autoscaler.given_scale_up, "scale_down": autoscaler.given_scale_down}
     return {
@@ -69,51 +86,65 @@ def _kept(hpa: Manifest | None) -> int:
     if hpa is None or not is_managed(hpa):
         return 0
     text = (hpa["metadata"].get("annotations") or {}).get(DEAD_TIME_ANNOTATION, "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _measure(
-    kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], around: Surroundings
+    kube: KubeClient,
+    prometheus: PrometheusClient,
+    autoscalers: Sequence[Autoscaler],
+    targets: Mapping[Key, TargetState],
 ) -> dict[Key, int]:
     try:
-        pods = list_in(kube, PODS, {each.namespace for each in autoscalers})
+        pods = read_pods(kube, autoscalers, targets)
     except ApiError:
         return {}  # no right to see pods: what is assumed then is on the safe side
-    starts = _pod_starts(autoscalers, around, pods.values())
-    if not starts:
+    starts = {each.key: _pod_start_s(pods[each.key], targets[each.key].manifest or {}) for each in autoscalers}
+    measured = {key: start for key, start in starts.items() if start is not None}
+    if not measured:
         return {}
     intervals = Intervals(kube, prometheus)
     return {
-        each.key: dead_time_s(starts[each.key], intervals.budget(each.goals[0]).metric_lag_s)
+        each.key: dead_time_s(measured[each.key], intervals.budget(each.goals[0]).metric_lag_s)
         for each in autoscalers
-        if each.key in starts
+        if each.key in measured
     }
 
 
-def _pod_starts(autoscalers: Sequence[Autoscaler], around: Surroundings, pods: Iterable[Manifest]) -> dict[Key, float]:
-    """Median seconds from creation to readiness of each target's pods that have not been restarted."""
-    started: dict[str, list[tuple[Manifest, float]]] = {}
-    for pod in pods:
-        if (start := _start_s(pod)) is not None:
-            started.setdefault(pod["metadata"]["namespace"], []).append((pod, start))
-    found = {}
-    for autoscaler in autoscalers:
-        is_its = selects(pod_selector(around.targets[autoscaler.key].manifest))
-        its = [start for pod, start in started.get(autoscaler.namespace, ()) if is_its(pod)]
-        if its:
-            found[autoscaler.key] = median(its)
-    return found
+def _pod_start_s(pods: Sequence[Manifest], target: Manifest) -> float | None:
+    """Seconds from scheduling to readiness of the pods of the newest revision; None if no pod tells.
+
+    The minimum: readiness that is lost and comes back, by load or by a restart of the kubelet, only lengthens what is
+    seen. What is longer than a rollout may take is not believed.
+    """
+    newest = max(pods, key=made_s, default=None)
+    revision = _revision(newest) if newest else None
+    starts = [start for pod in pods if _revision(pod) == revision and (start := _start_s(pod)) is not None]
+    start = min(starts, default=None)
+    return start if start is not None and start <= _longest_start_s(target) else None
+
+
+def _revision(pod: Manifest) -> str:
+    labels = labels_of(pod)
+    return labels.get("pod-template-hash") or labels.get("controller-revision-hash") or ""
+
+
+def _longest_start_s(target: Manifest) -> float:
+    """What a Deployment gives a pod until it calls the rollout failed, and what startup probes give it besides."""
+    probes = [container.get("startupProbe") for container in pod_spec(target).get("containers") or ()]
+    allowed = [
+        probe.get("initialDelaySeconds", 0) + probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
+        for probe in probes
+        if probe
+    ]
+    return (target.get("spec") or {}).get("progressDeadlineSeconds", 600) + max(allowed, default=0)
 
 
 def _start_s(pod: Manifest) -> float | None:
-    status = pod.get("status") or {}
-    ready = next((each for each in status.get("conditions") or () if each["type"] == "Ready"), {})
-    restarted = any(each.get("restartCount") for each in status.get("containerStatuses") or ())
-    if ready.get("status") != "True" or restarted or not ready.get("lastTransitionTime"):
+    """Waiting for a GPU or for a node that is added first is not the pod's start."""
+    scheduled, ready = condition(pod, "PodScheduled"), condition(pod, "Ready")
+    restarted = any(status.get("restartCount") for status in statuses(pod))
+    begin, end = unix(scheduled.get("lastTransitionTime")) or made_s(pod), unix(ready.get("lastTransitionTime"))
+    if ready.get("status") != "True" or restarted or not end:
         return None
-    created, since = (_time(text) for text in (pod["metadata"]["creationTimestamp"], ready["lastTransitionTime"]))
-    return max((since - created).total_seconds(), 0.0)
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return max(end - begin, 0.0)

@@ -55,7 +55,9 @@ def first_broken_hop(chain: Chain, autoscaler: Autoscaler, seen: Observation) ->
         for check in HOPS:
             if (finding := check(chain, autoscaler, seen, goal)) is not None:
                 return finding
-    return _hpa(autoscaler, seen) or _finding(autoscaler, HPA, "each hop answers, but only now", "raise wait_timeout")
+    return _hpa(autoscaler, seen) or _finding(
+        autoscaler, HPA, "all hops work now, but not before wait_timeout ended", "raise wait_timeout"
+    )
 
 
 def _workload(autoscaler: Autoscaler, seen: Observation) -> Finding | None:
@@ -216,6 +218,13 @@ def _custom_metric(_chain: Chain, autoscaler: Autoscaler, _seen: Observation, go
 
 
 def _hpa(autoscaler: Autoscaler, seen: Observation) -> Finding | None:
+    if seen.is_scaling and seen.unread:
+        return _finding(
+            autoscaler,
+            HPA,
+            f"the HPA has no current value of {enumeration(seen.unread)}, so it cannot scale down",
+            f"kubectl -n {autoscaler.namespace} describe hpa {autoscaler.name}; CPU and memory need metrics-server",
+        )
     if seen.is_scaling:
         return None
     condition = seen.conditions.get("ScalingActive")

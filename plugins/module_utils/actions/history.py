@@ -13,7 +13,7 @@ from ..autoscaling.spec import PODS, Autoscaler
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 from .observe import Observation
-from .snapshot import Key
+from .targets import Key
 
 # Points in a history: as many as a small picture shows.
 _POINTS = 60

@@ -3,27 +3,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, Goal
+from ..chain.objects import is_ready
+from ..chain.selectors import format_selector
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.kube import HPAS, PODS, KubeClient
+from ..cluster.kube import HPAS, KubeClient
 from ..cluster.metrics_api import MetricValue
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series
-from ..cluster.selectors import selects
 from ..errors import HopError
 from .backend import Backend
-from .snapshot import Key, TargetState, key_of, list_in, pod_selector, read_targets
+from .targets import AUTOSCALERS_ASKED_ALONE, Key, TargetState, list_in, read_pods, read_targets
 
 # Under load the adapter's value and Prometheus' move between two reads: any value of this window agrees.
 AGREEMENT_WINDOW_S = 30
-# The adapter rounds to thousandths.
-ROUNDING = 0.01
+# Two replicas of Prometheus scrape at other moments, and the service answers with either of them: a value agrees that
+# lies as far beside the window as the window is wide, or this share of the target value.
+TOLERANCE = 0.05
 # A matcher that names more namespaces than this costs Prometheus more than their series do.
 _NAMESPACES_IN_QUERY = 20
 
@@ -36,6 +40,7 @@ class GoalEvidence:
     listed:   the metrics API offers the metric; None if it does not answer.
     values:   of the metrics API, by holder; refusal: what it answered instead.
     recorded: the samples in Prometheus, by holder.
+    agreed:   holders whose value agreed with Prometheus in an earlier look.
     now_s:    Prometheus' clock, Unix seconds.
     """
 
@@ -45,6 +50,7 @@ class GoalEvidence:
     values: Mapping[str, float] = field(default_factory=dict)
     refusal: str = ""
     recorded: Mapping[str, Series] = field(default_factory=dict)
+    agreed: frozenset[str] = frozenset()
     now_s: float = 0.0
 
     @property
@@ -62,7 +68,7 @@ class GoalEvidence:
         """Holders whose value is none of those that Prometheus has recorded lately."""
         if not self.goal.series:
             return []
-        return sorted(holder for holder in self.holders & set(self.values) if not self._agrees(holder))
+        return sorted(holder for holder in self.holders & set(self.values) - self.agreed if not self.agrees(holder))
 
     @property
     def is_right(self) -> bool:
@@ -88,11 +94,14 @@ class GoalEvidence:
             "age_s": self.age_s,
         }
 
-    def _agrees(self, holder: str) -> bool:
+    def agrees(self, holder: str) -> bool:
+        """Whether Prometheus has lately recorded such a value."""
         series = self.recorded.get(holder)
-        return series is not None and (
-            min(series.values) - ROUNDING <= self.values[holder] <= max(series.values) + ROUNDING
-        )
+        if series is None:
+            return False
+        low, high = min(series.values), max(series.values)
+        slack = max(high - low, TOLERANCE * self.goal.value)
+        return low - slack <= self.values[holder] <= high + slack
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,7 @@ class Observation:
     pods, ready_pods: names of the target's pods.
     goals:       one entry for each metric of ours.
     desired:     replicas that the HPA wants; conditions: of the HPA, by type.
+    unread:      metrics of the HPA's spec for which its status has no current value.
     """
 
     exists: bool
@@ -112,15 +122,21 @@ class Observation:
     goals: tuple[GoalEvidence, ...]
     desired: int | None
     conditions: Mapping[str, Mapping[str, Any]]
+    unread: tuple[str, ...] = ()
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of the target runs, so there is nothing to be seen of it, however long one waits."""
+        """Nothing of the target runs now."""
         return not self.ready_pods
 
     @property
+    def is_hopeless(self) -> bool:
+        """Nothing of the target runs, and nothing is about to."""
+        return self.is_idle and not (self.replicas and self.pods)
+
+    @property
     def is_verified(self) -> bool:
-        return not self.is_idle and all(goal.is_right for goal in self.goals) and self.is_scaling
+        return not self.is_idle and all(goal.is_right for goal in self.goals) and self.is_scaling and not self.unread
 
     @property
     def is_scaling(self) -> bool:
@@ -142,81 +158,63 @@ class Observation:
 
 
 class Observer:
-    """Reads what autoscalers show. What several of them share is read once a round."""
+    """Reads what autoscalers show. What several of them share is read once a look, targets and rules once.
+
+    A value that has agreed with Prometheus in one look need not agree in the next: among many pods one always moves.
+    """
 
     def __init__(self, kube: KubeClient, prometheus: PrometheusClient, backend: Backend) -> None:
         self._kube = kube
         self._prometheus = prometheus
         self._backend = backend
+        self._targets: dict[Key, TargetState] = {}
+        self._intervals: dict[str, float] | None = None
+        self._agreed: dict[tuple[Key, str, str], frozenset[str]] = {}
 
     def observe(self, autoscalers: Sequence[Autoscaler]) -> dict[Key, Observation]:
-        """One round. Prometheus is read last, so that its window covers what the metrics API said."""
+        """One look. Prometheus is read last, so that its window covers what the metrics API said."""
         if not autoscalers:
             return {}
-        targets = self._targets(autoscalers)
-        pods = self._pods(autoscalers, targets)
-        hpas = {key_of(hpa): hpa for hpa in self._kube.list(HPAS) or ()}
+        to_read = [each for each in autoscalers if each.key not in self._targets]
+        self._targets.update(read_targets(self._kube, to_read))
+        targets = self._targets
+        pods = read_pods(self._kube, autoscalers, targets)
+        hpas = list_in(self._kube, HPAS, {each.namespace for each in autoscalers})
         listed = self._listed(autoscalers)
         values = self._values(autoscalers, targets)
         recorded, now_s = self._recorded(autoscalers)
         found = {}
         for each in autoscalers:
-            its_pods = pods[each.key]
-            ready = frozenset(name for name, is_ready in its_pods.items() if is_ready)
+            ready = frozenset(pod["metadata"]["name"] for pod in pods[each.key] if is_ready(pod))
             goals = []
             for goal in each.goals:
                 holders = ready if goal.type == PODS_METRIC else frozenset({each.target.name} if ready else ())
-                offered = listed[goal.type]
-                goals.append(
-                    GoalEvidence(
-                        goal,
-                        holders,
-                        listed=None if offered is None else self._backend.listing(goal, each.target) in offered,
-                        **values[each.key, goal.metric.name, goal.type],
-                        recorded=recorded.get((goal.series, each.namespace), {}),
-                        now_s=now_s,
-                    )
+                offered, place = listed[goal.type], (each.key, goal.metric.name, goal.type)
+                evidence = GoalEvidence(
+                    goal,
+                    holders,
+                    listed=None if offered is None else self._backend.listing(goal, each.target) in offered,
+                    **values[place],
+                    recorded=recorded.get((goal.series, each.namespace), {}),
+                    agreed=self._agreed.get(place, frozenset()),
+                    now_s=now_s,
                 )
+                known = evidence.holders & set(evidence.values)
+                self._agreed[place] = evidence.agreed | {holder for holder in known if evidence.agrees(holder)}
+                goals.append(evidence)
             hpa = hpas.get(each.key, {})
             found[each.key] = Observation(
-                exists=targets[each.key].exists,
+                exists=targets[each.key].manifest is not None,
                 replicas=targets[each.key].replicas,
-                pods=frozenset(its_pods),
+                pods=frozenset(pod["metadata"]["name"] for pod in pods[each.key]),
                 ready_pods=ready,
                 goals=tuple(goals),
                 desired=(hpa.get("status") or {}).get("desiredReplicas"),
                 conditions=_conditions(hpa),
+                unread=_unread_metrics(hpa),
             )
-        return found
-
-    def _targets(self, autoscalers: Sequence[Autoscaler]) -> dict[Key, _Scale]:
-        """Replicas and selector of each target; from the object where we know its shape, else from its scale."""
-        states = read_targets(self._kube, autoscalers)
-        unknown = [each for each in autoscalers if _is_there(states[each.key]) and not _selector(states[each.key])]
-        scales = dict(zip((each.key for each in unknown), in_parallel(self._scale, unknown), strict=True))
-        return {
-            each.key: _scale_of_answer(scales[each.key])
-            if each.key in scales
-            else _scale_of_object(states[each.key].manifest)
-            for each in autoscalers
-        }
-
-    def _scale(self, autoscaler: Autoscaler) -> Manifest | None:
-        target = autoscaler.target
-        resource = self._kube.discover(target.api_version)[target.kind]
-        return self._kube.get(resource, target.name, autoscaler.namespace, subresource="scale")
-
-    def _pods(self, autoscalers: Sequence[Autoscaler], targets: Mapping[Key, _Scale]) -> dict[Key, dict[str, bool]]:
-        """The pods of each target by name, and whether each is ready."""
-        by_namespace: dict[str, list[Manifest]] = {}
-        for pod in list_in(self._kube, PODS, {each.namespace for each in autoscalers}).values():
-            if not pod["metadata"].get("deletionTimestamp"):
-                by_namespace.setdefault(pod["metadata"]["namespace"], []).append(pod)
-        found = {}
-        for each in autoscalers:
-            is_its = selects(targets[each.key].selector)
-            its = [pod for pod in by_namespace.get(each.namespace, ()) if is_its(pod)]
-            found[each.key] = {pod["metadata"]["name"]: _is_ready(pod) for pod in its}
+            if not ready:  # what has nothing to show may be changed meanwhile
+                del self._targets[each.key]
         return found
 
     def _listed(self, autoscalers: Sequence[Autoscaler]) -> dict[str, set[str] | None]:
@@ -230,11 +228,11 @@ class Observer:
         return listed
 
     def _values(
-        self, autoscalers: Sequence[Autoscaler], targets: Mapping[Key, _Scale]
+        self, autoscalers: Sequence[Autoscaler], targets: Mapping[Key, TargetState]
     ) -> dict[tuple[Key, str, str], dict[str, Any]]:
         """By autoscaler, metric and type: the values by holder, or the refusal.
 
-        Autoscalers that share a namespace and a metric are asked for together, with all pods of the namespace.
+        Many autoscalers that share a namespace and a metric are asked for together, with all pods of the namespace.
         """
         sharers: dict[tuple[str, str], list[Autoscaler]] = {}
         wanted = [(each, goal) for each in autoscalers for goal in each.goals]
@@ -245,8 +243,9 @@ class Observer:
         def request(each: Autoscaler, goal: Goal) -> tuple[str, ...]:
             if goal.type != PODS_METRIC:
                 return (each.namespace, goal.metric.name, goal.type, each.target.name)
-            alone = len(sharers[each.namespace, goal.metric.name]) == 1
-            return (each.namespace, goal.metric.name, goal.type, targets[each.key].selector if alone else "")
+            alone = len(sharers[each.namespace, goal.metric.name]) <= AUTOSCALERS_ASKED_ALONE
+            selector = format_selector(targets[each.key].selector or {}) if alone else ""
+            return (each.namespace, goal.metric.name, goal.type, selector)
 
         requests = {request(each, goal): (each, goal) for each, goal in wanted}
 
@@ -267,40 +266,21 @@ class Observer:
         matcher = f'{{namespace=~"{"|".join(namespaces)}"}}' if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
         try:
             for name in sorted({goal.series for each in autoscalers for goal in each.goals} - {""}):
-                for series in self._prometheus.query(f"{name}{matcher}[{AGREEMENT_WINDOW_S}s]"):
+                for series in self._prometheus.query(f"{name}{matcher}[{self._window_s(name)}s]"):
                     place = name, series.labels.get("namespace", "")
                     found.setdefault(place, {})[_holder(series)] = series
             return found, self._prometheus.query("time()")[0].values[0]
         except (ApiError, QueryError):
             return {}, 0.0
 
-
-@dataclass(frozen=True)
-class _Scale:
-    exists: bool
-    replicas: int
-    selector: str
-
-
-def _is_there(state: TargetState) -> bool:
-    return state.served and state.manifest is not None
-
-
-def _selector(state: TargetState) -> str:
-    return pod_selector(state.manifest)
-
-
-def _scale_of_object(manifest: Manifest | None) -> _Scale:
-    if manifest is None:
-        return _Scale(exists=False, replicas=0, selector="")
-    return _Scale(exists=True, replicas=manifest["spec"].get("replicas", 1), selector=pod_selector(manifest))
-
-
-def _scale_of_answer(scale: Manifest | ApiError | HopError | None) -> _Scale:
-    if not isinstance(scale, dict):
-        return _Scale(exists=False, replicas=0, selector="")
-    selector = (scale.get("status") or {}).get("selector", "")
-    return _Scale(exists=True, replicas=scale["spec"].get("replicas", 0), selector=selector)
+    def _window_s(self, series: str) -> int:
+        """Long enough for two samples of a rule that is evaluated rarely."""
+        if self._intervals is None:
+            self._intervals = {}
+            with suppress(ApiError, QueryError):  # something in front of several Prometheus may not know its rules
+                rules = self._prometheus.recording_rules()
+                self._intervals = {rule["name"]: float(rule.get("interval") or 0) for rule in rules}
+        return max(AGREEMENT_WINDOW_S, math.ceil(2 * self._intervals.get(series, 0)))
 
 
 def _by_holder(answer: list[MetricValue] | ApiError | HopError, autoscaler: Autoscaler) -> dict[str, Any]:
@@ -317,8 +297,24 @@ def _holder(series: Series) -> str:
     return next((series.labels[label] for label in ("pod", *WORKLOAD_LABELS.values()) if label in series.labels), "")
 
 
-def _is_ready(pod: Manifest) -> bool:
-    return _conditions(pod).get("Ready", {}).get("status") == "True"
+def _unread_metrics(hpa: Manifest) -> tuple[str, ...]:
+    """Metrics that the HPA controller has no value for: their entry in the status is missing or empty.
+
+    Its condition ScalingActive stays True as long as one of several metrics works. Before it has looked at any there is
+    neither.
+    """
+    entries = (hpa.get("status") or {}).get("currentMetrics")
+    if entries is None:
+        return ()
+    current = {_metric_id(entry) for entry in entries}
+    wanted = [_metric_id(entry) for entry in (hpa.get("spec") or {}).get("metrics") or ()]
+    return tuple(" ".join(filter(None, metric)) for metric in wanted if metric not in current)
+
+
+def _metric_id(entry: Manifest) -> tuple[str, str, str]:
+    kind = entry.get("type") or ""
+    content = entry.get(kind[:1].lower() + kind[1:]) or {}
+    return kind, content.get("name") or (content.get("metric") or {}).get("name") or "", content.get("container") or ""
 
 
 def _conditions(manifest: Manifest) -> dict[str, Manifest]:

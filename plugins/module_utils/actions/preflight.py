@@ -15,7 +15,8 @@ from ..autoscaling.spec import OBJECT, Autoscaler
 from ..cluster.ownership import other_managers
 from ..errors import EXPORTER, RULE, SPEC, WORKLOAD, Finding, enumeration, first_of_all, merged
 from .backend import Backend
-from .snapshot import Objects, Surroundings, TargetState, is_managed
+from .snapshot import Objects, Surroundings, is_managed
+from .targets import TargetState
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from ..cluster.kube import RULES, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HPA, HopError
 from .backend import Backend
-from .dead_time import explain_pace
+from .dead_time import explain_scaling
 from .observe import Observer
 from .outcome import Outcome
-from .snapshot import Key, is_managed, metric_of, read_hpas
+from .snapshot import is_managed, metric_of, read_hpas
+from .targets import Key
 from .verify import describe, verify
 from .wait import Deadline
 
@@ -61,7 +62,7 @@ def _entry(autoscaler: Autoscaler) -> dict[str, object]:
         "target": {"api_version": target.api_version, "kind": target.kind, "name": target.name},
         "min_replicas": autoscaler.min_replicas,
         "max_replicas": autoscaler.max_replicas,
-        "behavior": explain_pace(autoscaler),
+        "behavior": explain_scaling(autoscaler),
     }
 
 

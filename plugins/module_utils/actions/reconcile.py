@@ -13,10 +13,11 @@ from ..cluster.ownership import is_settled
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
 from .backend import Backend
-from .dead_time import explain_pace, pace
+from .dead_time import explain_scaling, resolve_dead_times, unusual_dead_times
 from .outcome import Outcome
 from .preflight import Plan, preflight, refuse_or_warn
-from .snapshot import Key, Objects, is_managed, key_of, metric_of, read_objects, read_surroundings
+from .snapshot import Objects, is_managed, metric_of, read_objects, read_surroundings
+from .targets import Key, key_of
 
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
 
@@ -39,7 +40,8 @@ def reconcile(
         around = read_surroundings(kube, prometheus, autoscalers)
         findings = preflight(Plan(autoscalers, objects, around, backend))
         outcome.warnings += refuse_or_warn(findings, dry_run=kube.dry_run)
-        autoscalers = pace(kube, prometheus, autoscalers, objects, around)
+        autoscalers = resolve_dead_times(kube, prometheus, autoscalers, objects, around.targets)
+        outcome.warnings += unusual_dead_times(autoscalers)
     desired = backend.ensure(autoscalers, rules)
     adopted = {each.key for each in autoscalers if each.adopt}
     made, scaled = _write(kube, outcome, [_apply(each, objects, adopted) for each in desired])
@@ -48,7 +50,7 @@ def reconcile(
     removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
     outcome.result = {"autoscalers": scaled, "rules": made + removed}
     for entry, autoscaler in zip(scaled, autoscalers, strict=True):
-        entry["behavior"] = explain_pace(autoscaler)
+        entry["behavior"] = explain_scaling(autoscaler)
     return outcome
 
 

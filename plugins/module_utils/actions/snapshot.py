@@ -8,27 +8,12 @@ from ..autoscaling.manifests import MANAGED_BY, MANAGER, METRIC_LABEL, Manifest,
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, Autoscaler
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.kube import APISERVICES, HPAS, NODES, RULES, SCALED_OBJECTS, KubeClient, Resource
+from ..cluster.kube import APISERVICES, HPAS, NODES, RULES, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..cluster.selectors import format_selector
-
-Key = tuple[str, str]
+from .targets import Key, TargetState, key_of, read_targets
 
 # The API that an HPA asks for a metric of this type.
 GROUPS = {PODS: "custom.metrics.k8s.io", OBJECT: "custom.metrics.k8s.io", EXTERNAL: "external.metrics.k8s.io"}
-
-
-@dataclass(frozen=True)
-class TargetState:
-    """What the cluster knows of one target.
-
-    served:   its kind exists.  scalable: that kind has a scale subresource.
-    manifest: the object itself, None if there is none.
-    """
-
-    served: bool
-    scalable: bool
-    manifest: Manifest | None
 
 
 @dataclass(frozen=True)
@@ -65,23 +50,12 @@ class Surroundings:
     empty_queries: tuple[str, ...] = ()
 
 
-def key_of(manifest: Manifest) -> Key:
-    return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-
-
 def is_managed(manifest: Manifest) -> bool:
     return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
 
 
 def metric_of(manifest: Manifest) -> str:
     return (manifest["metadata"].get("labels") or {}).get(METRIC_LABEL, "")
-
-
-def pod_selector(target: Manifest | None) -> str:
-    """What selects a target's pods, as Deployments, StatefulSets and those like them keep it; empty if it does not."""
-    selector = ((target or {}).get("spec") or {}).get("selector")
-    is_one = isinstance(selector, dict) and ("matchLabels" in selector or "matchExpressions" in selector)
-    return format_selector(selector) if is_one else ""
 
 
 def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manifest]:
@@ -113,40 +87,6 @@ def read_surroundings(
         query_errors=query_errors,
         empty_queries=empty_queries,
     )
-
-
-def read_targets(kube: KubeClient, autoscalers: Iterable[Autoscaler]) -> dict[Key, TargetState]:
-    """Discovery once a version, a list once a kind, however many autoscalers there are."""
-    autoscalers = list(autoscalers)
-    kinds = {version: kube.discover(version) for version in {each.target.api_version for each in autoscalers}}
-    resources = {each.key: kinds[each.target.api_version].get(each.target.kind) for each in autoscalers}
-    places: dict[Resource, set[str]] = {}
-    for namespace, name in resources:
-        if (resource := resources[namespace, name]) is not None:
-            places.setdefault(resource, set()).add(namespace)
-    listed = {resource: list_in(kube, resource, namespaces) for resource, namespaces in places.items()}
-    return {
-        each.key: TargetState(False, False, None)
-        if (resource := resources[each.key]) is None
-        else TargetState(True, resource.scalable, listed[resource].get((each.namespace, each.target.name)))
-        for each in autoscalers
-    }
-
-
-def list_in(kube: KubeClient, resource: Resource, namespaces: set[str]) -> dict[Key, Manifest]:
-    """The objects of a kind in some namespaces: in one request, where that is allowed, if there are several."""
-    if len(namespaces) == 1:
-        found = kube.list(resource, namespace=next(iter(namespaces))) or ()
-    else:
-        try:
-            found = kube.list(resource) or ()
-        except ApiError as err:
-            if err.status != 403:
-                raise
-            found = [
-                each for namespace in sorted(namespaces) for each in kube.list(resource, namespace=namespace) or ()
-            ]
-    return {key_of(each): each for each in found}
 
 
 def _try_queries(

@@ -12,8 +12,11 @@ from .diagnose import Chain, first_broken_hop
 from .intervals import Intervals
 from .observe import Observation, Observer
 from .outcome import Outcome
-from .snapshot import Key
+from .targets import Key
 from .wait import Deadline, wait_until
+
+# Between two looks, once it takes long.
+LONGEST_POLL_S = 5.0
 
 
 def verify(
@@ -26,8 +29,8 @@ def verify(
 ) -> None:
     """Wait until each ready pod of each target has a value that agrees with Prometheus, and each HPA acts on it.
 
-    A target that has no ready pod is not waited for: nothing can be seen of it. What was seen goes into the outcome's
-    entries, and for each autoscaler that is not verified its first broken hop into the errors.
+    A target without pods is not waited for: nothing can be seen of it. What was seen goes into the outcome's entries,
+    and for each autoscaler that is not verified its first broken hop into the errors.
     """
     seen = _observe_until(Observer(kube, prometheus, backend), autoscalers, deadline)
     describe(kube, prometheus, autoscalers, seen, outcome)
@@ -59,12 +62,12 @@ def _observe_until(observer: Observer, autoscalers: Sequence[Autoscaler], deadli
         seen.update(observer.observe(left))
         return [each for each in left if _may_still_come(seen[each.key])]
 
-    wait_until(observe_the_rest, lambda left: not left, deadline)
+    wait_until(observe_the_rest, lambda left: not left, deadline, longest_poll_s=LONGEST_POLL_S)
     return seen
 
 
 def _may_still_come(seen: Observation) -> bool:
-    return not seen.is_verified and not seen.is_idle
+    return not seen.is_verified and not seen.is_hopeless
 
 
 def _budget(autoscaler: Autoscaler, seen: Observation, intervals: Intervals) -> dict[str, Any]:

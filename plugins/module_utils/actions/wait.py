@@ -32,10 +32,19 @@ class Deadline:
 
 
 def wait_until(
-    probe: Callable[[], Seen], done: Callable[[Seen], bool], deadline: Deadline, *, poll_s: float = 1.0
+    probe: Callable[[], Seen],
+    done: Callable[[Seen], bool],
+    deadline: Deadline,
+    *,
+    poll_s: float = 1.0,
+    longest_poll_s: float | None = None,
 ) -> Seen:
-    """Probe until `done` likes what it sees or the deadline is over; returns what was seen last."""
+    """Probe until `done` likes what it sees or the deadline is over; returns what was seen last.
+
+    longest_poll_s: pauses grow from `poll_s` up to this many seconds; None keeps them as they are.
+    """
     seen = probe()
     while not done(seen) and deadline.pause(poll_s):
         seen = probe()
+        poll_s = min(poll_s * 1.5, longest_poll_s or poll_s)
     return seen

@@ -128,8 +128,8 @@ def autoscaler_of(hpa: Manifest, queries: Mapping[str, str]) -> Autoscaler:
         min_replicas=spec.get("minReplicas", 1),
         max_replicas=spec["maxReplicas"],
         raw_metrics=tuple(entry for entry in spec.get("metrics") or () if entry["type"] not in _METRIC_SPECS),
-        dead_time=int(dead_time) if dead_time.isdigit() else ASSUMED_DEAD_TIME_S,
-        is_measured=dead_time.isdigit(),
+        dead_time=int(dead_time) if dead_time.isdecimal() else ASSUMED_DEAD_TIME_S,
+        is_measured=dead_time.isdecimal(),
     )
 
 

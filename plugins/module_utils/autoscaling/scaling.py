@@ -41,16 +41,17 @@ class ScalingRules:
 
 # Steps, so that a measurement that varies by seconds gives the same policies each time. The last is the API's maximum.
 _DEAD_TIMES_S = (15, 30, 60, 90, 120, 180, 300, 600, 900, 1800)
+LONGEST_DEAD_TIME_S = _DEAD_TIMES_S[-1]
 ASSUMED_DEAD_TIME_S = 60
 
 
 def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
     """How long the loop is blind to its own decision, rounded up to a step, seconds.
 
-    pod_start_s:  from a pod's creation until it is ready.
+    pod_start_s:  from a pod's scheduling until it is ready.
     metric_lag_s: from a change of load until the HPA can see it.
     """
-    return next((step for step in _DEAD_TIMES_S if step >= pod_start_s + metric_lag_s), _DEAD_TIMES_S[-1])
+    return next((step for step in _DEAD_TIMES_S if step >= pod_start_s + metric_lag_s), LONGEST_DEAD_TIME_S)
 
 
 def default_scale_up(dead_time: int) -> ScalingRules:

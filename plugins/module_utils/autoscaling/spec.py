@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import SPEC, HopError
 from .metrics import Metric, Profile
-from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, default_scale_down, default_scale_up
+from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, default_scale_down, default_scale_up
 
 # Where the kinds that people scale are served; any other kind with a scale subresource needs its api_version spelt out.
 API_VERSIONS = {
@@ -78,7 +78,7 @@ class Autoscaler:
     profile:       what `metric` names. goals: its metrics, then those of extra_metrics that name one of ours.
     raw_metrics:   further entries of an autoscaling/v2 HPA, as they are; the one that asks for most replicas wins.
     dead_time:     seconds from which the scaling rules follow where the user gives none.
-    is_measured:   whether the dead time comes from this workload's pods.
+    is_given:      whether the user gives the dead time. is_measured: whether it comes from this workload's pods.
     adopt:         take over an HPA of this name that somebody else has made.
     """
 
@@ -94,6 +94,7 @@ class Autoscaler:
     given_scale_up: Mapping[str, Any] = field(default_factory=dict)
     given_scale_down: Mapping[str, Any] = field(default_factory=dict)
     dead_time: int = ASSUMED_DEAD_TIME_S
+    is_given: bool = False
     is_measured: bool = False
     adopt: bool = False
 
@@ -127,11 +128,10 @@ class Autoscaler:
 
     @property
     def needs_dead_time(self) -> bool:
-        """Some of the scaling rules are left to us."""
+        """Some of the scaling rules are left to us, and so is what they follow from."""
         down = self.given_scale_down
-        return not (self.given_scale_up.get("policies") and down.get("policies")) or (
-            down.get("stabilization_window_seconds") is None
-        )
+        all_policies = self.given_scale_up.get("policies") and down.get("policies")
+        return not self.is_given and not (all_policies and down.get("stabilization_window_seconds") is not None)
 
     def with_dead_time(self, seconds: int) -> Autoscaler:
         return replace(self, dead_time=seconds, is_measured=True)
@@ -163,6 +163,8 @@ class Autoscaler:
             raw_metrics=tuple(extra for extra in params.get("extra_metrics") or () if "metric" not in extra),
             given_scale_up=_given(params.get("scale_up")),
             given_scale_down=_given(params.get("scale_down")),
+            dead_time=_whole(params, "dead_time_seconds", default=ASSUMED_DEAD_TIME_S),
+            is_given=params.get("dead_time_seconds") is not None,
             adopt=bool(params.get("adopt")),
         )
         autoscaler._validate()
@@ -176,6 +178,12 @@ class Autoscaler:
                 self.name,
                 f"max_replicas {self.max_replicas} is below min_replicas {self.min_replicas}",
                 "raise max_replicas or lower min_replicas",
+            )
+        if not 1 <= self.dead_time <= LONGEST_DEAD_TIME_S:
+            raise _refusal(
+                self.name,
+                f"dead_time_seconds is {self.dead_time}",
+                f"set it to 1 to {LONGEST_DEAD_TIME_S}, or leave it out",
             )
         for goal in self.goals:
             self._validate_goal(goal)

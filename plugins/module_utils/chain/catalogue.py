@@ -635,7 +635,7 @@ _TABLE = (
     Ailment(
         "METRIC_DISAGREES",
         "metric",
-        "error",
+        "warning",
         "the API gives another value than Prometheus has recorded: it asks another Prometheus, or a second rule makes "
         "the metric",
         "see --prometheus-url of the adapter, and its rules for a second one of that name",

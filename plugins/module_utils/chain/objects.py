@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reading the API server's objects, as the doctor needs it: ages, conditions, containers, selectors."""
+"""Reading the API server's objects, as the doctor needs it: ages, conditions, containers, durations."""
 
 from __future__ import annotations
 
@@ -113,25 +113,6 @@ def has_crashed(pod: Manifest) -> bool:
 
 def mentions_nvml(text: str) -> bool:
     return bool(_NVML.search(text))
-
-
-def labels_match(selector: Manifest | None, labels: Mapping[str, str]) -> bool:
-    """A label selector as objects keep it. None selects nothing, an empty one everything."""
-    if selector is None:
-        return False
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
-
-
-def _holds(expression: Manifest, labels: Mapping[str, str]) -> bool:
-    key, values = expression["key"], expression.get("values") or ()
-    return {
-        "In": labels.get(key) in values,
-        "NotIn": labels.get(key) not in values,
-        "Exists": key in labels,
-        "DoesNotExist": key not in labels,
-    }[expression["operator"]]
 
 
 def owners(manifest: Manifest) -> Iterator[tuple[str, str]]:

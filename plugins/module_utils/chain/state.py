@@ -20,7 +20,6 @@ from .objects import (
     environment,
     flag,
     is_ready,
-    labels_match,
     labels_of,
     name_of,
     pod_spec,
@@ -28,6 +27,7 @@ from .objects import (
     unix,
     youngest,
 )
+from .selectors import labels_match
 
 Key = tuple[str, str]
 

@@ -129,7 +129,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "custom.metrics.k8s.io -> HPA",
         "ScalingActive is False, Ambiguous: two",
     ),
-    "only now": ({}, {}, "custom.metrics.k8s.io -> HPA", "only now"),
+    "only now": ({}, {}, "custom.metrics.k8s.io -> HPA", "not before wait_timeout ended"),
+    "one of two metrics without a value": (
+        {"unread": ("Resource cpu",)},
+        {},
+        "custom.metrics.k8s.io -> HPA",
+        "no current value of Resource cpu",
+    ),
 }
 
 
@@ -174,7 +180,12 @@ def test_many_autoscalers_ask_prometheus_once() -> None:
     [
         ({}, True),
         (with_goal(values={"chat-0": 42.005}), True),
-        (with_goal(values={"chat-0": 43.0}), False),
+        # The other of two replicas of Prometheus has seen other samples.
+        (with_goal(values={"chat-0": 44.9}), True),
+        (with_goal(values={"chat-0": 37.1}), True),
+        (with_goal(values={"chat-0": 46.0}), False),
+        (with_goal(values={"chat-0": 90.0}, agreed=frozenset({"chat-0"})), True),
+        ({"unread": ("Resource cpu",)}, False),
         (with_goal(values={}), False),
         (with_goal(recorded={}), False),
         (IDLE, False),

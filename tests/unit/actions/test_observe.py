@@ -47,8 +47,13 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def hpa(name: str) -> Manifest:
-    status = {"desiredReplicas": 2, "conditions": [{"type": "ScalingActive", "status": "True"}]}
-    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {}, "status": status}
+    gpu = {"type": "Pods", "pods": {"metric": {"name": "gpu"}}}
+    status = {
+        "desiredReplicas": 2,
+        "conditions": [{"type": "ScalingActive", "status": "True"}],
+        "currentMetrics": [gpu],
+    }
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {"metrics": [gpu]}, "status": status}
 
 
 def cluster(names: tuple[str, ...] = NAMES, **answers: Any) -> FakeTransport:
@@ -92,7 +97,7 @@ def test_each_thing_is_read_once_however_many_autoscalers_there_are() -> None:
     # The samples, and Prometheus' clock.
     assert asked.pop(f"GET {PROXY}/query") == 2
     assert set(asked.values()) == {1}
-    assert len(asked) == 7
+    assert len(asked) == 8
     assert all(each.is_verified for each in seen)
     assert [dict(each.goals[0].values) for each in seen[:2]] == [{f"{name}-0": 41.5 for name in NAMES}] * 2
     assert seen[3].describe()["values"] == {"service-3-0": 41.5}
@@ -104,6 +109,60 @@ def test_one_that_is_alone_asks_for_its_own_pods_as_the_hpa_does() -> None:
     observe(transport, autoscaler("chat"))
     (request,) = [each for each in transport.requests if each.path.endswith("/pods/*/gpu")]
     assert request.query == {"labelSelector": "app=chat"}
+    (pods,) = [each for each in transport.requests if each.path == "/api/v1/namespaces/ml/pods"]
+    assert pods.query["labelSelector"] == "app=chat"
+
+
+def test_what_the_cluster_has_besides_is_not_read() -> None:
+    """Two namespaces of two hundred, and in them the pods of the autoscalers."""
+    transport = cluster(("chat",))
+    observe(transport, autoscaler("chat"), autoscaler("chat", namespace="web"))
+    pods = [each for each in transport.requests if each.path.endswith("/pods")]
+    assert {each.path for each in pods} == {"/api/v1/namespaces/ml/pods"}
+    assert all(each.query.get("labelSelector") for each in pods)
+    assert not {"GET /api/v1/pods", "GET /apis/apps/v1/deployments"} & set(transport.asked)
+    assert "GET /apis/autoscaling/v2/horizontalpodautoscalers" not in transport.asked
+
+
+def test_a_second_look_reads_no_targets_and_no_rules() -> None:
+    transport = cluster(("chat",))
+    kube = KubeClient(transport)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    observer = Observer(kube, prometheus, PrometheusAdapter(kube))
+    observer.observe([autoscaler("chat")])
+    transport.requests.clear()
+    observer.observe([autoscaler("chat")])
+    assert not [path for path in transport.asked if "deployments" in path or path.endswith(("/v1", "/rules"))]
+
+
+def test_pods_need_not_agree_with_prometheus_all_at_once() -> None:
+    """Each agrees in one look of two, while the other one's load has just changed."""
+    names = ("a", "b")
+    transport = cluster(("chat",))
+    transport.answers["GET /api/v1/namespaces/ml/pods"] = {"items": [pod(f"{name}-0", "chat") for name in names]}
+    looks = [{"a-0": "41", "b-0": "90"}, {"a-0": "90", "b-0": "41"}]
+    answers = [
+        {"items": [{**value(name), "value": look[f"{name}-0"]} for name in names if f"{name}-0" in look]}
+        for look in looks
+    ]
+    transport.answers[f"GET {CUSTOM}/v1beta1/namespaces/ml/pods/*/gpu"] = iter(answers)
+    transport.answers[f"GET {PROXY}/query"] = {
+        "status": "success",
+        "data": {"result": [recorded(name) for name in names]},
+    }
+    kube = KubeClient(transport)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    observer = Observer(kube, prometheus, PrometheusAdapter(kube))
+    chat = autoscaler("chat")
+    assert [observer.observe([chat])[chat.key].is_verified for _ in looks] == [False, True]
+
+
+def test_the_window_of_a_rule_that_is_evaluated_rarely_is_longer() -> None:
+    rules = {"data": {"groups": [{"interval": 60, "rules": [{"name": "namespace_pod:gpu:avg"}]}]}}
+    transport = cluster(("chat",), **{f"GET {PROXY}/rules": rules})
+    observe(transport, autoscaler("chat"))
+    queries = [each.query["query"] for each in transport.requests if each.path.endswith("/query")]
+    assert [query for query in queries if query.endswith("[120s]")]
 
 
 PODS: dict[str, tuple[list[Manifest], set[str], set[str]]] = {
@@ -124,7 +183,7 @@ def test_which_pods_count(pods: list[Manifest], its: set[str], ready: set[str]) 
 def test_a_target_of_unknown_shape_is_asked_for_its_scale() -> None:
     rollout = {"kind": "Rollout", "name": "chat"}
     version = "/apis/argoproj.io/v1alpha1"
-    scale = {"spec": {"replicas": 3}, "status": {"selector": "app in (chat),tier!=canary"}}
+    scale = {"spec": {"replicas": 3}, "status": {"selector": "app in (chat),example.com/tier!=canary"}}
     transport = cluster(
         ("chat",),
         **{

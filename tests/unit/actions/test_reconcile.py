@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -42,7 +43,8 @@ NODE = {"metadata": {"name": "gpu1"}, "status": {"allocatable": {"nvidia.com/gpu
 def deployment(name: str) -> Manifest:
     limits = {"nvidia.com/gpu": "1"}
     container = {"name": "main", "readinessProbe": {"tcpSocket": {"port": 80}}, "resources": {"limits": limits}}
-    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {"template": {"spec": {"containers": [container]}}}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": {"spec": {"containers": [container]}}}
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": spec}
 
 
 def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> FakeTransport:
@@ -131,20 +133,39 @@ def test_a_namespace_that_is_missing_is_assumed_to_come_in_a_dry_run_only() -> N
     assert ["not found" in str(error) for error in run(transport, autoscalers("chat")).errors] == [True]
 
 
-def test_targets_are_listed_by_namespace_where_the_cluster_may_not_be_listed() -> None:
-    everywhere = [replace(each, namespace=name) for each, name in zip(autoscalers("chat", "chat"), "ab", strict=True)]
-    chats = {name: {**deployment("chat"), "metadata": {"name": "chat", "namespace": name}} for name in "ab"}
-    answers = {f"GET /apis/apps/v1/namespaces/{name}/deployments": {"items": [chats[name]]} for name in "ab"}
+def test_targets_are_listed_by_namespace_or_where_there_are_many_in_the_cluster() -> None:
+    few, many = ("a", "b"), tuple(f"team-{number}" for number in range(51))
+    everywhere = {
+        names: [
+            replace(each, namespace=name) for each, name in zip(autoscalers(*["chat"] * len(names)), names, strict=True)
+        ]
+        for names in (few, many)
+    }
+    chats = [{**deployment("chat"), "metadata": {"name": "chat", "namespace": name}} for name in (*few, *many)]
+    answers = {"GET /apis/apps/v1/deployments": {"items": chats}, "GET /api/v1/pods": {"items": []}}
+    in_few = cluster((), manifests(everywhere[few], RULE_OPTIONS), **answers)
+    assert not run(in_few, everywhere[few]).changed
+    assert "GET /apis/apps/v1/deployments" not in in_few.asked
+    in_many = cluster((), manifests(everywhere[many], RULE_OPTIONS), **answers)
+    assert not run(in_many, everywhere[many]).changed
+    assert [asked for asked in in_many.asked if "/deployments" in asked] == ["GET /apis/apps/v1/deployments"]
+    # Where that is not allowed, each namespace may be.
+    by_name = {
+        f"GET /apis/apps/v1/namespaces/{name}/deployments": {
+            "items": [each for each in chats if each["metadata"]["namespace"] == name]
+        }
+        for name in many
+    }
     forbidden = {"GET /apis/apps/v1/deployments": refusal(403, "no"), "GET /api/v1/pods": refusal(403, "no")}
-    transport = cluster((), manifests(everywhere, RULE_OPTIONS), **answers, **forbidden)
-    assert not run(transport, everywhere).changed
-    at_once = cluster((), manifests(everywhere, RULE_OPTIONS), **{
-        "GET /apis/apps/v1/deployments": {"items": list(chats.values())}, "GET /api/v1/pods": {"items": []}
-    })  # fmt: skip
-    assert not run(at_once, everywhere).changed
-    assert [asked for asked in at_once.asked if "namespaces/a" in asked] == []
+    assert not run(
+        cluster((), manifests(everywhere[many], RULE_OPTIONS), **by_name, **forbidden), everywhere[many]
+    ).changed
+
+
+def test_a_list_that_fails_is_an_error() -> None:
+    everywhere = autoscalers("chat")
     with pytest.raises(ApiError):
-        run(cluster((), [], **{"GET /apis/apps/v1/deployments": refusal(500, "broken")}), everywhere)
+        run(cluster((), [], **{f"GET {DEPLOYMENTS}": refusal(500, "broken")}), everywhere)
 
 
 def own(query: str = "queue") -> list[Autoscaler]:
@@ -189,37 +210,85 @@ def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
     assert "all autoscalers at their maximum need 80 nvidia.com/gpu, the nodes have 64" in warning
 
 
-def ready_pod(name: str, seconds: int, **status: Any) -> Manifest:
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "lastTransitionTime": f"2026-01-01T00:{seconds // 60:02}:{seconds % 60:02}Z",
-    }
-    metadata = {"name": name, "namespace": "ml", "labels": {"app": "chat"}, "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return {"metadata": metadata, "status": {"conditions": [ready], **status}}
+def ready_pod(
+    name: str,
+    ready_after: int,
+    *,
+    scheduled_after: int = 0,
+    created: str = "2026-01-01T00:00:00Z",
+    revision: str = "1",
+    **status: Any,
+) -> Manifest:
+    """A pod that was ready, and scheduled, so many seconds after midnight."""
+
+    def condition(kind: str, seconds: int) -> Manifest:
+        since = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        return {"type": kind, "status": "True", "lastTransitionTime": since.isoformat()}
+
+    labels = {"app": "chat", "pod-template-hash": revision}
+    metadata = {"name": name, "namespace": "ml", "labels": labels, "creationTimestamp": created}
+    conditions = [condition("PodScheduled", scheduled_after), condition("Ready", ready_after)]
+    return {"metadata": metadata, "status": {"conditions": conditions, **status}}
 
 
-PACES: dict[str, tuple[list[Manifest], int, bool]] = {
+DAY = 86400
+LATER = "2026-01-01T00:00:01Z"
+DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
     "no pod": ([], 60, False),
     "one that starts fast": ([ready_pod("a", 5)], 120, True),
-    "the median of several": ([ready_pod("a", 5), ready_pod("b", 100), ready_pod("c", 900)], 300, True),
+    "the fastest of several": ([ready_pod("a", 5), ready_pod("b", 100), ready_pod("c", 900)], 120, True),
     "one that was restarted": ([ready_pod("a", 500, containerStatuses=[{"restartCount": 1}])], 60, False),
+    "one that waited for its node": ([ready_pod("a", 905, scheduled_after=900)], 120, True),
+    "all flipped by a restart of the kubelet": ([ready_pod("a", 2 * DAY), ready_pod("b", 2 * DAY)], 60, False),
+    "one flipped": ([ready_pod("a", 2 * DAY), ready_pod("b", 100)], 300, True),
+    "the revision before was faster": (
+        [ready_pod("a", 5), ready_pod("b", 100, created=LATER, revision="2")],
+        300,
+        True,
+    ),
 }
 
 
-@pytest.mark.parametrize(("pods", "dead_time", "measured"), PACES.values(), ids=PACES)
-def test_the_pace_follows_from_how_pods_start(pods: list[Manifest], dead_time: int, measured: bool) -> None:
+@pytest.mark.parametrize(("pods", "dead_time", "measured"), DEAD_TIMES.values(), ids=DEAD_TIMES)
+def test_the_dead_time_follows_from_how_pods_start(pods: list[Manifest], dead_time: int, measured: bool) -> None:
     """With stock intervals, which nothing here contradicts, a metric is 90 s late."""
-    chat = deployment("chat")
-    chat["spec"]["selector"] = {"matchLabels": {"app": "chat"}}
-    answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}, f"GET {PODS}": {"items": pods}}
-    outcome = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True)
+    outcome = run(cluster(("chat",), [], **{f"GET {PODS}": {"items": pods}}), autoscalers("chat"), dry_run=True)
     behavior = outcome.result["autoscalers"][0]["behavior"]
     assert (behavior["dead_time_s"], behavior["measured"]) == (dead_time, measured)
     assert f"in {dead_time} s" in behavior["scale_up"]
 
 
-def test_a_pace_once_measured_is_kept() -> None:
+def test_a_slow_start_is_believed_as_far_as_startup_probes_allow_and_warned_of() -> None:
+    chat = deployment("chat")
+    chat["spec"]["template"]["spec"]["containers"][0]["startupProbe"] = {"periodSeconds": 10, "failureThreshold": 60}
+    answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}, f"GET {PODS}": {"items": [ready_pod("a", 1100)]}}
+    outcome = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True)
+    assert outcome.result["autoscalers"][0]["behavior"]["dead_time_s"] == 1800
+    assert ["dead_time_seconds" in warning for warning in outcome.warnings] == [True]
+
+
+def test_a_dead_time_that_is_given_is_neither_measured_nor_kept() -> None:
+    (wanted,) = [replace(each, dead_time=400, is_given=True) for each in autoscalers("chat")]
+    live = manifests([wanted.with_dead_time(1800)], RULE_OPTIONS)
+    path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+    transport = cluster(("chat",), live, **{path: manifests([wanted], RULE_OPTIONS)[1]})
+    behavior = run(transport, [wanted]).result["autoscalers"][0]["behavior"]
+    assert (behavior["dead_time_s"], behavior["measured"]) == (400, False)
+    assert f"GET {PODS}" not in transport.asked
+    (sent,) = [request.body for request in transport.requests if request.method == "PATCH"]
+    assert "annotations" not in sent["metadata"]
+
+
+def test_an_unusual_dead_time_that_was_kept_is_measured_again() -> None:
+    (wanted,) = autoscalers("chat")
+    live = manifests([wanted.with_dead_time(1800)], RULE_OPTIONS)
+    path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+    pods = {f"GET {PODS}": {"items": [ready_pod("a", 5)]}}
+    transport = cluster(("chat",), live, **pods, **{path: manifests([wanted], RULE_OPTIONS)[1]})
+    assert run(transport, [wanted]).result["autoscalers"][0]["behavior"]["dead_time_s"] == 120
+
+
+def test_a_dead_time_once_measured_is_kept() -> None:
     (wanted,) = autoscalers("chat")
     live = manifests([wanted.with_dead_time(120)], RULE_OPTIONS)
     transport = cluster(("chat",), live, **{f"GET {PODS}": {"items": [ready_pod("a", 5)]}})

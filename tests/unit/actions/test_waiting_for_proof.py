@@ -46,12 +46,20 @@ def test_what_is_right_is_not_waited_for() -> None:
     assert outcome.result["autoscalers"][0]["verified"] is True
 
 
-def test_a_target_without_a_ready_pod_is_not_waited_for() -> None:
+def test_a_target_that_has_no_pods_is_not_waited_for() -> None:
     clock = Clock()
-    pods = {"GET /api/v1/namespaces/ml/pods": {"items": [pod("chat-0", "chat", ready=False)]}}
+    pods: dict[str, Any] = {"GET /api/v1/namespaces/ml/pods": {"items": []}}
     outcome = run(cluster(("chat",), **pods, **{f"GET {PROXY}/rules": RULES}), clock)
     assert clock.now == 0
     assert [error.hop for error in outcome.errors] == ["workload"]
+
+
+def test_pods_that_are_starting_are_waited_for() -> None:
+    clock = Clock()
+    starting, ready = ({"items": [pod("chat-0", "chat", ready=is_ready)]} for is_ready in (False, True))
+    pods = {"GET /api/v1/namespaces/ml/pods": iter([starting, starting, ready])}
+    outcome = run(cluster(("chat",), **pods, **{f"GET {PROXY}/rules": RULES}), clock)
+    assert (outcome.errors, clock.now) == ([], 2.5)
 
 
 def test_what_may_still_come_is_waited_for_until_the_deadline() -> None:

@@ -51,8 +51,11 @@ class Replay(FakeTransport):
         key = self._key(f"{path}?query={query['query']}") if path.endswith("/proxy/api/v1/query") else path
         if key is None:
             return _NO_SERIES
-        self.unasked.discard(key)
         return super().__call__(method, key, query=query, **options)
+
+    def answer(self, request: str) -> Any:
+        self.unasked.discard(request.removeprefix("GET "))
+        return super().answer(request)
 
     def _key(self, asked: str) -> str | None:
         """The longest beginning of a query that there is an answer to."""

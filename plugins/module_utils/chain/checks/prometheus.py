@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...errors import enumeration
 from ..findings import Check, Symptom
-from ..objects import Manifest, containers_of, is_ready, labels_match, labels_of, name_of, seconds, youngest
+from ..objects import Manifest, containers_of, is_ready, labels_of, name_of, seconds, youngest
+from ..selectors import labels_match
 from ..state import ALL, AutoscalerState, MetricState, State
 
 # A group that has missed so many intervals, and this long, is not evaluated any more.

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from ...errors import enumeration
 from ..findings import Check, Symptom
-from ..objects import Manifest, clock, is_ready, labels_match, labels_of, made_s, name_of, unix, youngest
+from ..objects import Manifest, clock, is_ready, labels_of, made_s, name_of, unix, youngest
+from ..selectors import labels_match
 from ..state import AutoscalerState, MetricState, State, exporter_container
 from .adapter import name_given
 from .queries import quote
