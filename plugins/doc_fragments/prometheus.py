@@ -7,7 +7,9 @@ class ModuleDocFragment:
 options:
   prometheus:
     description:
-      - Where Prometheus is, reached through the API server, and how it finds recording rules.
+      - Where Prometheus is, and how it finds recording rules.
+      - Without O(prometheus.url) it is asked through the API server's service proxy. That needs the right to get
+        C(services/proxy), and the control plane has to reach the pod's port, 9090 by default.
     type: dict
     suboptions:
       namespace:
@@ -25,6 +27,30 @@ options:
           - Port of its service.
         type: int
         default: 9090
+      scheme:
+        description:
+          - How the service is asked.
+        type: str
+        choices: [http, https]
+        default: http
+      path_prefix:
+        description:
+          - Path before C(/api/v1), as C(routePrefix) of the Prometheus object sets it.
+        type: str
+        default: ""
+      url:
+        description:
+          - Address of Prometheus, or of what answers its queries, as this controller reaches it, path prefix included.
+          - It replaces O(prometheus.service), O(prometheus.port), O(prometheus.scheme) and O(prometheus.path_prefix).
+        type: str
+      ca_cert:
+        description:
+          - File with the certificates to trust for O(prometheus.url), in place of the system's.
+        type: path
+      bearer_token:
+        description:
+          - Token to log in with at O(prometheus.url).
+        type: str
       rule_namespace:
         description:
           - Namespace for PrometheusRule objects. That of the service if not given.

@@ -13,8 +13,10 @@ from .actions.outcome import Outcome
 from .argspecs import KUBE_AUTH
 from .autoscaling.manifests import RuleOptions
 from .cluster.errors import ApiError
+from .cluster.http import HttpGetter
 from .cluster.kube import KubeClient
 from .cluster.prometheus import PrometheusClient
+from .cluster.rights import right_to
 from .cluster.transport import connect
 from .errors import API_SERVER, HopError, first_of_all
 
@@ -52,10 +54,13 @@ class GpuModule:
         return KubeClient(connect(auth), dry_run=self.check_mode)
 
     def prometheus_client(self, kube: KubeClient) -> PrometheusClient:
+        """By its own address if one is given, else through the API server."""
         given = self.params["prometheus"]
-        return PrometheusClient(
-            kube.get_raw, namespace=given["namespace"], service=given["service"], port=given["port"]
-        )
+        if given["url"]:
+            getter = HttpGetter(given["url"], ca_cert=given["ca_cert"], bearer_token=given["bearer_token"])
+            return PrometheusClient.at(given["url"], getter)
+        place = {option: given[option] for option in ("namespace", "service", "port", "scheme", "path_prefix")}
+        return PrometheusClient(kube.get_raw, **place)
 
     def rule_options(self) -> RuleOptions:
         given = self.params["prometheus"]
@@ -80,6 +85,8 @@ def _as_hop(err: HopError | ApiError) -> HopError:
 def _refused_request(err: ApiError) -> HopError:
     if err.status == 0:
         return HopError(API_SERVER, seen=str(err), fix="see that the address in the kubeconfig is right and reachable")
-    if err.status in (401, 403):
-        return HopError(API_SERVER, seen=str(err), fix="give the user of the kubeconfig that right")
+    if err.status == 401:
+        return HopError(API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")
+    if err.status == 403:
+        return HopError(API_SERVER, seen=str(err), fix=f"allow the user of the kubeconfig to {right_to(err.request)}")
     return HopError(API_SERVER, seen=str(err), fix="correct what the API server objects to, then run again")

@@ -13,6 +13,7 @@ from ..autoscaling.manifests import (
     external_labels,
     manifests,
     metric_names,
+    recordings_of,
 )
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, Goal, Target
 from ..cluster.kube import KubeClient
@@ -124,5 +125,5 @@ def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) 
     only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
     if only is not None:
         asked_for = metric_names(hpas[only], (OBJECT, EXTERNAL)) if only in hpas else set()
-    recorded = {each["record"].split(":")[1] for group in rule["spec"]["groups"] for each in group["rules"]}
-    return bool(recorded & asked_for)
+    series = (recording["record"].split(":") for recording in recordings_of(rule))
+    return any(name in asked_for for _level, name, *_operation in (parts for parts in series if len(parts) > 1))

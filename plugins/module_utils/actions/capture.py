@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..autoscaling.capacity import gpus_per_pod
-from ..autoscaling.manifests import Manifest, autoscaler_of
+from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
 from ..autoscaling.metrics import Metric
-from ..autoscaling.spec import PODS as PODS_METRIC
-from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, Goal
+from ..autoscaling.spec import Autoscaler, Goal
 from ..chain.checks.adapter import adapter_config, config_map_of
 from ..chain.checks.queries import labels_joined
 from ..chain.objects import labels_of
@@ -148,9 +147,9 @@ class ReadOnce(KubeClient):
             self._objects[key] = self._kube.get(resource, name, namespace, subresource)
         return self._objects[key]
 
-    def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+    def get_raw(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
         try:
-            return self._kube.get_raw(path, query)
+            return self._kube.get_raw(path, query, retry=retry)
         except ApiError as err:
             if err.status in (401, 403):
                 self.forbidden.append(err)
@@ -245,39 +244,16 @@ def _autoscalers(kube: ReadOnce, reading: _Reading, state: State) -> tuple[list[
         place = "/".join(filter(None, (scope.namespace, scope.name)))
         raise HopError(HPA, seen=f"there is no HPA {place}", fix="correct namespace and name")
     queries = {
-        rule["record"]: rule.get("expr", "")
-        for each in state.rule_objects
-        for group in each["spec"].get("groups") or ()
-        for rule in group.get("rules") or ()
-        if "record" in rule
+        recording["record"]: recording.get("expr", "")
+        for rule in state.rule_objects
+        for recording in recordings_of(rule)
     }
-    found = [_known(autoscaler_of(hpa, queries), hpa) for hpa in hpas]
+    found = [autoscaler_of(hpa, queries) for hpa in hpas]
     targets = reading.take("targets", lambda: read_targets(kube, found), {})
     managed = {key_of(hpa) for hpa in hpas if is_managed(hpa)}
     return [
         each for each in found if scope.name or each.key in managed or _is_about_gpus(each, targets.get(each.key))
     ], targets
-
-
-def _known(autoscaler: Autoscaler, hpa: Manifest) -> Autoscaler:
-    """With the metrics that can be asked for: those of the target, not of some other object that an HPA may name."""
-    described = {
-        entry["object"]["metric"]["name"]: entry["object"]["describedObject"]
-        for entry in hpa["spec"].get("metrics") or ()
-        if entry["type"] == "Object"
-    }
-    target = autoscaler.target
-    goals = [
-        goal
-        for goal in autoscaler.goals
-        if goal.type == PODS_METRIC
-        or not (goal.metric.query or goal.metric.name in described)
-        or (
-            target.kind in WORKLOAD_LABELS
-            and described.get(goal.metric.name, {"name": target.name})["name"] == target.name
-        )
-    ]
-    return replace(autoscaler, goals=tuple(goals))
 
 
 def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:
@@ -302,7 +278,7 @@ def _namespaces(
     """Where pods are looked at."""
     components = {each["metadata"]["namespace"] for each in (*state.exporters, *state.plugins)}
     adapters = {_service_of(service)[0] for service in services.values() if service}
-    served = {prometheus.name.partition("/")[0]} if wanted or components else set()
+    served = {prometheus.service[0]} if wanted or components else set()
     return (components | adapters | served | {each.namespace for each in wanted}) - {""}
 
 
@@ -347,8 +323,7 @@ def _prometheus(
     state: State,
     pods: Sequence[Manifest],
 ) -> PrometheusState:
-    namespace, _, service = client.name.rpartition(":")[0].partition("/")
-    its_pods = _selected(state, pods, namespace, service)
+    its_pods = _selected(state, pods, *client.service)
     if isinstance(clock, ApiError) and clock.status in (401, 403):
         reading.unread["prometheus"] = _reason(clock)
     if isinstance(clock, Exception):

@@ -13,6 +13,7 @@ from ..autoscaling.capacity import gpus_of, gpus_per_pod, replicas_that_fit
 from ..autoscaling.manifests import MANAGER, profiles_of
 from ..autoscaling.spec import OBJECT, Autoscaler
 from ..cluster.ownership import other_managers
+from ..cluster.rights import right_to
 from ..errors import EXPORTER, RULE, SPEC, WORKLOAD, Finding, enumeration, first_of_all, merged
 from .backend import Backend
 from .snapshot import Objects, Surroundings, is_managed
@@ -141,13 +142,19 @@ def _target_exists(plan: Plan) -> Iterator[Finding]:
 
 
 def _prometheus_answers(plan: Plan) -> Iterator[Finding]:
-    if plan.around.prometheus_error:
-        yield Finding(
-            EXPORTER,
-            seen=f"Prometheus does not answer: {plan.around.prometheus_error}",
-            fix="run the prometheus_stack role, or set prometheus.namespace, .service and .port",
-            awaited=True,
+    err = plan.around.prometheus_error
+    if err is None:
+        return
+    if err.status in (401, 403):
+        fix = f"allow the user to {right_to(err.request)}, or set prometheus.url and its login"
+    elif err.is_not_found:
+        fix = "run the prometheus_stack role, or set prometheus.namespace, .service, .port and .path_prefix"
+    else:
+        fix = (
+            "see that its pods are ready and that the control plane may reach its port on the nodes' network, or set "
+            "prometheus.url to an address that this controller reaches"
         )
+    yield Finding(EXPORTER, seen=f"Prometheus does not answer: {err}", fix=fix, awaited=True)
 
 
 def _queries_are_right(plan: Plan) -> Iterator[Finding]:

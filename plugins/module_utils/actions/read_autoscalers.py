@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..autoscaling.manifests import MANAGED_BY, MANAGER, autoscaler_of
+from ..autoscaling.manifests import MANAGED_BY, MANAGER, autoscaler_of, recordings_of
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..cluster.kube import RULES, KubeClient
@@ -72,6 +72,4 @@ def _recorded_queries(kube: KubeClient) -> dict[str, str]:
         rules = kube.list(RULES, label_selector=f"{MANAGED_BY}={MANAGER}") or ()
     except ApiError:
         return {}
-    return {
-        each["record"]: each["expr"] for rule in rules for group in rule["spec"]["groups"] for each in group["rules"]
-    }
+    return {recording["record"]: recording["expr"] for rule in rules for recording in recordings_of(rule)}

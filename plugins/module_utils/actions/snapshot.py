@@ -45,7 +45,7 @@ class Surroundings:
     nodes: Sequence[Manifest] = ()
     scaled_objects: Sequence[Manifest] = ()
     metrics_apis: dict[str, Manifest | None] = field(default_factory=dict)
-    prometheus_error: str | None = None
+    prometheus_error: ApiError | None = None
     query_errors: dict[str, str] = field(default_factory=dict)
     empty_queries: tuple[str, ...] = ()
 
@@ -91,12 +91,12 @@ def read_surroundings(
 
 def _try_queries(
     prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler]
-) -> tuple[str | None, dict[str, str], tuple[str, ...]]:
+) -> tuple[ApiError | None, dict[str, str], tuple[str, ...]]:
     """Whether Prometheus answers, and what comes of the queries that are not ours and so not tested."""
     wrong: dict[str, str] = {}
     empty = []
     try:
-        prometheus.query("vector(1)")
+        prometheus.query("vector(1)", retry=True)
         for metric in metrics_of(autoscalers):
             if metric.sources or not metric.query:
                 continue
@@ -106,7 +106,7 @@ def _try_queries(
             elif not count:
                 empty.append(metric.name)
     except ApiError as err:
-        return str(err), wrong, tuple(empty)
+        return err, wrong, tuple(empty)
     return None, wrong, tuple(empty)
 
 

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
@@ -110,43 +110,70 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler) -> Manifest:
 
 
 def autoscaler_of(hpa: Manifest, queries: Mapping[str, str]) -> Autoscaler:
-    """The autoscaler that an HPA was made from, as far as the HPA tells; resource metrics stay raw.
+    """The autoscaler that an HPA was made from, as far as the HPA tells.
 
+    CPU and memory stay raw, and so does a metric of another object than the target: its value is not the target's.
     queries: what is recorded, by series.
     """
     spec, metadata = hpa["spec"], hpa["metadata"]
-    ref, annotations = spec["scaleTargetRef"], metadata.get("annotations") or {}
-    goals = [goal for entry in spec.get("metrics") or () if (goal := _goal_of(entry, queries))]
-    name = (metadata.get("labels") or {}).get(METRIC_LABEL) or (goals[0].metric.name if goals else "")
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    ref = spec["scaleTargetRef"]
+    target = Target(ref["kind"], ref["name"], ref.get("apiVersion", "apps/v1"))
+    entries = spec.get("metrics") or ()
+    of_target = [entry for entry in entries if _is_of(target, entry)]
+    is_ours = labels.get(MANAGED_BY) == MANAGER
+    goals = [_goal_of(entry, queries if _is_recorded(target, entry) else {}, is_ours=is_ours) for entry in of_target]
+    name = labels.get(METRIC_LABEL) or (goals[0].metric.name if goals else "")
     dead_time = annotations.get(DEAD_TIME_ANNOTATION, "")
     return Autoscaler(
         name=metadata["name"],
         namespace=metadata["namespace"],
-        target=Target(ref["kind"], ref["name"], ref.get("apiVersion", "apps/v1")),
+        target=target,
         profile=PROFILES.get(name) or Profile(name, tuple(goal.metric for goal in goals)),
         goals=tuple(goals),
         min_replicas=spec.get("minReplicas", 1),
         max_replicas=spec["maxReplicas"],
-        raw_metrics=tuple(entry for entry in spec.get("metrics") or () if entry["type"] not in _METRIC_SPECS),
+        raw_metrics=tuple(entry for entry in entries if entry not in of_target),
         dead_time=int(dead_time) if dead_time.isdecimal() else ASSUMED_DEAD_TIME_S,
         is_measured=dead_time.isdecimal(),
     )
 
 
-def _goal_of(entry: Manifest, queries: Mapping[str, str]) -> Goal | None:
-    """The goal of an entry of an HPA's metrics; None for CPU and memory."""
-    if entry["type"] not in _METRIC_SPECS:
-        return None
+def _is_of(target: Target, entry: Manifest) -> bool:
+    """Whether the metrics APIs can be asked for an entry's value by the target, or by its pods."""
+    if entry["type"] == OBJECT:
+        described = entry["object"]["describedObject"]
+        return target.kind in WORKLOAD_LABELS and (described["kind"], described["name"]) == (target.kind, target.name)
+    return entry["type"] in _METRIC_SPECS
+
+
+def _is_recorded(target: Target, entry: Manifest) -> bool:
+    """Whether a rule can record it: of a target's total only where Prometheus can tell the target's pods."""
+    return entry["type"] == PODS or target.kind in WORKLOAD_LABELS
+
+
+def _goal_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> Goal:
+    """The goal of an entry of an HPA's metrics.
+
+    In somebody else's HPA a metric that merely has the name of one of ours is taken for ours only if it is recorded.
+    """
     content = entry[entry["type"].lower()]
     name, target = content["metric"]["name"], content["target"]
     value = parse_quantity(target.get("averageValue") or target.get("value"))
-    known = next((metric for profile in PROFILES.values() for metric in profile.metrics if metric.name == name), None)
+    profiles = [metric for profile in PROFILES.values() for metric in profile.metrics]
+    known = next((metric for metric in profiles if metric.name == name), None)
     selector = tuple(sorted((content["metric"].get("selector") or {}).get("matchLabels", {}).items()))
     for per in ("pod", "workload"):
         goal = Goal(known or Metric(name, "recorded", per=per), value, entry["type"])
         if query := queries.get(goal.series):
             return replace(goal, metric=known or replace(goal.metric, query=query))
-    return Goal(known or Metric(name, "", selector=selector), value, entry["type"])
+    return Goal((known if is_ours else None) or Metric(name, "", selector=selector), value, entry["type"])
+
+
+def recordings_of(rule: Manifest) -> Iterator[Manifest]:
+    """The recording rules of a PrometheusRule, to which others may have added alerts and empty groups."""
+    for group in (rule.get("spec") or {}).get("groups") or ():
+        yield from (recording for recording in group.get("rules") or () if recording.get("record"))
 
 
 def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:

@@ -170,12 +170,12 @@ class KubeClient:
             raise
         return True
 
-    def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+    def get_raw(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
         """What an aggregated API or a service behind the API server answers at `path`.
 
-        Asked once: it answers 503 for as long as nothing stands behind it, which is for the caller to judge.
+        Asked once by default: it answers 503 for as long as nothing stands behind it, which is for the caller to judge.
         """
-        return self._send("GET", path, query=query or {}, retry=False)
+        return self._send("GET", path, query=query or {}, retry=retry)
 
 
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:

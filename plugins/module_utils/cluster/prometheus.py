@@ -9,7 +9,9 @@ from .errors import ApiError, QueryError
 
 
 class RawGetter(Protocol):
-    def __call__(self, path: str, query: Mapping[str, str] | None = None) -> Any: ...
+    """Asks for a path, once or patiently. Raises ApiError."""
+
+    def __call__(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -22,19 +24,39 @@ class Series:
 
 
 class PrometheusClient:
-    """Prometheus' HTTP API through the API server's service proxy: one method, one request.
+    """Prometheus' HTTP API: one method, one request.
 
     Each method raises ApiError if Prometheus cannot be reached, QueryError if it refuses what was asked.
+    service: namespace and name of its Service; both empty if it is reached by its own address.
     """
 
-    def __init__(self, get_raw: RawGetter, *, namespace: str, service: str, port: int) -> None:
+    def __init__(
+        self,
+        get_raw: RawGetter,
+        *,
+        namespace: str,
+        service: str,
+        port: int,
+        scheme: str = "http",
+        path_prefix: str = "",
+    ) -> None:
+        """Through the API server's service proxy, which reaches Prometheus from the control plane."""
         self._get_raw = get_raw
-        self._root = f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy/api/v1"
+        place = f"https:{service}:{port}" if scheme == "https" else f"{service}:{port}"
+        self._root = f"/api/v1/namespaces/{namespace}/services/{place}/proxy{_prefix(path_prefix)}/api/v1"
         self.name = f"{namespace}/{service}:{port}"
+        self.service = namespace, service
 
-    def query(self, promql: str) -> list[Series]:
-        """The series that `promql` gives now; for a scalar one without labels."""
-        answer = self._get("query", {"query": promql})
+    @classmethod
+    def at(cls, address: str, get_raw: RawGetter) -> PrometheusClient:
+        """At its own address, which `get_raw` asks, and which may be that of Thanos or Mimir."""
+        client = cls(get_raw, namespace="", service="", port=0)
+        client._root, client.name = "/api/v1", address
+        return client
+
+    def query(self, promql: str, *, retry: bool = False) -> list[Series]:
+        """The series that `promql` gives now; for a scalar one without labels. retry: be patient with a busy server."""
+        answer = self._get("query", {"query": promql}, retry=retry)
         if answer.get("resultType") == "scalar":
             return [_series({"metric": {}, "value": answer["result"]})]
         return [_series(each) for each in answer["result"]]
@@ -44,9 +66,9 @@ class PrometheusClient:
         groups = self._get("rules", {"type": "record"})["groups"]
         return [{**rule, "interval": group.get("interval")} for group in groups for rule in group["rules"]]
 
-    def _get(self, endpoint: str, query: Mapping[str, str]) -> dict[str, Any]:
+    def _get(self, endpoint: str, query: Mapping[str, str], *, retry: bool = False) -> dict[str, Any]:
         try:
-            answer = self._get_raw(f"{self._root}/{endpoint}", query)
+            answer = self._get_raw(f"{self._root}/{endpoint}", query, retry=retry)
         except ApiError as err:
             # Prometheus' own refusals pass through the proxy with their body.
             if isinstance(err.body, dict) and "errorType" in err.body:
@@ -55,6 +77,10 @@ class PrometheusClient:
         if not isinstance(answer, dict) or "data" not in answer:
             raise ApiError(200, "the answer is not Prometheus'", self._root)
         return answer["data"]
+
+
+def _prefix(path: str) -> str:
+    return f"/{path.strip('/')}" if path.strip("/") else ""
 
 
 def _series(found: Mapping[str, Any]) -> Series:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    Manifest,
     RuleOptions,
     autoscaler_of,
     horizontal_pod_autoscaler,
@@ -153,3 +154,47 @@ def test_a_rule_goes_where_prometheus_looks_for_it() -> None:
         },
     }
     assert rule["spec"]["groups"][0]["interval"] == "5s"
+
+
+def entry_of(kind: str, **content: object) -> Manifest:
+    target = {"type": "AverageValue", "averageValue": "5"}
+    return {"type": kind, kind.lower(): {"metric": {"name": "rps"}, "target": target, **content}}
+
+
+INGRESS = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "chat"}
+ROLLOUT = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "chat"}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}
+
+
+def hpa_with(*metrics: Manifest, target: Manifest = DEPLOYMENT, labels: Manifest | None = None) -> Manifest:
+    metadata = {"name": "chat", "namespace": "ml", "labels": labels or {}}
+    return {"metadata": metadata, "spec": {"scaleTargetRef": target, "maxReplicas": 3, "metrics": list(metrics)}}
+
+
+@pytest.mark.parametrize(
+    ("described", "target"),
+    [(INGRESS, DEPLOYMENT), (INGRESS, ROLLOUT), (ROLLOUT, ROLLOUT), ({**DEPLOYMENT, "name": "other"}, DEPLOYMENT)],
+)
+def test_a_metric_of_another_object_is_not_the_targets(described: Manifest, target: Manifest) -> None:
+    """A target whose kind has no metrics of its own counts as another object: nothing can be asked for it."""
+    other = entry_of("Object", describedObject=described)
+    found = autoscaler_of(hpa_with(entry_of("Pods"), other, target=target), {})
+    assert [goal.type for goal in found.goals] == ["Pods"]
+    assert found.raw_metrics == (other,)
+
+
+def test_an_external_metric_of_a_kind_whose_pods_cannot_be_told_is_somebody_elses() -> None:
+    found = autoscaler_of(hpa_with(entry_of("External"), target=ROLLOUT), {"external:rps:sum": "x"})
+    assert [goal.series for goal in found.goals] == [""]
+
+
+def test_a_metric_that_only_has_the_name_of_one_of_ours_is_not_taken_for_recorded() -> None:
+    foreign = entry_of("Pods", metric={"name": "gpu_util"})
+    ours = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+    assert [goal.series for goal in autoscaler_of(hpa_with(foreign), {}).goals] == [""]
+    recorded = {"namespace_pod:gpu_util:avg": "avg(x)"}
+    assert [goal.series for goal in autoscaler_of(hpa_with(foreign), recorded).goals] == ["namespace_pod:gpu_util:avg"]
+    # In an HPA of ours the rule ought to be there: that it is not is to be found.
+    assert [goal.series for goal in autoscaler_of(hpa_with(foreign, labels=ours), {}).goals] == [
+        "namespace_pod:gpu_util:avg"
+    ]

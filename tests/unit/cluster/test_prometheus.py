@@ -55,3 +55,11 @@ def test_no_prometheus_at_that_address(answer: Any) -> None:
     client, _transport = prometheus({f"GET {ROOT}/query": answer})
     with pytest.raises(ApiError):
         client.query("up")
+
+
+def test_a_service_with_tls_and_a_prefix() -> None:
+    path = "/api/v1/namespaces/monitoring/services/https:prometheus:9090/proxy/prom/api/v1/query"
+    transport = FakeTransport({f"GET {path}": {"data": {"resultType": "vector", "result": []}}})
+    kube = KubeClient(transport)
+    place = {"namespace": "monitoring", "service": "prometheus", "port": 9090}
+    assert PrometheusClient(kube.get_raw, **place, scheme="https", path_prefix="/prom/").query("up") == []
