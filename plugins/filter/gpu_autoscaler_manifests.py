@@ -12,7 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     RuleOptions,
     manifests,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 
 
@@ -32,7 +32,7 @@ def gpu_autoscaler_manifests(
     labels = {} if rule_labels is None else {"labels": rule_labels}
     rules = RuleOptions(namespace=rule_namespace, evaluation_interval_s=evaluation_interval, **labels)
     try:
-        return manifests([Autoscaler.from_params(spec) for spec in checked.validated_parameters["autoscalers"]], rules)
+        return manifests(read_specs(checked.validated_parameters["autoscalers"]), rules)
     except HopError as err:
         raise AnsibleFilterError(str(err)) from err
 

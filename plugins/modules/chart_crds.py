@@ -126,7 +126,7 @@ def read_crds(chart: Path) -> Iterator[dict[str, Any]]:
 
 def _crd_files(chart: Path) -> Iterator[str | bytes]:
     for path in sorted(chart.rglob("crds/*.y*ml")):
-        yield path.read_text()
+        yield path.read_text(encoding="utf-8")
     for path in sorted(chart.rglob("charts/*.tgz")):
         with tarfile.open(path) as archive:
             for member in archive:

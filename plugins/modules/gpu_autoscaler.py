@@ -231,7 +231,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcil
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS, PROMETHEUS, VERIFY
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 STATE = {"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}}
@@ -245,7 +245,7 @@ def main() -> None:
             kube = module.kube_client()
             module.outcome = remove(kube, PrometheusAdapter(kube), params["autoscalers"], module.rule_options())
             return
-        autoscalers = [Autoscaler.from_params(each) for each in params["autoscalers"]]
+        autoscalers = read_specs(params["autoscalers"])
         kube = module.kube_client()
         prometheus, backend = module.prometheus_client(kube), PrometheusAdapter(kube)
         outcome = module.outcome = reconcile(kube, prometheus, backend, autoscalers, module.rule_options())

@@ -184,7 +184,9 @@ def _attempt(read: Callable[[], Any]) -> Any:
 
 
 def _reason(err: Exception) -> str:
-    if isinstance(err, ApiError) and err.status in (401, 403):
+    if isinstance(err, ApiError) and err.status == 401:
+        return f"the credentials have expired or are wrong: {err}"
+    if isinstance(err, ApiError) and err.status == 403:
         return f"no right to {right_to(err.request)}"
     return str(err)
 

@@ -59,7 +59,8 @@ def _apply(kube: KubeClient, crd: Manifest) -> str:
     after = kube.apply(CRDS, {**crd, "metadata": {**metadata, "labels": labels}})
     if live is None:
         return "created"
-    return "unchanged" if after["metadata"]["generation"] == live["metadata"]["generation"] else "changed"
+    said = ("generation", "labels", "annotations")
+    return "unchanged" if all(after["metadata"].get(key) == live["metadata"].get(key) for key in said) else "changed"
 
 
 def _wait_until_served(kube: KubeClient, names: Iterable[str], deadline: Deadline) -> None:

@@ -28,8 +28,8 @@ class Chain:
             labels = "exported_namespace, exported_pod, namespace, pod"
             try:
                 self._rows[sources] = self.prometheus.query(f'count by ({labels}) ({{__name__=~"{names}"}})')
-            except ApiError as err:
-                self._rows[sources] = err.message
+            except (ApiError, QueryError) as err:
+                self._rows[sources] = err.message if isinstance(err, ApiError) else str(err)
         return self._rows[sources]
 
     @cached_property

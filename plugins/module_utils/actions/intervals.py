@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median
@@ -13,6 +12,7 @@ from ..autoscaling.manifests import Manifest
 from ..autoscaling.metrics import Metric
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import Goal
+from ..chain.objects import seconds
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient, Series
@@ -21,7 +21,6 @@ from ..cluster.prometheus import PrometheusClient, Series
 _STOCK = {"collect": 30.0, "scrape": 30.0, "evaluate": 30.0, "sync": 15.0}
 
 _SYNC_FLAG = "--horizontal-pod-autoscaler-sync-period="
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
 class Intervals:
@@ -66,7 +65,7 @@ def _told(exporter: Manifest) -> Iterable[float]:
         flagged = [after for flag, after in pairwise(arguments) if flag in _COLLECT_FLAGS]
         flagged += [text.partition("=")[2] for text in arguments if text.startswith("--collect-interval=")]
         value = (flagged or [environment.get("DCGM_EXPORTER_INTERVAL", "")])[0]
-        if value.isdigit():
+        if value.isdecimal():
             yield float(value)
 
 
@@ -74,14 +73,15 @@ _COLLECT_FLAGS = ("-c", "--collect-interval")
 
 
 def _seen_scrape_period(prometheus: PrometheusClient, sources: tuple[str, ...]) -> Period:
-    """How far apart the samples of the series are that has most of them: one that is new has too few to tell."""
+    """Median spacing of samples, taken from the series with most samples: new series have too few."""
     for source in sources:
-        try:
-            longest = prometheus.query(f"topk(1, count_over_time({source}[1m]))")
-            if longest and (period := _spacing(prometheus.query(f"{source}{_selector(longest[0])}[1m]"))):
-                return Period(period, "seen")
-        except (ApiError, QueryError):
-            break
+        for window in ("1m", "5m"):  # the longer one is for scrape intervals of a minute, and costs more
+            try:
+                longest = prometheus.query(f"topk(1, count_over_time({source}[{window}]))")
+                if longest and (period := _spacing(prometheus.query(f"{source}{_selector(longest[0])}[{window}]"))):
+                    return Period(period, "seen")
+            except (ApiError, QueryError):
+                return Period(_STOCK["scrape"], "assumed")
     return Period(_STOCK["scrape"], "assumed")
 
 
@@ -115,12 +115,5 @@ def _sync_period(kube: KubeClient) -> Period:
         for container in pod["spec"]["containers"]:
             for argument in [*(container.get("command") or ()), *(container.get("args") or ())]:
                 if argument.startswith(_SYNC_FLAG):
-                    return Period(_seconds(argument.removeprefix(_SYNC_FLAG)))
+                    return Period(seconds(argument.removeprefix(_SYNC_FLAG)) or _STOCK["sync"])
     return Period(_STOCK["sync"]) if pods else Period(_STOCK["sync"], "assumed")
-
-
-def _seconds(duration: str) -> float:
-    """A duration as Go writes it, `1m30s`; the stock period if it is none."""
-    found = _DURATION.fullmatch(duration)
-    hours, minutes, seconds = (float(each or 0) for each in found.groups()) if found else (0, 0, _STOCK["sync"])
-    return hours * 3600 + minutes * 60 + seconds

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..autoscaling.capacity import gpus_of, gpus_per_pod, replicas_that_fit
-from ..autoscaling.manifests import MANAGER, profiles_of
-from ..autoscaling.spec import OBJECT, Autoscaler
+from ..autoscaling.capacity import gpus_of, gpus_per_pod, may_run_on, nodes_are_added, replicas_that_fit
+from ..autoscaling.manifests import MANAGER, metric_names, profiles_of, recordings_of
+from ..autoscaling.spec import OBJECT, PODS, Autoscaler
 from ..cluster.ownership import other_managers
 from ..cluster.rights import right_to
 from ..errors import EXPORTER, RULE, SPEC, WORKLOAD, Finding, enumeration, first_of_all, merged
@@ -38,6 +38,11 @@ class Plan:
         spec: dict[str, Any] = (self.target_of(autoscaler).manifest or {}).get("spec", {})
         template = spec.get("template") or spec.get("leaderWorkerTemplate", {}).get("workerTemplate") or {}
         return template.get("spec") or {}
+
+    def pods_per_replica(self, autoscaler: Autoscaler) -> int:
+        """A replica of a LeaderWorkerSet is a group of pods."""
+        spec = (self.target_of(autoscaler).manifest or {}).get("spec", {})
+        return (spec.get("leaderWorkerTemplate") or {}).get("size") or 1
 
     def replicas_that_fit(self, pod: Mapping[str, Any]) -> int:
         """As of the domain, but once for all workloads with the same demands."""
@@ -96,7 +101,7 @@ def _second_autoscaler(plan: Plan) -> Iterator[Finding]:
     holders: dict[tuple[str, ...], set[str]] = {}
     for autoscaler in wanted.values():
         holders.setdefault((autoscaler.namespace, *autoscaler.target.identity), set()).add(f"HPA {autoscaler}")
-    for kind, others in (("HPA", plan.objects.hpas.values()), ("ScaledObject", plan.around.scaled_objects)):
+    for kind, others in (("HPA", plan.objects.hpas.values()), ("ScaledObject", plan.around.scaled_objects or ())):
         for other in others:
             metadata, ref = other["metadata"], other["spec"]["scaleTargetRef"]
             key = metadata["namespace"], metadata["name"]
@@ -111,6 +116,39 @@ def _second_autoscaler(plan: Plan) -> Iterator[Finding]:
                 seen=f"{kind} {namespace}/{name} would have {len(its)} autoscalers: {', '.join(sorted(its))}",
                 fix="keep one (state: absent removes ours); further metrics go into its extra_metrics",
             )
+
+
+def _scaled_objects_are_known(plan: Plan) -> Iterator[Finding]:
+    if plan.around.scaled_objects is None:
+        yield Finding(
+            SPEC,
+            seen="the user may not list scaledobjects of keda.sh: a second autoscaler by KEDA would not be seen",
+            fix="grant that right, docs/rights.yml has it; harmless where KEDA is not installed",
+            severity="warning",
+        )
+
+
+def _shared_rule(plan: Plan) -> Iterator[Finding]:
+    """A metric of the user's own is one rule for the cluster: changing it here changes what others scale on."""
+    wanted = {autoscaler.key for autoscaler in plan.autoscalers}
+    for profile in profiles_of(plan.autoscalers):
+        live = (plan.objects.rules or {}).get(profile.rule_name)
+        queries = {recording["record"]: recording.get("expr") for recording in recordings_of(live)} if live else {}
+        for metric in profile.recorded:
+            if metric.sources or queries.get(metric.series, metric.query) == metric.query:
+                continue
+            users = [
+                "/".join(key)
+                for key, hpa in plan.objects.hpas.items()
+                if key not in wanted and metric.name in metric_names(hpa, (PODS,))
+            ]
+            if users:
+                yield Finding(
+                    SPEC,
+                    seen=f"metric {metric.name} has another query in rule {profile.rule_name}, "
+                    f"and HPA {enumeration(sorted(users))} scales on it",
+                    fix="give this metric another name, or change the query in all autoscalers in one run",
+                )
 
 
 def _target_exists(plan: Plan) -> Iterator[Finding]:
@@ -204,7 +242,12 @@ def _readiness_probe(plan: Plan) -> Iterator[Finding]:
 def _gpu_limit(plan: Plan) -> Iterator[Finding]:
     for autoscaler in plan.autoscalers:
         pod = plan.pod_of(autoscaler)
-        if pod and not gpus_per_pod(pod) and any(goal.metric.is_of_gpus for goal in autoscaler.goals):
+        if (
+            pod
+            and not gpus_per_pod(pod)
+            and not pod.get("resourceClaims")
+            and any(goal.metric.is_of_gpus for goal in autoscaler.goals)
+        ):
             yield Finding(
                 WORKLOAD,
                 subjects=(str(autoscaler),),
@@ -218,27 +261,31 @@ def _enough_gpus(plan: Plan) -> Iterator[Finding]:
     for autoscaler in plan.autoscalers:
         pod = plan.pod_of(autoscaler)
         needs = gpus_per_pod(pod)
-        if needs and (fit := plan.replicas_that_fit(pod)) < autoscaler.max_replicas:
+        fit = plan.replicas_that_fit(pod) // plan.pods_per_replica(autoscaler)
+        if needs and fit < autoscaler.max_replicas and not nodes_are_added(plan.around.nodes):
             gpus = ", ".join(f"{number} {resource}" for resource, number in needs.items())
             yield Finding(
                 WORKLOAD,
                 subjects=(str(autoscaler),),
-                seen=f"max_replicas is {autoscaler.max_replicas}, but of pods with {gpus} the nodes that they may run "
-                f"on hold {fit}",
+                seen=f"max_replicas is {autoscaler.max_replicas}, but eligible nodes have room for only {fit} replicas "
+                f"({gpus} a pod)",
                 fix="lower max_replicas, or add nodes: the pods over it stay Pending",
                 severity="warning",
             )
 
 
 def _enough_gpus_together(plan: Plan) -> Iterator[Finding]:
-    """Each fits, but not all at their maximum. Right where peaks fall apart, so only said."""
+    """Each fits alone, but not all together. Fine if peaks do not coincide, hence a warning."""
+    if nodes_are_added(plan.around.nodes):
+        return
     needed: Counter[str] = Counter()
     for autoscaler in plan.autoscalers:
         pod = plan.pod_of(autoscaler)
-        if plan.replicas_that_fit(pod) < autoscaler.max_replicas:
-            return
+        size = plan.pods_per_replica(autoscaler)
+        if plan.replicas_that_fit(pod) // size < autoscaler.max_replicas:
+            continue
         for resource, number in gpus_per_pod(pod).items():
-            needed[resource] += number * autoscaler.max_replicas
+            needed[resource] += number * size * autoscaler.max_replicas
     there = gpus_of(plan.around.nodes)
     for resource, number in needed.items():
         if number > there.get(resource, 0):
@@ -287,17 +334,19 @@ def _may_be_mig(plan: Plan) -> bool:
 
 def _shared_gpus(plan: Plan) -> Iterator[Finding]:
     shared = [
-        node["metadata"]["name"]
+        node
         for node in plan.around.nodes
         if (node["metadata"].get("labels") or {}).get("nvidia.com/gpu.sharing-strategy", "none") != "none"
     ]
     for autoscaler in plan.autoscalers if shared else ():
         gpus = any(goal.metric.is_of_gpus for goal in autoscaler.goals)
-        if gpus and autoscaler.profile.name != "shared":
+        eligible = [node["metadata"]["name"] for node in shared if may_run_on(plan.pod_of(autoscaler), node)]
+        if gpus and eligible and autoscaler.profile.name != "shared":
             yield Finding(
                 WORKLOAD,
                 subjects=(str(autoscaler),),
-                seen=f"GPUs of {enumeration(shared)} are shared: there {autoscaler.profile.name} is the whole GPU's",
+                seen=f"node {enumeration(eligible)} shares its GPUs: metric {autoscaler.profile.name} shows the whole "
+                "GPU, not this pod's part",
                 fix="use profile shared, or a metric of the application",
                 severity="warning",
             )
@@ -321,6 +370,8 @@ CHECKS: tuple[Check, ...] = (
     _one_query_each,
     _foreign_hpa,
     _second_autoscaler,
+    _scaled_objects_are_known,
+    _shared_rule,
     _target_exists,
     _prometheus_answers,
     _queries_are_right,

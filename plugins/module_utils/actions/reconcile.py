@@ -9,14 +9,15 @@ from ..autoscaling.manifests import MANAGER, Manifest, RuleOptions
 from ..autoscaling.spec import Autoscaler, autoscaler_key
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, KubeClient, Resource
-from ..cluster.ownership import is_settled
+from ..cluster.ownership import dropped_fields, is_settled, other_managers
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
+from ..errors import HopError, enumeration
 from .backend import Backend
 from .dead_time import explain_scaling, resolve_dead_times, unusual_dead_times
 from .outcome import Outcome
 from .preflight import Plan, preflight, refuse_or_warn
-from .snapshot import Objects, is_managed, metric_of, read_objects, read_surroundings
+from .snapshot import Objects, is_managed, metric_of, read_hpas, read_objects, read_surroundings
 from .targets import Key, key_of
 
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
@@ -45,8 +46,10 @@ def reconcile(
     desired = backend.ensure(autoscalers, rules)
     adopted = {each.key for each in autoscalers if each.adopt}
     made, scaled = _write(kube, outcome, [_apply(each, objects, adopted) for each in desired])
-    hpas = {**objects.hpas, **{key_of(each): each for each in desired if each["kind"] == HPAS.kind}}
-    unused = backend.remove((objects.rules or {}).values(), hpas) if not outcome.errors else []
+    written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}
+    unused = backend.remove((objects.rules or {}).values(), {**objects.hpas, **written}) if not outcome.errors else []
+    if unused:  # another run may have found such a rule in place and made its HPA meanwhile
+        unused = backend.remove(unused, {**read_hpas(kube), **written})
     removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
     outcome.result = {"autoscalers": scaled, "rules": made + removed}
     for entry, autoscaler in zip(scaled, autoscalers, strict=True):
@@ -68,6 +71,8 @@ def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
     left = {key: hpa for key, hpa in objects.hpas.items() if key not in gone}
     unused = backend.remove((objects.rules or {}).values(), left)
+    if unused:
+        unused = backend.remove(unused, {key: hpa for key, hpa in read_hpas(kube).items() if key not in gone})
     removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
     outcome.result = {"autoscalers": [done.get(key) or _absent(key) for key in keys], "rules": removed}
     return outcome
@@ -75,7 +80,10 @@ def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any
 
 @dataclass(frozen=True)
 class _Change:
-    """One object as it is and as it is to be; None where there is none. adopt: take its fields over from others."""
+    """One object as it is and as it is to be; None where there is none.
+
+    adopt: take its fields over from others, also if it is not ours.
+    """
 
     before: Manifest | None
     after: Manifest | None
@@ -88,6 +96,17 @@ class _Change:
     @property
     def resource(self) -> Resource:
         return _RESOURCES[self.manifest["kind"]]
+
+    @property
+    def takes_over(self) -> bool:
+        """What we made is put back, whoever has edited it since."""
+        return self.adopt or (self.before is not None and is_managed(self.before))
+
+    @property
+    def edited_by(self) -> list[str]:
+        if self.adopt or self.before is None or self.after is None or not is_managed(self.before):
+            return []
+        return other_managers(self.before, MANAGER)
 
     @property
     def is_needed(self) -> bool:
@@ -114,9 +133,24 @@ def _write(
     for change in changes:
         action = outcome.record(change.before, results[id(change)]) if id(change) in results else "unchanged"
         namespace, name = key_of(change.manifest)
+        outcome.warnings += _notes(change, results.get(id(change)))
         entry = {"namespace": namespace, "name": name, "metric": metric_of(change.manifest), "action": action}
         entries[change.manifest["kind"]].append(entry)
     return entries[RULES.kind], entries[HPAS.kind]
+
+
+def _notes(change: _Change, result: Manifest | HopError | ApiError | None) -> list[str]:
+    """What the user has to know of an object that was written."""
+    if not isinstance(result, dict) or change.after is None:
+        return []
+    title = f"{change.resource.kind} {'/'.join(key_of(change.manifest))}"
+    notes = []
+    if change.edited_by:
+        notes.append(f"{title}: what {enumeration(change.edited_by)} had changed is put back")
+    dropped = dropped_fields(result["spec"], change.after["spec"])
+    if dropped:
+        notes.append(f"{title}: this cluster does not keep {enumeration(dropped)}; leave it out, or upgrade Kubernetes")
+    return notes
 
 
 def _send(kube: KubeClient, change: _Change) -> Manifest | None:
@@ -126,7 +160,7 @@ def _send(kube: KubeClient, change: _Change) -> Manifest | None:
         kube.delete(change.resource, name, namespace)
         return None
     try:
-        return {**kube.apply(change.resource, change.after, force=change.adopt), "kind": change.resource.kind}
+        return {**kube.apply(change.resource, change.after, force=change.takes_over), "kind": change.resource.kind}
     except ApiError as err:
         # The namespace or the kind is still to come: a dry run can only assume that it would work.
         if kube.dry_run and err.is_not_found:

@@ -34,7 +34,7 @@ class Surroundings:
 
     targets:          by namespace and name of the autoscaler.
     nodes:            of the cluster.
-    scaled_objects:   KEDA's autoscalers; none if KEDA is not there.
+    scaled_objects:   KEDA's autoscalers; none if KEDA is not there, None if they may not be read.
     metrics_apis:     the APIServices of custom.metrics.k8s.io and external.metrics.k8s.io, by group.
     prometheus_error: why Prometheus could not be asked.
     query_errors:     what is wrong with a user's own query, by metric.
@@ -43,7 +43,7 @@ class Surroundings:
 
     targets: dict[Key, TargetState] = field(default_factory=dict)
     nodes: Sequence[Manifest] = ()
-    scaled_objects: Sequence[Manifest] = ()
+    scaled_objects: Sequence[Manifest] | None = ()
     metrics_apis: dict[str, Manifest | None] = field(default_factory=dict)
     prometheus_error: ApiError | None = None
     query_errors: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def read_surroundings(
     return Surroundings(
         targets=read_targets(kube, autoscalers),
         nodes=kube.list(NODES) or (),
-        scaled_objects=kube.list(SCALED_OBJECTS) or (),
+        scaled_objects=_scaled_objects(kube),
         metrics_apis={
             group: kube.get(APISERVICES, f"v1beta1.{group}")
             for group in dict.fromkeys(GROUPS[goal.type] for each in autoscalers for goal in each.goals)
@@ -87,6 +87,16 @@ def read_surroundings(
         query_errors=query_errors,
         empty_queries=empty_queries,
     )
+
+
+def _scaled_objects(kube: KubeClient) -> Sequence[Manifest] | None:
+    """Who may not read them gets 403 even where KEDA is not installed: rights are asked for first."""
+    try:
+        return kube.list(SCALED_OBJECTS) or ()
+    except ApiError as err:
+        if err.status != 403:
+            raise
+        return None
 
 
 def _try_queries(

@@ -98,6 +98,20 @@ _OPERATORS: dict[str, Callable[[str | None, Sequence[str]], bool]] = {
     "NotIn": lambda value, values: value not in values,
     "Exists": lambda value, _values: value is not None,
     "DoesNotExist": lambda value, _values: value is None,
-    "Gt": lambda value, values: value is not None and int(value) > int(values[0]),
-    "Lt": lambda value, values: value is not None and int(value) < int(values[0]),
+    "Gt": lambda value, values: _difference(value, values) > 0,
+    "Lt": lambda value, values: _difference(value, values) < 0,
 }
+
+
+def _difference(value: str | None, values: Sequence[str]) -> int:
+    """0, which is neither more nor less, if one of them is no number: Kubernetes then matches nothing."""
+    try:
+        return int(value or "") - int(values[0])
+    except (ValueError, IndexError):
+        return 0
+
+
+def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether nodes come as they are needed: those of Karpenter, of a GKE or an EKS node group say so."""
+    marks = ("karpenter.sh/", "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup")
+    return any(label.startswith(marks) for node in nodes for label in node["metadata"].get("labels") or {})

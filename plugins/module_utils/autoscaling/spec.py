@@ -1,11 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
-from ..errors import SPEC, HopError
+from ..errors import SPEC, HopError, first_of_all
 from .metrics import Metric, Profile
 from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, default_scale_down, default_scale_up
 
@@ -19,6 +21,10 @@ API_VERSIONS = {
 }
 
 PODS, OBJECT, EXTERNAL = "Pods", "Object", "External"
+
+# Quantities of an HPA count thousandths.
+SMALLEST_TARGET = 0.001
+_EXTRA_OPTIONS = {"metric", "metric_type", "target_value", "target_values"}
 
 # Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
 # how the adapter finds the object that a value belongs to.
@@ -143,6 +149,13 @@ class Autoscaler:
         Raises: HopError at hop "autoscaler spec" if they contradict each other or something is missing.
         """
         target = _target(params)
+        for extra in params.get("extra_metrics") or ():
+            if "metric" in extra and (unknown := sorted(set(extra) - _EXTRA_OPTIONS)):
+                raise _refusal(
+                    autoscaler_key(params)[1],
+                    f"an extra metric has the option {unknown[0]}, which there is not",
+                    f"use {', '.join(sorted(_EXTRA_OPTIONS))}",
+                )
         profile = Profile.from_params(params.get("metric") or "gpu")
         ours = [extra for extra in params.get("extra_metrics") or () if "metric" in extra]
         extra_profiles = tuple(Profile.from_params(extra["metric"]) for extra in ours)
@@ -185,6 +198,9 @@ class Autoscaler:
                 f"dead_time_seconds is {self.dead_time}",
                 f"set it to 1 to {LONGEST_DEAD_TIME_S}, or leave it out",
             )
+        for (name, kind), times in Counter((goal.metric.name, goal.type) for goal in self.goals).items():
+            if times > 1:
+                raise _refusal(self.name, f"{kind} metric {name} is given {times} times", "give it once")
         for goal in self.goals:
             self._validate_goal(goal)
         for raw in self.raw_metrics:
@@ -197,8 +213,10 @@ class Autoscaler:
 
     def _validate_goal(self, goal: Goal) -> None:
         metric = goal.metric
-        if goal.value <= 0:
-            raise _refusal(self.name, f"target_value of {metric.name} is {goal.value:g}", "set it above 0")
+        if not SMALLEST_TARGET <= goal.value < inf:
+            raise _refusal(
+                self.name, f"target_value of {metric.name} is {goal.value:g}", f"set it to {SMALLEST_TARGET} or more"
+            )
         if metric.is_percent and goal.value > 100:
             raise _refusal(
                 self.name,
@@ -223,6 +241,19 @@ class Autoscaler:
                 f"metric_type {goal.type} cannot tell the pods of a {self.target.kind}",
                 f"leave metric_type at Pods; {goal.type} knows {' and '.join(WORKLOAD_LABELS)}",
             )
+
+
+def read_specs(specs: Iterable[Mapping[str, Any]]) -> list[Autoscaler]:
+    """The autoscalers that options describe. Raises: HopError that names what is wrong with each."""
+    found, errors = [], []
+    for spec in specs:
+        try:
+            found.append(Autoscaler.from_params(spec))
+        except HopError as err:
+            errors.append(err)
+    if errors:
+        raise first_of_all(errors)
+    return found
 
 
 def autoscaler_key(params: Mapping[str, Any]) -> tuple[str, str]:
@@ -275,11 +306,23 @@ def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> fl
             f"metric {metric.name} has no target_value",
             "set the average per pod to aim at, in the unit of the query",
         )
-    return float(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError) as err:
+        raise _refusal(
+            params.get("name") or metric.name, f"target_value of {metric.name} is {value!r}", "set it to a number"
+        ) from err
 
 
 def _type(params: Mapping[str, Any], metric: Metric) -> str:
-    return params.get("metric_type") or (PODS if metric.per == "pod" else OBJECT)
+    given = params.get("metric_type")
+    if given not in (None, PODS, OBJECT, EXTERNAL):
+        raise _refusal(
+            params.get("name") or metric.name,
+            f"metric_type of {metric.name} is {given!r}",
+            f"set it to {PODS}, {OBJECT} or {EXTERNAL}",
+        )
+    return given or (PODS if metric.per == "pod" else OBJECT)
 
 
 def _given(rules: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -338,7 +338,9 @@ class State:
 
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
-        """GPU nodes that are ready and have no GPU to give."""
+        """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed through DRA, none has to."""
+        if any("dra-driver" in text for driver in self.daemon_sets for text in _images(driver)):
+            return {}
         return {
             name: node
             for name, node in self.gpu_nodes.items()
@@ -499,3 +501,7 @@ def names_pods(container: Manifest) -> bool:
     return told in ("true", "1") or any(
         each in ("-k", "--kubernetes", "--kubernetes=true") for each in arguments(container)
     )
+
+
+def _images(workload: Manifest) -> list[str]:
+    return [str(container.get("image", "")) for container in containers_of(workload)]

@@ -56,12 +56,17 @@ class ApiError(Exception):
         return [cause for cause in causes if cause.get("reason") == "FieldManagerConflict"]
 
     @property
+    def is_unknown_field(self) -> bool:
+        """A server-side apply names a field that the kind does not have: the API server answers 500 to that."""
+        return self.status == 500 and "failed to create typed patch object" in self.message
+
+    @property
     def is_passing(self) -> bool:
         """The same request may well be granted in a moment."""
         if self.status == 409:
             # The object was written between the server's own read and write.
             return isinstance(self.body, dict) and self.body.get("reason") == "Conflict" and not self.field_conflicts
-        return self.is_cut_off or self.status in BUSY
+        return self.is_cut_off or (self.status in BUSY and not self.is_unknown_field)
 
 
 class QueryError(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..autoscaling.manifests import MANAGER, Manifest
-from ..errors import API_SERVER, HopError
+from ..errors import API_SERVER, SPEC, HopError
 from .errors import ApiError
 from .transport import Transport
 
@@ -158,6 +158,9 @@ class KubeClient:
         except ApiError as err:
             if err.field_conflicts:
                 raise _conflict(manifest, err) from err
+            if err.is_unknown_field:
+                fix = "correct the field; a raw entry of extra_metrics is written as in an autoscaling/v2 HPA"
+                raise HopError(SPEC, seen=f"{_title(manifest)}: {err.message}", fix=fix) from err
             raise
 
     def delete(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
@@ -180,9 +183,13 @@ class KubeClient:
 
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in err.field_conflicts)
-    metadata = manifest["metadata"]
     return HopError(
         API_SERVER,
-        seen=f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}: {seen}",
+        seen=f"{_title(manifest)}: {seen}",
         fix="have that manager give the fields up, or take them over: an HPA with adopt: true, others by deletion",
     )
+
+
+def _title(manifest: Manifest) -> str:
+    metadata = manifest["metadata"]
+    return f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"

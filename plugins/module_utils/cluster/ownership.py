@@ -25,10 +25,25 @@ def is_settled(live: Mapping[str, Any], desired: Mapping[str, Any], manager: str
     return all(_wants(desired, fields) for fields in _applied(live, manager))
 
 
+def dropped_fields(live: Any, desired: Any, path: str = "spec") -> list[str]:
+    """Paths of desired fields that `live` lacks: the cluster has their feature switched off."""
+    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+        return [
+            field
+            for key, value in desired.items()
+            for field in ([f"{path}.{key}"] if key not in live else dropped_fields(live[key], value, f"{path}.{key}"))
+        ]
+    return []
+
+
 def other_managers(live: Mapping[str, Any], manager: str) -> list[str]:
     """Who else has written the object's spec, by name."""
     entries = live["metadata"].get("managedFields") or ()
-    found = {entry["manager"] for entry in entries if "f:spec" in entry.get("fieldsV1", {}) and not _is_scaler(entry)}
+    found = {
+        entry.get("manager", "an unknown manager")
+        for entry in entries
+        if "f:spec" in entry.get("fieldsV1", {}) and not _is_scaler(entry)
+    }
     return sorted(found - {manager})
 
 
@@ -41,7 +56,7 @@ def _applied(live: Mapping[str, Any], manager: str) -> list[Mapping[str, Any]]:
     return [
         entry["fieldsV1"]
         for entry in live["metadata"].get("managedFields") or ()
-        if entry["manager"] == manager and entry["operation"] == "Apply" and "fieldsV1" in entry
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and "fieldsV1" in entry
     ]
 
 

@@ -204,7 +204,7 @@ def test_a_query_that_gives_nothing_is_warned_of() -> None:
 def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
     wanted = [replace(each, max_replicas=65) for each in autoscalers("chat")]
     (warning,) = run(cluster(("chat",), []), wanted, dry_run=True).warnings
-    assert "max_replicas is 65, but of pods with 1 nvidia.com/gpu the nodes that they may run on hold 64" in warning
+    assert "max_replicas is 65, but eligible nodes have room for only 64 replicas" in warning
     wanted = [replace(each, max_replicas=40) for each in autoscalers("chat", "embed")]
     (warning,) = run(cluster(("chat", "embed"), []), wanted, dry_run=True).warnings
     assert "all autoscalers at their maximum need 80 nvidia.com/gpu, the nodes have 64" in warning
@@ -368,4 +368,127 @@ def test_removal_needs_neither_prometheus_nor_targets() -> None:
     kube = KubeClient(transport)
     outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
     assert outcome.changed
-    assert transport.asked == [f"GET {RULES}", f"GET {HPAS}", *(f"DELETE {path}" for path in paths)]
+    hpa_path, rule_path = (f"DELETE {path}" for path in paths)
+    # Whether somebody has begun to use the rule meanwhile is looked at once more.
+    assert transport.asked == [f"GET {RULES}", f"GET {HPAS}", hpa_path, f"GET {HPAS}", rule_path]
+
+
+PATCH_CHAT = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+
+
+def test_what_somebody_has_edited_of_ours_is_put_back_and_said() -> None:
+    wanted = autoscalers("chat")
+    rule, hpa = manifests(wanted, RULE_OPTIONS)
+    edited = deepcopy(hpa)
+    edited["spec"]["maxReplicas"] = 9
+    edited["metadata"]["managedFields"] = [
+        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:maxReplicas": {}}}},
+        {"operation": "Update", "fieldsV1": {"f:status": {}}},
+    ]
+    transport = cluster(("chat",), [rule, edited], **{PATCH_CHAT: hpa})
+    outcome = run(transport, wanted)
+    (sent,) = [request for request in transport.requests if request.method == "PATCH"]
+    assert sent.query["force"] == "true"
+    assert ["kubectl-edit had changed is put back" in warning for warning in outcome.warnings] == [True]
+
+
+def test_what_is_not_there_yet_is_not_forced() -> None:
+    wanted = autoscalers("chat")
+    rule, hpa = manifests(wanted, RULE_OPTIONS)
+    transport = cluster(("chat",), [rule], **{PATCH_CHAT: hpa})
+    run(transport, wanted)
+    assert ["force" in request.query for request in transport.requests if request.method == "PATCH"] == [False]
+
+
+def test_a_field_that_the_cluster_drops_is_said() -> None:
+    wanted = [replace(each, given_scale_up={"tolerance": 0.05}) for each in autoscalers("chat")]
+    rule, hpa = manifests(wanted, RULE_OPTIONS)
+    kept = deepcopy(hpa)
+    del kept["spec"]["behavior"]["scaleUp"]["tolerance"]
+    (warning,) = run(cluster(("chat",), [rule], **{PATCH_CHAT: kept}), wanted).warnings
+    assert "does not keep spec.behavior.scaleUp.tolerance" in warning
+
+
+def test_a_rule_that_another_run_has_just_begun_to_use_is_kept() -> None:
+    wanted = autoscalers("chat")
+    rule, hpa = manifests(wanted, RULE_OPTIONS)
+    old = deepcopy(rule)
+    old["metadata"]["name"] = "kubegpu-old"
+    old["spec"]["groups"] = [{"name": "others"}, {"rules": [{"alert": "x", "expr": "y"}]}, *old["spec"]["groups"]]
+    old["spec"]["groups"][2]["rules"][0]["record"] = "namespace_pod:old:avg"
+    new = deepcopy(hpa)
+    new["metadata"] |= {"name": "new", "namespace": "web"}
+    new["spec"]["metrics"][0]["pods"]["metric"]["name"] = "old"
+    deleted = {f"DELETE {RULES}/kubegpu-old": {}}
+    transport = cluster(("chat",), [rule, old, hpa], **deleted)
+    assert [entry["action"] for entry in run(transport, wanted).result["rules"]] == ["unchanged", "deleted"]
+    transport = cluster(("chat",), [rule, old, hpa], **deleted)
+    transport.answers[f"GET {HPAS}"] = iter([{"items": [hpa]}, {"items": [hpa, new]}])
+    assert [entry["action"] for entry in run(transport, wanted).result["rules"]] == ["unchanged"]
+
+
+def test_a_query_that_others_scale_on_is_not_changed_under_them() -> None:
+    mine = own()
+    (theirs,) = [replace(each, name="other", target=replace(each.target, name="other")) for each in mine]
+    rule, hpa = manifests(mine, RULE_OPTIONS)
+    other = manifests([theirs], RULE_OPTIONS)[1]
+    live = deepcopy(rule)
+    live["spec"]["groups"][0]["rules"][0]["expr"] = "another"
+    with pytest.raises(HopError) as raised:
+        run(cluster(("chat",), [live, other], **found(POD)), mine)
+    assert "HPA ml/other scales on it" in raised.value.seen
+    # Where nobody else uses it, it is written.
+    answers = {f"PATCH {RULES}/{rule['metadata']['name']}": rule, PATCH_CHAT: hpa}
+    outcome = run(cluster(("chat",), [live], **found(POD), **answers), mine)
+    assert [entry["action"] for entry in outcome.result["rules"]] == ["changed"]
+
+
+def test_who_may_not_see_keda_is_told_and_served() -> None:
+    scaled = {"GET /apis/keda.sh/v1alpha1/scaledobjects": refusal(403, "no")}
+    wanted = autoscalers("chat")
+    outcome = run(cluster(("chat",), manifests(wanted, RULE_OPTIONS), **scaled), wanted)
+    assert ["may not list scaledobjects" in warning for warning in outcome.warnings] == [True]
+
+
+def test_gpus_that_are_claimed_need_no_limit() -> None:
+    chat = deployment("chat")
+    chat["spec"]["template"]["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}}
+    (warning,) = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings
+    assert "no nvidia.com/gpu limit" in warning
+    chat["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    assert run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings == []
+
+
+def test_nodes_that_are_added_when_needed_are_not_counted() -> None:
+    wanted = [replace(each, max_replicas=65) for each in autoscalers("chat")]
+    pool = {
+        "GET /api/v1/nodes": {"items": [{**NODE, "metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "g"}}}]}
+    }
+    assert run(cluster(("chat",), [], **pool), wanted, dry_run=True).warnings == []
+
+
+def test_a_shared_node_matters_to_those_that_may_run_there() -> None:
+    labels = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "pool": "shared"}
+    nodes = {"GET /api/v1/nodes": {"items": [NODE, {**NODE, "metadata": {"name": "gpu2", "labels": labels}}]}}
+    (warning,) = run(cluster(("chat",), [], **nodes), autoscalers("chat"), dry_run=True).warnings
+    assert "node gpu2 shares its GPUs" in warning
+    chat = deployment("chat")
+    chat["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "whole"}
+    nodes["GET /api/v1/nodes"]["items"][0] = {**NODE, "metadata": {"name": "gpu1", "labels": {"pool": "whole"}}}
+    answers = {**nodes, f"GET {DEPLOYMENTS}": {"items": [chat]}}
+    assert run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (refusal(403, "no"), "allow the user to"),
+        (refusal(404, "no"), "run the prometheus_stack role"),
+        (refusal(503, "dial tcp: i/o timeout"), "prometheus.url"),
+    ],
+)
+def test_a_prometheus_that_does_not_answer_is_refused_with_what_mends_it(error: ApiError, fix: str) -> None:
+    with pytest.raises(HopError) as raised:
+        run(cluster(("chat",), [], **{f"GET {PROXY}/query": error}), autoscalers("chat"))
+    assert fix in raised.value.fix

@@ -86,3 +86,16 @@ def test_limits_of_all_containers_count() -> None:
 
 def test_gpus_of_all_nodes() -> None:
     assert gpus_of([node(4), node(2), {"metadata": {}}]) == {"nvidia.com/gpu": 6}
+
+
+def test_a_label_that_is_no_number_is_neither_more_nor_less() -> None:
+    term = {"matchExpressions": [{"key": "gpus", "operator": "Gt", "values": ["4"]}]}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}},
+    }
+    pod = {"affinity": affinity, "containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    nodes = [
+        {"metadata": {"name": count, "labels": {"gpus": count}}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
+        for count in ("many", "4", "8")
+    ]
+    assert replicas_that_fit(pod, nodes) == 8

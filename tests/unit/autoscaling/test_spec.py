@@ -9,6 +9,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
     Autoscaler,
     Target,
     autoscaler_key,
+    read_specs,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 
@@ -172,3 +173,38 @@ def test_a_key_needs_no_more_than_a_name() -> None:
 
 def test_an_error_says_hop_seen_and_fix() -> None:
     assert str(HopError("a -> b", seen="nothing", fix="look")) == "a -> b: nothing\n  fix: look"
+
+
+CHAT = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 3}
+WRONG_OPTIONS = {
+    "a typo in an extra metric": ({"extra_metrics": [{"metric": "gpu_util", "target_valeu": 70}]}, "target_valeu"),
+    "a metric type in lower case": (
+        {"extra_metrics": [{"metric": "gpu_util", "metric_type": "pods"}]},
+        "metric_type of gpu_util is 'pods'",
+    ),
+    "a target value that is no number": ({"target_values": {"gpu": "75%"}}, "target_value of gpu is '75%'"),
+    "not a number": ({"target_value": float("nan")}, "target_value of gpu is nan"),
+    "a target value that the API rounds to 0": (
+        {"metric": {"name": "queue", "query": "x"}, "target_value": 0.0003},
+        "target_value of queue is 0.0003",
+    ),
+    "a metric twice": ({"extra_metrics": [{"metric": "gpu"}]}, "Pods metric gpu is given 2 times"),
+    "no dead time": ({"dead_time_seconds": 0}, "dead_time_seconds is 0"),
+    "a dead time beyond the API's periods": ({"dead_time_seconds": 1801}, "dead_time_seconds is 1801"),
+}
+
+
+@pytest.mark.parametrize(("options", "seen"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
+def test_what_is_written_wrong_is_one_clear_error(options: dict[str, Any], seen: str) -> None:
+    with pytest.raises(HopError) as raised:
+        Autoscaler.from_params({**CHAT, **options})
+    assert raised.value.hop == "autoscaler spec"
+    assert seen in raised.value.seen
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    wrong = [{**CHAT, "name": name, "max_replicas": 0} for name in ("a", "b")]
+    with pytest.raises(HopError) as raised:
+        read_specs([CHAT, *wrong])
+    assert "autoscaler a:" in str(raised.value)
+    assert "autoscaler b:" in str(raised.value)

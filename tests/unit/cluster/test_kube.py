@@ -150,3 +150,13 @@ def test_discovery_knows_what_can_be_scaled() -> None:
 )
 def test_paths(path: str, expected: str) -> None:
     assert path == expected
+
+
+def test_a_field_that_the_kind_does_not_have_is_a_mistake_in_the_spec() -> None:
+    message = "failed to create typed patch object (ml/chat; autoscaling/v2): .spec.x: field not declared in schema"
+    transport = FakeTransport({f"PATCH {HPAS.path('ml', 'chat')}": ApiError(500, {"message": message}, "PATCH x")})
+    manifest = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "chat", "namespace": "ml"}, "spec": {"x": 1}}
+    with pytest.raises(HopError) as raised:
+        KubeClient(transport).apply(HPAS, manifest)
+    assert (raised.value.hop, "field not declared" in raised.value.seen) == ("autoscaler spec", True)
+    assert not ApiError(500, {"message": message}, "PATCH x").is_passing

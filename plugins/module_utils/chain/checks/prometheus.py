@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...errors import enumeration
@@ -416,8 +417,12 @@ def _rules_work(state: State) -> Iterator[Symptom]:
         rules = (state.prometheus.rules or {}).get(series, ())
         for rule in rules:
             yield from _rule_works(state, series, rule, state.of(its))
-        if len(rules) > 1:
-            yield Symptom("RULE_TWICE", f"series {series}", f"{len(rules)} rules record it", words={"series": series})
+        # Each workload may have a rule of its own for a series, which its labels tell apart.
+        several = Counter(tuple(sorted((rule.get("labels") or {}).items())) for rule in rules).most_common(1)
+        if several and several[0][1] > 1:
+            yield Symptom(
+                "RULE_TWICE", f"series {series}", f"{several[0][1]} rules record it", words={"series": series}
+            )
 
 
 def _rule_works(state: State, series: str, rule: Mapping, reach: frozenset[str]) -> Iterator[Symptom]:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...autoscaling.capacity import gpus_per_pod, replicas_that_fit
+from ...autoscaling.capacity import gpus_per_pod, nodes_are_added, replicas_that_fit
 from ...errors import enumeration
 from ..findings import Check, Symptom
-from ..objects import Manifest, condition, labels_of, name_of, owners, seconds, trouble, youngest
+from ..objects import Manifest, condition, name_of, owners, seconds, trouble, youngest
 from ..state import ALL, ApiState, AutoscalerState, MetricState, State, lost_gpus, repeats_values
 from .prometheus import lag_s, rule_age, rule_interval_s
 
@@ -366,7 +366,7 @@ def _capacity(state: State) -> Iterator[Symptom]:
         if key not in known:
             known[key] = replicas_that_fit(each.template, state.gpu_nodes.values())
         fits, most = known[key], each.hpa["spec"]["maxReplicas"]
-        if fits < most and not _is_short(state) and not _grows(state):
+        if fits < most and not _is_short(state) and not nodes_are_added(state.gpu_nodes.values()):
             seen = f"max_replicas is {most}, the nodes it may run on hold {fits} with {_gpus(wanted)} each"
             yield Symptom("WORKLOAD_MAXIMUM_OVER_GPUS", each.workload, seen, state.of([each]))
 
@@ -379,12 +379,6 @@ def _is_short(state: State) -> bool:
 
 def _gpus(wanted: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {resource}" for resource, number in wanted.items())
-
-
-def _grows(state: State) -> bool:
-    """Whether nodes come as they are needed: those of Karpenter, of a GKE or an EKS node group say so."""
-    marks = ("karpenter.sh/", "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup")
-    return any(key.startswith(marks) for node in state.gpu_nodes.values() for key in labels_of(node))
 
 
 _METRICS = ("metrics",)
