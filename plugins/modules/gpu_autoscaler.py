@@ -46,8 +46,8 @@ attributes:
     description: Shows each object before and after.
 notes:
   - Reads HorizontalPodAutoscalers and nodes of the whole cluster, the targets and pods of the autoscalers' namespaces,
-    APIServices, PrometheusRules in the rules' namespace, and Prometheus through the API server's service proxy. Writes
-    HorizontalPodAutoscalers and PrometheusRules only.
+    APIServices, ScaledObjects of KEDA, PrometheusRules in the rules' namespace, and Prometheus. Writes
+    HorizontalPodAutoscalers and PrometheusRules only. C(docs/rights.yml) has a ClusterRole with these rights.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
     description: Reads them back, and proves later what was applied with C(verify=false).

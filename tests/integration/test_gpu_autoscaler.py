@@ -312,20 +312,20 @@ def test_what_a_profile_cannot_tell_is_said(run: Run, workloads: Workloads) -> N
 
 
 def test_one_field_changed_by_hand(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
-    """It is somebody's, so it is not just overwritten; with adopt: true it is, and check mode shows how."""
+    """What we made is put back, and who had changed it is named; check mode shows how."""
     workloads.deployment("chat")
-    run(autoscalers=[spec(workloads)])
+    wanted = [spec(workloads)]
+    run(autoscalers=wanted)
     client.AutoscalingV2Api(kube).patch_namespaced_horizontal_pod_autoscaler(
         "chat", workloads.namespace, {"spec": {"maxReplicas": 7}}, field_manager="kubectl-edit"
     )
-    refusal = run(check=True, autoscalers=[spec(workloads)])
-    assert "kubectl-edit" in refusal["msg"]
-    assert "adopt: true" in refusal["fix"]
-    wanted = [spec(workloads, adopt=True)]
     shown = run(check=True, autoscalers=wanted)
     assert [
         (each["before"]["spec"]["maxReplicas"], each["after"]["spec"]["maxReplicas"]) for each in shown["diff"]
     ] == [(7, 4)]
     assert objects(kube, workloads)[0][0].spec.max_replicas == 7
-    assert run(autoscalers=wanted)["changed"] is True
+    done = run(autoscalers=wanted)
+    assert done["changed"] is True
+    assert any("what kubectl-edit had changed is put back" in warning for warning in done["warnings"])
     assert objects(kube, workloads)[0][0].spec.max_replicas == 4
+    assert run(autoscalers=wanted)["changed"] is False

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils import argspecs
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster import kube
 from collection import ROOT
 
 MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
@@ -49,3 +50,16 @@ def test_role_options_are_documented_with_their_defaults() -> None:
     spec = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
     assert {name: option["default"] for name, option in spec.items()} == defaults
+
+
+def test_the_rights_that_are_documented_are_those_of_what_is_read() -> None:
+    role = yaml.safe_load((ROOT / "docs" / "rights.yml").read_text())
+    granted = {
+        (group, resource) for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
+    }
+    read = {
+        (resource.api_version.rpartition("/")[0], resource.plural)
+        for resource in vars(kube).values()
+        if isinstance(resource, kube.Resource) and resource is not kube.CRDS
+    }
+    assert read <= granted
