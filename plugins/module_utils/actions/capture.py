@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ..autoscaling.capacity import gpus_per_pod
@@ -271,7 +272,7 @@ def _metrics_services(kube: ReadOnce, reading: _Reading, wanted: Sequence[Autosc
     def read(group: str) -> Manifest | None:
         return kube.get(APISERVICES, f"v1beta1.{group}") or kube.get(APISERVICES, f"v1beta2.{group}")
 
-    return {group: reading.take("apis", lambda group=group: read(group), None) for group in groups}
+    return {group: reading.take("apis", partial(read, group), None) for group in groups}
 
 
 def _namespaces(
@@ -333,7 +334,9 @@ def _prometheus(
     sources = {_UTILISATION, _ENGINE} | {each for one in wanted for goal in one.goals for each in _sources(goal)}
     queries = {name: text.replace("{sources}", "|".join(sorted(sources))) for name, text in _QUERIES.items()}
     answers = in_parallel(lambda query: _rows(client, query), [*queries.values()])
-    rows = dict(zip(queries, answers, strict=True))
+    rows: dict[str, Any] = {
+        name: () if isinstance(found, Exception) else found for name, found in zip(queries, answers, strict=True)
+    }
     broken = next((answer for answer in answers if isinstance(answer, Exception)), None)
     if broken:
         reading.unread["prometheus"] = str(broken)
@@ -343,7 +346,7 @@ def _prometheus(
         pods=its_pods,
         rules=None if isinstance(rules, Exception) else _by_series(rules),
         joined=None if isinstance(rules, Exception) else _joined(client, rules),
-        **{name: () if isinstance(found, Exception) else found for name, found in rows.items()},
+        **rows,
     )
 
 

@@ -9,8 +9,9 @@ from ..autoscaling.spec import PODS, Autoscaler
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 from ..errors import ADAPTER, CUSTOM_METRIC, EXPORTER, HPA, RULE, SERIES, WORKLOAD, Finding, enumeration
-from .backend import GROUPS, Backend
+from .backend import Backend
 from .observe import GoalEvidence, Observation
+from .snapshot import GROUPS
 
 
 class Chain:

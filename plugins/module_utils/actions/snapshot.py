@@ -1,8 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..autoscaling.manifests import MANAGED_BY, MANAGER, METRIC_LABEL, Manifest, metrics_of
 from ..autoscaling.metrics import Metric
@@ -50,7 +51,7 @@ class Surroundings:
     empty_queries: tuple[str, ...] = ()
 
 
-def is_managed(manifest: Manifest) -> bool:
+def is_managed(manifest: Mapping[str, Any]) -> bool:
     return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
 
 

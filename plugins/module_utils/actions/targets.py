@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import Autoscaler
@@ -40,7 +41,7 @@ class TargetState:
     selector: Selector | None = None
 
 
-def key_of(manifest: Manifest) -> Key:
+def key_of(manifest: Mapping[str, Any]) -> Key:
     return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
 
 

@@ -109,7 +109,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler) -> Manifest:
     }
 
 
-def autoscaler_of(hpa: Manifest, queries: Mapping[str, str]) -> Autoscaler:
+def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autoscaler:
     """The autoscaler that an HPA was made from, as far as the HPA tells.
 
     CPU and memory stay raw, and so does a metric of another object than the target: its value is not the target's.
@@ -170,7 +170,7 @@ def _goal_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> G
     return Goal((known if is_ours else None) or Metric(name, "", selector=selector), value, entry["type"])
 
 
-def recordings_of(rule: Manifest) -> Iterator[Manifest]:
+def recordings_of(rule: Mapping[str, Any]) -> Iterator[Manifest]:
     """The recording rules of a PrometheusRule, to which others may have added alerts and empty groups."""
     for group in (rule.get("spec") or {}).get("groups") or ():
         yield from (recording for recording in group.get("rules") or () if recording.get("record"))

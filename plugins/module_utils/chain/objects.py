@@ -92,7 +92,7 @@ def trouble(pod: Manifest) -> str:
 
 
 def _trouble(status: Mapping[str, Any]) -> str:
-    texts = []
+    texts: list[str] = []
     for state in (status.get("state") or {}, status.get("lastState") or {}):
         for kind in ("waiting", "terminated"):
             found = state.get(kind) or {}

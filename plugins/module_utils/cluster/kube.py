@@ -112,8 +112,8 @@ class KubeClient:
                 return self._pages(path, query, resource.ballast)
             raise
 
-    def _pages(self, path: str, query: Mapping[str, str], ballast: Sequence[tuple[str, str]]) -> list[Manifest]:
-        found: list[Manifest] = []
+    def _pages(self, path: str, query: Mapping[str, str], ballast: Sequence[tuple[str, str]]) -> Sequence[Manifest]:
+        found = []
         token = ""
         while True:
             page = self._send("GET", path, query={**query, "continue": token} if token else query)

@@ -154,7 +154,7 @@ def _fits_nothing(kind: str, value: str) -> bool:
     if "~" not in kind:
         return (value == "") != kind.startswith("!")
     compiled = _tried(value)
-    return bool(compiled) and bool(compiled.fullmatch("")) != kind.startswith("!")
+    return compiled is not None and bool(compiled.fullmatch("")) != kind.startswith("!")
 
 
 def _fault_of_pattern(pattern: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ...errors import enumeration
 from ..findings import Check, Symptom
@@ -425,7 +426,7 @@ def _rules_work(state: State) -> Iterator[Symptom]:
             )
 
 
-def _rule_works(state: State, series: str, rule: Mapping, reach: frozenset[str]) -> Iterator[Symptom]:
+def _rule_works(state: State, series: str, rule: Mapping[str, Any], reach: frozenset[str]) -> Iterator[Symptom]:
     interval_s = float(rule.get("interval") or 0)
     age = state.age(rule.get("lastEvaluation")) if _is_evaluated(rule) else None
     if rule.get("health") == "err":
@@ -439,7 +440,7 @@ def _rule_works(state: State, series: str, rule: Mapping, reach: frozenset[str])
         yield Symptom("RULE_TOO_SLOW", f"series {series}", seen)
 
 
-def _is_evaluated(rule: Mapping) -> bool:
+def _is_evaluated(rule: Mapping[str, Any]) -> bool:
     """Prometheus says the year 1 of a rule that it has not evaluated yet."""
     return not str(rule.get("lastEvaluation", "0001")).startswith("0001")
 
