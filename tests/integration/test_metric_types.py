@@ -68,13 +68,18 @@ def test_a_workloads_total_is_divided_by_its_replicas(run: Run, kube: client.Api
 def test_several_metrics_in_one_hpa(run: Run, kube: client.ApiClient, spec: dict[str, Any]) -> None:
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
     requests = {"name": "requests", "query": "max by (namespace, pod) (istio_requests_total)"}
-    extra = [cpu, {"metric": requests, "target_value": 50}, {"metric": "gpu_util", "target_value": 90}]
+    extra = [{"metric": requests, "target_value": 50}, {"metric": "gpu_util", "target_value": 90}]
     entry = proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=[{**spec, "extra_metrics": extra}]))
     assert {metric["metric"]: metric["values"] for metric in entry["metrics"]} == {
         "gpu": {"chat-0": 50, "chat-1": 30},
         "requests": {"chat-0": 7, "chat-1": 7},
         "gpu_util": {"chat-0": 50, "chat-1": 30},
     }
+    # Nobody serves CPU here. The HPA is active all the same, but would never scale down.
+    extra.append(cpu)
+    result = run(verify=True, wait_timeout=5, autoscalers=[{**spec, "extra_metrics": extra}])
+    assert result["hop"] == "custom.metrics.k8s.io -> HPA"
+    assert "no current value of Resource cpu" in result["msg"]
     hpa = client.AutoscalingV2Api(kube).read_namespaced_horizontal_pod_autoscaler("chat", spec["namespace"])
     assert [metric.type for metric in hpa.spec.metrics] == ["Pods", "Pods", "Pods", "Resource"]
     assert run(autoscalers=[{**spec, "extra_metrics": extra}])["changed"] is False
