@@ -33,6 +33,31 @@ def test_a_prometheus_that_ends_was_well_until_now() -> None:
     assert ids(cluster.report(grace=True)) == ["PROMETHEUS_UNREACHABLE"]
 
 
+def test_workloads_with_a_rule_each_record_a_series_once_each() -> None:
+    cluster = Cluster()
+    own = [{**cluster.rule, "labels": {"namespace": "ml", "deployment": name}} for name in ("chat", "embed")]
+    cluster.prometheus["rules"] = {cluster.rule["name"]: own}
+    assert ids(cluster.report()) == []
+    cluster.prometheus["rules"] = {cluster.rule["name"]: [*own, own[0]]}
+    assert ids(cluster.report()) == ["RULE_TWICE"]
+
+
+def test_gpus_that_are_claimed_need_no_device_plugin() -> None:
+    cluster = Cluster(nodes=[node("gpu1"), node("gpu2")])
+    for each in cluster.nodes:
+        each["status"]["allocatable"] = {"cpu": "8"}
+        each["status"]["capacity"] = {"cpu": "8"}
+    plugin = next(each for each in cluster.daemon_sets if "plugin" in each["metadata"]["name"])
+    cluster.daemon_sets.remove(plugin)
+    assert "DEVICE_PLUGIN_MISSING" in ids(cluster.report())
+    container = {"name": "gpus", "image": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.3.0"}
+    driver = {"metadata": meta("nvidia-dra-driver-gpu-kubelet-plugin", "nvidia-dra-driver-gpu")}
+    cluster.daemon_sets.append(
+        {**plugin, **driver, "spec": {**plugin["spec"], "template": {"spec": {"containers": [container]}}}}
+    )
+    assert "DEVICE_PLUGIN_MISSING" not in ids(cluster.report())
+
+
 @pytest.mark.parametrize("layout", ["exported_", ""])
 def test_each_layout_of_labels_is_understood(layout: str) -> None:
     cluster = Cluster()
