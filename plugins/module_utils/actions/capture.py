@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..autoscaling.capacity import gpus_per_pod
-from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
+from ..autoscaling.manifests import Manifest, autoscaler_of, is_managed, recordings_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import Autoscaler, Goal
 from ..chain.checks.adapter import adapter_config, config_map_of
@@ -52,7 +52,7 @@ from .history import read_history
 from .intervals import Intervals
 from .metrics_owner import Owner
 from .observe import GoalEvidence, Observation, Observer
-from .snapshot import GROUPS, is_managed
+from .snapshot import GROUPS
 from .targets import Key, TargetState, key_of, list_in, read_targets
 
 # Read whole, by the field of the state that they fill.

@@ -3,11 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest
+from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest, is_managed
 from ..cluster.kube import CRDS, KubeClient
 from ..errors import API_SERVER, HopError
 from .outcome import Outcome
-from .snapshot import is_managed
 from .wait import Deadline, wait_until
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
+from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest, is_managed
 from ..autoscaling.scaling import ScalingRules, dead_time_s
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import condition, labels_of, made_s, pod_spec, statuses, unix
@@ -15,7 +15,7 @@ from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import WORKLOAD
 from .intervals import Intervals
-from .snapshot import Objects, is_managed
+from .snapshot import Objects
 from .targets import Key, TargetState, read_pods
 
 # Above this a dead time is measured again in each run, and warned of.

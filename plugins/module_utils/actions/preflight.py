@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..autoscaling.capacity import gpus_of, gpus_per_pod, may_run_on, nodes_are_added, replicas_that_fit
-from ..autoscaling.manifests import MANAGER, metric_names, profiles_of, recordings_of
+from ..autoscaling.manifests import MANAGER, is_managed, metric_names, profiles_of, recordings_of
 from ..autoscaling.spec import OBJECT, PODS, Autoscaler
 from ..cluster.ownership import other_managers
 from ..cluster.rights import right_to
 from ..errors import EXPORTER, RULE, SPEC, WORKLOAD, Finding, enumeration, first_of_all, merged
 from .backend import Backend
-from .snapshot import Objects, Surroundings, is_managed
+from .snapshot import Objects, Surroundings
 from .targets import TargetState
 
 

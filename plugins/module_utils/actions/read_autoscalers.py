@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..autoscaling.manifests import MANAGED_BY, MANAGER, autoscaler_of, recordings_of
+from ..autoscaling.manifests import MANAGED_BY, MANAGER, autoscaler_of, is_managed, recordings_of
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..cluster.kube import RULES, KubeClient
@@ -13,7 +13,7 @@ from .backend import Backend
 from .dead_time import explain_scaling
 from .observe import Observer
 from .outcome import Outcome
-from .snapshot import is_managed, metric_of, read_hpas
+from .snapshot import metric_of, read_hpas
 from .targets import Key
 from .verify import describe, verify
 from .wait import Deadline

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..autoscaling.manifests import MANAGER, Manifest, RuleOptions
+from ..autoscaling.manifests import MANAGER, Manifest, RuleOptions, is_managed
 from ..autoscaling.spec import Autoscaler, autoscaler_key
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, KubeClient, Resource
@@ -17,7 +17,7 @@ from .backend import Backend
 from .dead_time import explain_scaling, resolve_dead_times, unusual_dead_times
 from .outcome import Outcome
 from .preflight import Plan, preflight, refuse_or_warn
-from .snapshot import Objects, is_managed, metric_of, read_hpas, read_objects, read_surroundings
+from .snapshot import Objects, metric_of, read_hpas, read_objects, read_surroundings
 from .targets import Key, key_of
 
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}

@@ -1,9 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..autoscaling.manifests import MANAGED_BY, MANAGER, METRIC_LABEL, Manifest, metrics_of
 from ..autoscaling.metrics import Metric
@@ -49,10 +48,6 @@ class Surroundings:
     prometheus_error: ApiError | None = None
     query_errors: dict[str, str] = field(default_factory=dict)
     empty_queries: tuple[str, ...] = ()
-
-
-def is_managed(manifest: Mapping[str, Any]) -> bool:
-    return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
 
 
 def metric_of(manifest: Manifest) -> str:

@@ -121,7 +121,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     target = Target(ref["kind"], ref["name"], ref.get("apiVersion", "apps/v1"))
     entries = spec.get("metrics") or ()
     of_target = [entry for entry in entries if _is_of(target, entry)]
-    is_ours = labels.get(MANAGED_BY) == MANAGER
+    is_ours = is_managed(hpa)
     goals = [_goal_of(entry, queries if _is_recorded(target, entry) else {}, is_ours=is_ours) for entry in of_target]
     name = labels.get(METRIC_LABEL) or (goals[0].metric.name if goals else "")
     dead_time = annotations.get(DEAD_TIME_ANNOTATION, "")
@@ -168,6 +168,11 @@ def _goal_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> G
         if query := queries.get(goal.series):
             return replace(goal, metric=known or replace(goal.metric, query=query))
     return Goal((known if is_ours else None) or Metric(name, "", selector=selector), value, entry["type"])
+
+
+def is_managed(manifest: Mapping[str, Any]) -> bool:
+    """Whether this collection made the object."""
+    return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
 
 
 def recordings_of(rule: Mapping[str, Any]) -> Iterator[Manifest]:
