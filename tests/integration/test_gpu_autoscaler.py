@@ -178,20 +178,6 @@ def test_a_custom_metrics_api_of_somebody_else_is_not_used(
     assert objects(kube, workloads) == ([], [])
 
 
-def test_a_field_that_somebody_else_manages_names_the_manager(
-    run: Run, kube: client.ApiClient, workloads: Workloads
-) -> None:
-    workloads.deployment("chat")
-    run(autoscalers=[spec(workloads)])
-    client.AutoscalingV2Api(kube).patch_namespaced_horizontal_pod_autoscaler(
-        "chat", workloads.namespace, {"spec": {"maxReplicas": 7}}, field_manager="an-admin"
-    )
-    result = run(autoscalers=[spec(workloads)])
-    assert result["failed"]
-    assert "an-admin" in result["msg"]
-    assert ".spec.maxReplicas" in result["msg"]
-
-
 def test_what_makes_scaling_worse_is_warned_of(run: Run, workloads: Workloads) -> None:
     workloads.deployment("chat", probe=False, gpus=2)
     workloads.deployment("embed", gpus=0)
@@ -200,7 +186,7 @@ def test_what_makes_scaling_worse_is_warned_of(run: Run, workloads: Workloads) -
     warnings = " ".join(result["warnings"])
     assert f"autoscaler {workloads.namespace}/chat: its pods have no readiness probe" in warnings
     assert f"autoscaler {workloads.namespace}/embed: its pods have no nvidia.com/gpu limit" in warnings
-    assert "max_replicas is 4, but of pods with 2 nvidia.com/gpu the nodes that they may run on hold 2" in warnings
+    assert "max_replicas is 4, but eligible nodes have room for only 2 replicas (2 nvidia.com/gpu a pod)" in warnings
     assert len(result["warnings"]) == 3
 
 
