@@ -1,0 +1,72 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha1
+from typing import Any
+
+DOCUMENTATION = r"""
+name: differing_files
+short_description: Files that are not on a server as they should be
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Compares files with what one call of M(ansible.builtin.find) has seen, so that a run in which nothing is to be
+    written asks a server once, and not once a file.
+  - A file is as it should be if content and mode are, and it belongs to root.
+options:
+  _input:
+    description: The files as they should be, each with C(path), C(content) and C(mode), four octal digits.
+    type: list
+    elements: dict
+    required: true
+  found:
+    description: The C(files) that M(ansible.builtin.find) has returned, with their checksums.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: See what is there
+  ansible.builtin.find:
+    paths: /etc/sysctl.d
+    get_checksum: true
+  register: seen
+
+- name: Write what is not as it should be
+  ansible.builtin.copy:
+    content: "{{ item.content }}"
+    dest: "{{ item.path }}"
+    mode: "{{ item.mode }}"
+  loop: "{{ files | kubegpu.autoscale.differing_files(seen.files) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Those of the files that have to be written.
+  type: list
+  elements: dict
+"""
+
+File = Mapping[str, Any]
+
+ROOT = 0
+
+
+def _differing_files(wanted: Iterable[File], found: Iterable[File]) -> list[File]:
+    seen = {file["path"]: file for file in found}
+    return [file for file in wanted if not _is_as_wanted(file, seen.get(file["path"], {}))]
+
+
+def _is_as_wanted(wanted: File, seen: File) -> bool:
+    checksum = sha1(wanted["content"].encode()).hexdigest()  # as find gives it
+    told = (seen.get("checksum"), seen.get("mode"), seen.get("uid"), seen.get("gid"))
+    return told == (checksum, wanted["mode"], ROOT, ROOT)
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"differing_files": _differing_files}
