@@ -1,0 +1,113 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_gpus_info
+short_description: Ask a container which GPUs it sees
+version_added: 0.1.0
+description:
+  - Runs C(nvidia-smi) of the node in a container of containerd that has no image, so nothing is pulled. It consists of
+    an empty folder, of the C library that nvidia-smi is linked with, and of whatever comes by CDI.
+  - Nothing of it is left behind, whatever happens.
+author:
+  - kubegpu (@kubegpu)
+options:
+  device:
+    description: Device to give to the container, as CDI names it.
+    type: str
+    default: nvidia.com/gpu=all
+  runtime:
+    description: Program that starts the container in place of runc.
+    type: path
+    default: /usr/bin/nvidia-container-runtime
+requirements:
+  - containerd
+  - nvidia-container-toolkit
+attributes:
+  check_mode:
+    support: none
+    description: A container has to run.
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Ask a container which GPUs it sees
+  kubegpu.autoscale.container_gpus_info:
+  register: container
+  failed_when: container.result.gpus | length == 0
+"""
+
+RETURN = r"""
+result:
+  description: What the container has shown.
+  returned: success
+  type: dict
+  contains:
+    gpus: {description: "One line a GPU, as nvidia-smi lists them.", type: list, elements: str}
+    rc: {description: "Exit status; 0 if nvidia-smi could run.", type: int}
+    output: {description: What was printed otherwise., type: str}
+  sample:
+    gpus: ["GPU 0: NVIDIA L4 (UUID: GPU-ca3bdeb7-7cc1-3b05-1f4c-4f0d4e1d2c3a)"]
+    rc: 0
+    output: ""
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+SMI = "/usr/bin/nvidia-smi"
+# A namespace of its own: neither the kubelet nor `docker ps` takes notice.
+CTR = ["ctr", "--namespace", "kubegpu"]
+
+ARGUMENTS: dict[str, Any] = {
+    "device": {"type": "str", "default": "nvidia.com/gpu=all"},
+    "runtime": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
+}
+
+
+def libraries(linked: str) -> list[str]:
+    """Paths in the output of ldd, but for NVIDIA's own: those have to come by CDI."""
+    paths = re.findall(r"(/\S+) \(0x", linked)
+    return [path for path in paths if not re.search("nvidia|cuda", path)]
+
+
+@contextmanager
+def empty_container(module: AnsibleModule) -> Iterator[Path]:
+    """The root of a container to be, whose name is that of the folder. Both are gone afterwards."""
+    root = Path(mkdtemp(prefix="kubegpu-gpu-check-", dir="/run"))
+    try:
+        root.chmod(0o755)
+        (root / "etc").mkdir()
+        yield root
+    finally:
+        module.run_command([*CTR, "containers", "delete", root.name])  # it is one only if it did not end
+        shutil.rmtree(root, ignore_errors=True)
+        module.run_command(["ctr", "namespaces", "remove", "kubegpu"])
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS)
+    _, linked, _ = module.run_command(["ldd", SMI], check_rc=True)
+    mounts = [f"--mount=type=bind,src={path},dst={path},options=rbind:ro" for path in libraries(linked)]
+    runtime = ["--runc-binary", module.params["runtime"], "--device", module.params["device"]]
+    with empty_container(module) as root:
+        rc, out, err = module.run_command(
+            [*CTR, "run", "--rm", "--rootfs", *runtime, *mounts, str(root), root.name, SMI, "-L"]
+        )
+    lines = out.splitlines()
+    gpus = [line for line in lines if re.match("GPU [0-9]", line)]
+    rest = "\n".join([err.strip(), *(line for line in lines if line not in gpus)]).strip()
+    module.exit_json(changed=False, result={"gpus": gpus, "rc": rc, "output": rest})
+
+
+if __name__ == "__main__":
+    main()
