@@ -224,7 +224,7 @@ def main() -> None:
         help="servers: one for all; a control plane and a GPU server; or three control planes and two GPU servers",
     )
     parser.add_argument(
-        "--system", default=os.environ.get("LAB_SYSTEM"), help="what the servers run, one of lab/systems/systems.yml"
+        "--system", default=os.environ.get("LAB_SYSTEM"), help="what the servers run, one of lab/systems.yml"
     )
     parser.add_argument(
         "--driver",

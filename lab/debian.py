@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from lab.artifacts import Artifact, Shell
+from lab.artifacts import Artifact, BuildError, Shell
+from lab.versions import VERSIONS, fill
 
 THIS = Path(__file__)
 SUITE = "bookworm"
@@ -33,19 +36,21 @@ NODE = [
 # Under those of the images that need more than one static binary, and under the mirror.
 USERLAND = ["iptables", "conntrack", "kmod", "python3-minimal", "libpython3-stdlib", "ca-certificates", "nginx-light"]
 
-# What the roles install from the distribution, and what servers run beside it; the mirror serves it with its
-# dependencies.
-FROM_DISTRIBUTION = [
-    "conntrack",
-    "ethtool",
-    "iptables",
-    "socat",
-    "kmod",
-    "ca-certificates",
-    "ebtables",
-    "infiniband-diags",
-    "unattended-upgrades",
-]
+# What the roles install from the distribution, and what servers run beside it, by component; the mirror serves it with
+# its dependencies.
+FROM_DISTRIBUTION = {
+    "main": ["conntrack", "iptables", "kmod", "ca-certificates", "infiniband-diags", "unattended-upgrades"],
+    "contrib": ["nvidia-kernel-common"],
+}
+
+# Newer than the node's suite, and static enough to run on it. The suite moves on: a program that is no longer the
+# release that the version file names would be called what it is not.
+FROM_FORKY = {
+    "containernetworking-plugins": "{cni-plugins}",
+    "prometheus": "{prometheus}",
+    "promtool": "{prometheus}",
+    "prometheus-node-exporter": "{node-exporter}",
+}
 
 # Debian's own NVIDIA driver by suite, with the headers of the kernel that its module is built for.
 _DRIVER = [
@@ -57,9 +62,6 @@ _DRIVER = [
     "linux-headers-cloud-amd64",
 ]
 DRIVERS = {"bookworm": [*_DRIVER, "nvidia-kernel-dkms"], "trixie": [*_DRIVER, "nvidia-open-kernel-dkms"]}
-
-# Newer suites than the node's: these programs are static enough to run on it. Their versions are what the suite has.
-FROM_FORKY = ["containerd", "containernetworking-plugins", "prometheus", "promtool", "prometheus-node-exporter"]
 
 
 def root_filesystem(name: str, suite: str, packages: list[str], expected: int) -> Artifact:
@@ -95,23 +97,47 @@ def userland() -> Artifact:
     return root_filesystem("userland", SUITE, USERLAND, expected=60)
 
 
-def unpacked(name: str, suite: str, packages: list[str]) -> Artifact:
-    """The content of packages, unpacked side by side as below `/`, their newest version in the suite."""
+def unpacked(name: str, suite: str, packages: Mapping[str, str]) -> Artifact:
+    """The content of packages, unpacked side by side as below `/`: their newest version in the suite.
+
+    packages: upstream's release by name, as in the version file; empty for whatever there is.
+    """
+    wanted = {package: fill(release).removeprefix("v") for package, release in packages.items()}
 
     def build(out: Path, run: Shell) -> None:
         with _Apt(out / ".apt", suite) as apt:
             run("apt-get", *apt.options, "download", *packages, cwd=apt.home)
-            for package in sorted(apt.home.glob("*.deb")):
-                run("dpkg", "-x", package, out)
+            for archive in sorted(apt.home.glob("*.deb")):
+                check_release(archive, wanted, suite)
+                run("dpkg", "-x", archive, out)
 
-    return Artifact(name, build, sources=(THIS,), facts=(suite, *packages), expected=20)
+    return Artifact(name, build, sources=(THIS,), facts=(suite, repr(wanted)), expected=20)
+
+
+def check_release(archive: Path, wanted: Mapping[str, str], suite: str) -> None:
+    """Raises BuildError where a package is of another release than the version file names."""
+    shown = subprocess.run(
+        ["dpkg-deb", "--show", "--showformat", "${Package} ${source:Upstream-Version}", archive],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    package, release = shown.stdout.split()
+    release = re.sub(r"[+~].*", "", release)
+    if wanted.get(package) not in (None, "", release):
+        raise BuildError(
+            f"{package} in Debian {suite} is {release} now, and {VERSIONS.name} says {wanted[package]}. "
+            f"Next: write {release} there, below lab.programs, and run this again"
+        )
 
 
 def distribution_packages(node: Artifact, suite: str = SUITE) -> Artifact:
-    """`*.deb`: what the roles install from the distribution and a node does not have yet."""
+    """`COMPONENT/*.deb`: what the roles install from the distribution and a node does not have yet."""
 
     def build(out: Path, run: Shell) -> None:
-        _download(out, run, node, FROM_DISTRIBUTION, suite)
+        for component, packages in FROM_DISTRIBUTION.items():
+            (out / component).mkdir()
+            _download(out / component, run, node, packages, suite, everything=component != "main")
 
     return Artifact(f"distribution-packages-{suite}", build, sources=(THIS,), needs=(node,), expected=15)
 

@@ -9,14 +9,17 @@ from typing import Any
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from lab import charts, debian, images, older, packages, systems
+from lab import charts, debian, images, packages, systems, upstream
 from lab.artifacts import CACHE, Artifact, Shell, sweep
-from lab.programs import go, go_env, program_groups
+from lab.images import older
+from lab.programs import go, go_env, older_kubernetes, program_groups
 from lab.progress import BuildReporter
 from lab.versions import CHECKOUT, names
 
 GPU = CHECKOUT / "lab" / "gpu"
 HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]  # the rest the userland has
+
+OLDER = ["kubernetes-1.35"]
 
 
 def gpu() -> Artifact:
@@ -43,38 +46,55 @@ class Graph:
     def __init__(self, *, large: bool = False, system: str = systems.DEFAULT, driver: bool = False) -> None:
         """`large` adds what only a lab of several control planes needs: the older Kubernetes and a load balancer.
 
-        `system` is what the servers run, one of systems.yml; `driver` adds Debian's own NVIDIA driver for it.
+        `system` is what the servers run, one of systems.yml beside this page; `driver` adds Debian's own NVIDIA driver.
         """
         programs = program_groups()
         self.nvidia = programs["nvidia"]
         self.programs = programs["kubernetes"]
         self.adapter = programs["prometheus-adapter"]
         self.forky = debian.unpacked("forky", "forky", debian.FROM_FORKY)
-        bookworm = debian.unpacked("bookworm", debian.SUITE, ["runc"])
         self.userland = debian.userland()
         self.node = debian.node_filesystem(systems.systems()[system]["suite"])
         self.apt_key = packages.apt_key()
         self.gpu = gpu()
         contents = {
             "forky": self.forky,
-            "bookworm": bookworm,
+            "bookworm": debian.unpacked("bookworm", debian.SUITE, {"runc": ""}),
             "gpu": self.gpu,
             "pause": images.pause(),
+            "toolkit-units": packages.toolkit_units(),
             **{f"programs-{name}": group for name, group in programs.items()},
         }
         crds = charts.operator_crds(self.programs)
-        distribution = debian.distribution_packages(debian.node_filesystem())
-        self.apt = packages.apt_mirror(self.apt_key, distribution, contents)
+        self.apt = self._apt("apt", contents, systems.DEFAULT)
         if system != systems.DEFAULT:
-            self.apt = systems.apt_mirror(self.apt, self.apt_key, contents)
+            self.apt = self._apt(f"apt-{system}", contents, system, first=self.apt)
         if driver:
-            self.apt = systems.with_driver(self.apt, self.apt_key, system)
+            self.apt = self._with_driver(systems.systems()[system]["suite"])
         self.charts = charts.chart_mirror(self.programs, crds)
         self.images = images.image_mirror(self.userland, contents)
-        self.balancer = debian.unpacked("haproxy", debian.SUITE, HAPROXY) if large else None
+        self.balancer = debian.unpacked("haproxy", debian.SUITE, dict.fromkeys(HAPROXY, "")) if large else None
         if large:
-            self.apt = older.apt_mirror(self.apt, self.apt_key)
-            self.images = older.image_mirror(self.images)
+            kube = older_kubernetes()
+            self.apt = packages.apt_mirror(
+                "apt-older", OLDER, self.apt_key, contents | {kube.name: kube}, first=self.apt
+            )
+            self.images = older.image_mirror(self.images, kube)
+
+    def _apt(self, name: str, contents: dict[str, Artifact], system: str, **more: Artifact) -> Artifact:
+        """The apt mirror for a system."""
+        suite = systems.systems()[system]["suite"]
+        distribution = debian.distribution_packages(debian.node_filesystem(suite), suite)
+        repositories = upstream.systems()[system]
+        return packages.apt_mirror(
+            name, repositories, self.apt_key, contents, distribution=distribution, suite=suite, **more
+        )
+
+    def _with_driver(self, suite: str) -> Artifact:
+        """The apt mirror, with Debian's own NVIDIA driver for servers that run this Debian."""
+        return packages.driver_mirror(
+            self.apt, self.apt_key, debian.driver_packages(debian.node_filesystem(suite), suite), suite
+        )
 
     def mounted(self) -> dict[str, str]:
         """Folders that the lab's containers are made from or mount."""

@@ -1,6 +1,7 @@
 // What the stand-in driver (persistenced.c) and its clients (nvml.c, cuda.c) have in common.
 //
 // They talk over a stream socket, one line a request, one answer a request:
+//   driver                   -> `driver RELEASE PERSISTENCE`: what is loaded, and whether it stays loaded, 1 or 0
 //   state                    -> `gpus COUNT`, then a line a GPU: struct gpu_state in this order
 //   launch GPU NANOSECONDS   -> `until T`: the kernel's end on CLOCK_MONOTONIC, after all that was launched before it
 //   alloc GPU BYTES          -> `ok`; BYTES < 0 frees; what a client holds goes with its connection
@@ -15,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_GPUS 16
 #define MIB (1024ull * 1024ull)
@@ -56,6 +58,13 @@ static inline const char *machine_path(char *out, size_t size, const char *path)
   const char *root = getenv("LAB_GPU_ROOT");
   snprintf(out, size, "%s%s", root ? root : "", path);
   return out;
+}
+
+// The release that a library is of, by the name of its file: what follows `.so.`; DRIVER_VERSION where that says none, as in tests.
+static inline const char *library_release(const char *library) {
+  static char path[4096];
+  const char *release = realpath(library, path) ? strstr(path, ".so.") : NULL;
+  return release && strchr(release + 4, '.') ? release + 4 : DRIVER_VERSION;
 }
 
 // client.c

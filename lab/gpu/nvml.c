@@ -4,8 +4,10 @@
 #include "driver.h"
 #include "nvml.h"
 
+#include <dlfcn.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CUDA_VERSION 13000 // of driver 580
 
@@ -54,9 +56,27 @@ static nvmlReturn_t look_up(nvmlDevice_t device, struct gpu_state *out) {
 
 // ---- library and system
 
+static const char *own_release(void) {
+  Dl_info own;
+  return dladdr((void *)own_release, &own) ? library_release(own.dli_fname) : DRIVER_VERSION;
+}
+
+// What the driver says of itself: its release, and whether it stays loaded.
+static nvmlReturn_t ask_driver(char release[64], unsigned *persistence) {
+  char said[128];
+  int connection = driver_connect();
+  if (connection < 0) return NVML_ERROR_DRIVER_NOT_LOADED;
+  int length = driver_request(connection, "driver", said, sizeof said);
+  close(connection);
+  return length >= 0 && sscanf(said, "driver %63s %u", release, persistence) == 2 ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
+}
+
 nvmlReturn_t nvmlInit_v2(void) {
-  struct gpu_state all[MAX_GPUS];
-  return driver_gpus(all) < 0 ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
+  char release[64];
+  unsigned persistence;
+  nvmlReturn_t asked = ask_driver(release, &persistence);
+  if (asked != NVML_SUCCESS) return asked;
+  return strcmp(release, own_release()) ? NVML_ERROR_LIB_RM_VERSION_MISMATCH : NVML_SUCCESS;
 }
 nvmlReturn_t nvmlInit(void) { return nvmlInit_v2(); }
 nvmlReturn_t nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
@@ -72,12 +92,17 @@ const char *nvmlErrorString(nvmlReturn_t result) {
     case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
     case NVML_ERROR_TIMEOUT: return "Timeout";
     case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
+    case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "Driver/library version mismatch";
     default: return "Unknown Error";
   }
 }
 
-nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned size) { return copy(out, size, DRIVER_VERSION); }
-nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned size) { return copy(out, size, "13." DRIVER_VERSION); }
+nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned size) { return copy(out, size, own_release()); }
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned size) {
+  char version[80];
+  snprintf(version, sizeof version, "13.%s", own_release());
+  return copy(out, size, version);
+}
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *out) {
   if (!out) return NVML_ERROR_INVALID_ARGUMENT;
   *out = CUDA_VERSION;
@@ -156,6 +181,14 @@ nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *out) { ret
 
 GETTER(nvmlDeviceGetIndex, unsigned, gpu.index)
 GETTER(nvmlDeviceGetMinorNumber, unsigned, gpu.index)
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t *out) {
+  char release[64];
+  unsigned persistence;
+  LOOK_UP(device, out);
+  nvmlReturn_t asked = ask_driver(release, &persistence);
+  if (asked == NVML_SUCCESS) *out = persistence ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+  return asked;
+}
 GETTER(nvmlDeviceGetBrand, nvmlBrandType_t, model->brand)
 GETTER(nvmlDeviceGetArchitecture, nvmlDeviceArchitecture_t, model->architecture)
 GETTER(nvmlDeviceGetNumGpuCores, unsigned, model->cores)

@@ -4,12 +4,14 @@
 #include "driver.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -43,6 +45,8 @@ struct client {
 
 static struct gpu gpus[MAX_GPUS];
 static unsigned gpu_count;
+static char release[64];
+static bool persistence = true; // no option means on
 static struct client clients[MAX_CLIENTS];
 static struct pollfd polled[MAX_CLIENTS + 2] = {[0 ... MAX_CLIENTS + 1] = {.fd = -1, .events = POLLIN}};
 
@@ -144,6 +148,7 @@ static void serve(int fd, struct client *client) {
   char verb[16] = "", field[16] = "", value[32] = "";
   unsigned index = 0;
   long long amount = 0;
+  if (!strcmp(client->line, "driver")) return answer(fd, "driver %s %d\n", release, persistence);
   if (!strcmp(client->line, "state")) return answer_state(fd);
   if (sscanf(client->line, "%15s %u", verb, &index) != 2) return answer(fd, "error not understood\n");
   if (index >= gpu_count) return answer(fd, "error no GPU %u\n", index);
@@ -262,6 +267,11 @@ static void unload(void) {
 static void load(void) {
   char name[32];
   find_gpus();
+  if (!gpu_count) {
+    fputs("nvidia-persistenced failed to initialize: no GPU\n", stderr);
+    exit(1);
+  }
+  mkdir(below("/run/nvidia-persistenced"), 0755);
   unload(); // what a killed daemon left
   for (unsigned i = 0; i < gpu_count; i++) {
     snprintf(name, sizeof name, "nvidia%u", i);
@@ -272,7 +282,7 @@ static void load(void) {
   mkdir(below("/proc/driver/nvidia"), 0555);
   FILE *version = fopen(below("/proc/driver/nvidia/version"), "w");
   if (!version) die(below("/proc/driver/nvidia/version"));
-  fprintf(version, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " DRIVER_VERSION "  Release Build  (lab)\nGCC version:\n");
+  fprintf(version, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (lab)\nGCC version:\n", release);
   fclose(version);
 }
 
@@ -286,27 +296,56 @@ static int listen_on_socket(void) {
   return listener;
 }
 
-static void tell_systemd(const char *state) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  const char *path = getenv("NOTIFY_SOCKET");
-  if (!path) return;
-  strncpy(address.sun_path, path, sizeof address.sun_path - 1);
-  if (*path == '@') address.sun_path[0] = 0; // abstract
-  int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sendto(fd, state, strlen(state), 0, (struct sockaddr *)&address, offsetof(struct sockaddr_un, sun_path) + strlen(path));
-  close(fd);
+// As upstream's: without the library it does not start, and the library's release is the driver's.
+static void open_library(void) {
+  void *library = dlopen("libnvidia-cfg.so.1", RTLD_NOW);
+  struct link_map *map;
+  if (!library || dlinfo(library, RTLD_DI_LINKMAP, &map) < 0) {
+    fprintf(stderr, "nvidia-persistenced failed to initialize: %s\n", dlerror());
+    exit(1);
+  }
+  snprintf(release, sizeof release, "%s", library_release(map->l_name));
 }
 
-int main(void) {
+static void read_options(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    if (!strcmp(argv[i], "--persistence-mode")) persistence = true;
+    else if (!strcmp(argv[i], "--no-persistence-mode")) persistence = false;
+    else if (!strcmp(argv[i], "--user") && i + 1 < argc) i++; // stays root: it makes the device nodes
+    else if (strcmp(argv[i], "--verbose")) {
+      fprintf(stderr, "nvidia-persistenced: unrecognized option: \"%s\"\n", argv[i]);
+      exit(1);
+    }
+  }
+}
+
+// The parent leaves when the driver is loaded, its child's number in the file that the unit names.
+static void leave_the_foreground(void) {
+  pid_t child = fork();
+  if (child < 0) die("fork");
+  if (child > 0) {
+    FILE *file = fopen(below("/run/nvidia-persistenced/nvidia-persistenced.pid"), "w");
+    if (file) fprintf(file, "%d\n", child);
+    if (!file || fclose(file)) die("nvidia-persistenced.pid");
+    _exit(0);
+  }
+  setsid();
+  int nothing = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; fd++) dup2(nothing, fd);
+}
+
+int main(int argc, char **argv) {
+  read_options(argc, argv);
+  open_library();
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
   sigprocmask(SIG_BLOCK, &ends, NULL);
   load();
-  polled[0].fd = signalfd(-1, &ends, SFD_CLOEXEC);
   polled[1].fd = listen_on_socket();
-  tell_systemd("READY=1");
+  leave_the_foreground();
+  polled[0].fd = signalfd(-1, &ends, SFD_CLOEXEC);
   for (;;) {
     if (poll(polled, MAX_CLIENTS + 2, -1) < 0) continue;
     if (polled[0].revents) break;

@@ -8,6 +8,7 @@
 
 struct reading {
   char name[96], uuid[96], driver[80];
+  nvmlEnableState_t persistence;
   unsigned index, power_mw, power_limit_mw, celsius;
   nvmlPciInfo_t pci;
   nvmlUtilization_t util;
@@ -18,6 +19,8 @@ static void check(nvmlReturn_t result) {
   if (result == NVML_SUCCESS) return;
   if (result == NVML_ERROR_DRIVER_NOT_LOADED)
     puts("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n");
+  else if (result == NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    printf("Failed to initialize NVML: %s\n", nvmlErrorString(result));
   else
     printf("Unable to determine the device handle for GPU: %s\n", nvmlErrorString(result));
   exit(result);
@@ -31,6 +34,7 @@ static struct reading read_gpu(unsigned index) {
   check(nvmlDeviceGetName(device, r.name, sizeof r.name));
   check(nvmlDeviceGetUUID(device, r.uuid, sizeof r.uuid));
   check(nvmlDeviceGetPciInfo_v3(device, &r.pci));
+  check(nvmlDeviceGetPersistenceMode(device, &r.persistence));
   check(nvmlDeviceGetUtilizationRates(device, &r.util));
   check(nvmlDeviceGetMemoryInfo_v2(device, &r.memory));
   check(nvmlDeviceGetPowerUsage(device, &r.power_mw));
@@ -46,6 +50,7 @@ static bool field(const struct reading *r, const char *name, bool units, char *o
   else if (!strcmp(name, "uuid")) snprintf(out, size, "%s", r->uuid);
   else if (!strcmp(name, "driver_version")) snprintf(out, size, "%s", r->driver);
   else if (!strcmp(name, "pci.bus_id")) snprintf(out, size, "%s", r->pci.busId);
+  else if (!strcmp(name, "persistence_mode")) snprintf(out, size, "%s", r->persistence ? "Enabled" : "Disabled");
   else if (!strcmp(name, "utilization.gpu")) snprintf(out, size, "%u%s", r->util.gpu, units ? " %" : "");
   else if (!strcmp(name, "memory.used")) snprintf(out, size, "%llu%s", r->memory.used >> 20, units ? " MiB" : "");
   else if (!strcmp(name, "memory.total")) snprintf(out, size, "%llu%s", r->memory.total >> 20, units ? " MiB" : "");

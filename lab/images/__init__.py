@@ -33,7 +33,7 @@ def image_mirror(userland: Artifact, contents: Mapping[str, Artifact]) -> Artifa
     def build(out: Path, run: Shell) -> None:
         recipes = recipe(HERE / "images.yml")
         (out / "blobs").mkdir()
-        layers = {name: _layer(out, name, row, contents) for name, row in recipes["layers"].items()}
+        layers = {name: make_layer(out, name, row, contents) for name, row in recipes["layers"].items()}
         layers["userland"] = _blob(out, userland.path / "root.tar")
         for name, row in recipes["images"].items():
             _image(out, name, [layers[layer] for layer in row["layers"]], row)
@@ -41,7 +41,7 @@ def image_mirror(userland: Artifact, contents: Mapping[str, Artifact]) -> Artifa
     return Artifact("images", build, sources=(HERE,), needs=(userland, *contents.values()), expected=10)
 
 
-def _layer(out: Path, name: str, row: Mapping[str, Any], contents: Mapping[str, Artifact]) -> dict[str, Any]:
+def make_layer(out: Path, name: str, row: Mapping[str, Any], contents: Mapping[str, Artifact]) -> dict[str, Any]:
     archive = out / f".{name}.tar"
     with tarfile.open(archive, "w") as tar:
         for path, mode in row.get("folders", {}).items():
@@ -86,16 +86,16 @@ def _image(out: Path, name: str, layers: list[dict[str, Any]], row: Mapping[str,
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": {"mediaType": CONFIG} | _json(out / "blobs", config),
+        "config": {"mediaType": CONFIG} | write_json(out / "blobs", config),
         "layers": layers,
     }
     manifests = out / repository / "manifests"
     manifests.mkdir(parents=True)
-    digest = _json(manifests, manifest)["digest"]
+    digest = write_json(manifests, manifest)["digest"]
     (manifests / tag).symlink_to(digest)
 
 
-def _json(folder: Path, document: dict[str, Any]) -> dict[str, Any]:
+def write_json(folder: Path, document: dict[str, Any]) -> dict[str, Any]:
     """Write it under its digest."""
     text = json.dumps(document, sort_keys=True).encode()
     digest = f"sha256:{hashlib.sha256(text).hexdigest()}"

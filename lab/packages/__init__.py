@@ -1,17 +1,20 @@
-"""The apt mirror: stand-in packages with the real programs inside, and the distribution's, signed by the lab's key."""
+"""The apt mirror: upstream's packages, the real programs inside, and the distribution's, signed by the lab's key."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from lab import upstream
 from lab.artifacts import Artifact, Shell
-from lab.debian import SUITE
-from lab.versions import recipe
+from lab.programs import go, go_env
+from lab.versions import CHECKOUT, names, recipe
 
 HERE = Path(__file__).parent
 KEY_OWNER = "kubegpu lab mirror"
@@ -31,56 +34,143 @@ def apt_key() -> Artifact:
     return Artifact("apt-key", build, facts=(KEY_OWNER,), expected=2)
 
 
-def apt_mirror(key: Artifact, distribution: Artifact, contents: Mapping[str, Artifact]) -> Artifact:
-    """`<upstream host>/<path>`: a signed repository each. `contents` are the artifacts that recipes name."""
+def toolkit_units() -> Artifact:
+    """The container toolkit's systemd units, as its Go module has them."""
+    folder = CHECKOUT / "lab" / "programs" / "nvidia"
+    module = "github.com/NVIDIA/nvidia-container-toolkit"
 
     def build(out: Path, run: Shell) -> None:
-        add_repositories(out, recipe(HERE / "packages.yml"), key, contents, run)
-        add_distribution(out, SUITE, distribution, key, run)
+        answer = subprocess.run(
+            [go(), "mod", "download", "-json", f"{module}@v{names()['nvidia-container-toolkit']}"],
+            cwd=folder,
+            env=os.environ | go_env(),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        for unit in (Path(json.loads(answer.stdout)["Dir"]) / "deployments" / "systemd").glob("*.*"):
+            shutil.copyfile(unit, out / unit.name)
 
-    return Artifact("apt", build, sources=(HERE,), needs=(key, distribution, *contents.values()), expected=15)
+    return Artifact("toolkit-units", build, facts=(module, names()["nvidia-container-toolkit"]), expected=2)
 
 
-def add_repositories(
-    out: Path, recipes: Mapping[str, Any], key: Artifact, contents: Mapping[str, Artifact], run: Shell
+def apt_mirror(
+    name: str,
+    repositories: Iterable[str],
+    key: Artifact,
+    contents: Mapping[str, Artifact],
+    *,
+    distribution: Artifact | None = None,
+    suite: str = "",
+    first: Artifact | None = None,
+) -> Artifact:
+    """`<upstream host>/<path>`: a signed repository each, and Debian's `suite` with the packages of `distribution`.
+
+    What `first` has, another mirror, is there as well, by hard links. `contents` are the artifacts that recipes name.
+    """
+    wanted = sorted(each for each in repositories if upstream.repositories()[each].path)
+
+    def build(out: Path, run: Shell) -> None:
+        if first:
+            shutil.copytree(first.path, out, copy_function=os.link, symlinks=True, dirs_exist_ok=True)
+        for repository in map(upstream.repositories().get, wanted):
+            root = out / repository.path
+            if not (
+                root / "dists" / repository.suite / "InRelease" if repository.suite else root / "InRelease"
+            ).exists():
+                _add_repository(out, repository, key, contents, run)
+        if distribution:
+            _add_distribution(out, suite, distribution, key, run)
+
+    needs = tuple(filter(None, (key, first, distribution, *contents.values())))
+    return Artifact(
+        name,
+        build,
+        sources=(HERE, *sorted(upstream.HERE.glob("*.yml"))),
+        facts=(*wanted, suite),
+        needs=needs,
+        expected=15,
+    )
+
+
+@cache
+def recipes() -> dict[str, Any]:
+    """What goes into a package, by its name."""
+    return recipe(HERE / "packages.yml")["packages"]
+
+
+def carried() -> list[upstream.Package]:
+    """Upstream's packages that a mirror has: those of a release that a recipe makes."""
+    return [
+        package
+        for package in upstream.packages()
+        if package.name in recipes()
+        and package.upstream in recipes()[package.name].get("releases", [package.upstream])
+        and upstream.repositories()[package.repository].path
+    ]
+
+
+def _add_repository(
+    out: Path, repository: upstream.Repository, key: Artifact, contents: Mapping[str, Artifact], run: Shell
 ) -> None:
-    """The repositories of a recipe file. One that is `like` another, a path, has its packages, too."""
-    repositories = recipes["repositories"]
-    pools = {name: _pool(out, row) for name, row in repositories.items()}
-    for name, row in recipes["packages"].items():
-        for release in row.get("releases", [""]):
-            package = _of_release(row, release)
-            _package(name, package, pools[package["repository"]], contents, run)
-    for name, row in repositories.items():
-        if "like" in row:
-            _link(out / row["like"], pools[name])
-        _index(out, row, key, run)
-
-
-def add_distribution(
-    out: Path, suite: str, distribution: Artifact, key: Artifact, run: Shell, *, component: str = "main"
-) -> None:
-    """The distribution's own repository, with the packages of one suite; another component than main beside it."""
-    path = "ftp.debian.org/debian" if component == "main" else f"ftp.debian.org/debian-{component}"
-    repository = {"path": path, "suite": suite, "component": component}
-    _link(distribution.path, _pool(out, repository))
-    _index(out, repository, key, run)
-
-
-def _link(packages: Path, pool: Path) -> None:
-    for package in packages.glob("*.deb"):
-        os.link(package, pool / package.name)
-
-
-def _pool(out: Path, repository: Mapping[str, str]) -> Path:
-    pool = out / repository["path"] / _place(repository)
+    pool = out / repository.path / _place(repository.suite)
     pool.mkdir(parents=True, exist_ok=True)
-    return pool
+    for package in carried():
+        if package.repository == repository.name:
+            row = _of_release(recipes()[package.name], package.upstream)
+            start = [unit for unit, state in package.units.items() if state == "enabled"]
+            fields = _fields(package, row)
+            _make_package(package.name, package.version, fields, row, start, pool, contents, run)
+    for name, row in recipe(HERE / "packages.yml")["ours"].items():
+        if row["repository"] == repository.name:
+            _make_package(name, "1", {}, row, [], pool, contents, run)
+    _index(out / repository.path, repository.suite, {repository.component: _place(repository.suite)}, {}, key, run)
 
 
-def _place(repository: Mapping[str, str]) -> str:
+def _fields(package: upstream.Package, row: Mapping[str, Any]) -> dict[str, str]:
+    """Upstream's fields, but for what the recipe leaves out of Depends and adds to it."""
+    depends = [
+        each.strip()
+        for each in package.fields.get("Depends", "").split(",")
+        if each.strip() and each.split()[0] not in row.get("without", [])
+    ]
+    depends += filter(None, [row.get("besides")])
+    rest = {name: text for name, text in package.fields.items() if name != "Depends"}
+    return rest | ({"Depends": ", ".join(depends)} if depends else {})
+
+
+def _add_distribution(out: Path, suite: str, distribution: Artifact, key: Artifact, run: Shell) -> None:
+    """Debian's own repository: a folder of the artifact is a component."""
+    root = out / "ftp.debian.org" / "debian"
+    components = {}
+    for folder in sorted(distribution.path.iterdir()):
+        components[folder.name] = f"pool/{suite}/{folder.name}"
+        pool = root / components[folder.name]
+        pool.mkdir(parents=True)
+        for package in folder.glob("*.deb"):
+            os.link(package, pool / package.name)
+    _index(root, suite, components, {"Origin": "Debian", "Label": "Debian"}, key, run)
+
+
+def driver_mirror(first: Artifact, key: Artifact, driver: Artifact, suite: str) -> Artifact:
+    """A mirror, and beside Debian's own repository one with its NVIDIA driver: of all components that this needs."""
+
+    def build(out: Path, run: Shell) -> None:
+        shutil.copytree(first.path, out, copy_function=os.link, symlinks=True, dirs_exist_ok=True)
+        root = out / "ftp.debian.org" / "debian-non-free"
+        pool = root / "pool" / suite
+        pool.mkdir(parents=True)
+        for package in driver.path.glob("*.deb"):
+            os.link(package, pool / package.name)
+        components = dict.fromkeys(("contrib", "non-free", "non-free-firmware"), f"pool/{suite}")
+        _index(root, suite, components, {"Origin": "Debian", "Label": "Debian"}, key, run)
+
+    return Artifact(f"apt-driver-{suite}", build, needs=(first, key, driver), expected=10)
+
+
+def _place(suite: str) -> str:
     """Where a repository has its packages: those of one suite apart from those of others."""
-    return f"pool/{repository['suite']}" if "suite" in repository else "."
+    return f"pool/{suite}" if suite else "."
 
 
 def _of_release(recipe: Any, release: str) -> Any:
@@ -95,26 +185,29 @@ def _of_release(recipe: Any, release: str) -> Any:
     return recipe
 
 
-def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[str, Artifact], run: Shell) -> None:
+def _make_package(
+    name: str,
+    version: str,
+    fields: Mapping[str, str],
+    row: Mapping[str, Any],
+    start: list[str],
+    pool: Path,
+    contents: Mapping[str, Artifact],
+    run: Shell,
+) -> None:
     tree = pool / f".{name}"
     control = {
         "Package": name,
-        "Version": row["version"],
+        "Version": version,
         "Architecture": "amd64",
         "Maintainer": KEY_OWNER,
         "Description": f"stand-in for {name}",
+        **fields,
     }
-    if "depends" in row:
-        control["Depends"] = row["depends"]
-    _write(
-        tree / "DEBIAN" / "control",
-        "".join(f"{field}: {value}\n" for field, value in (control | row.get("fields", {})).items()),
-    )
+    _write(tree / "DEBIAN" / "control", "".join(f"{field}: {value}\n" for field, value in control.items()))
     for path, source in row.get("files", {}).items():
-        artifact, _, inner = source.partition("/")
-        origin = HERE / "files" / inner if artifact == "here" else contents[artifact].path / inner
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(origin, tree / path)
+        shutil.copy(_origin(source, contents), tree / path)
     for path, text in row.get("texts", {}).items():
         _write(tree / path, text)
     for path, target in row.get("links", {}).items():
@@ -122,65 +215,55 @@ def _package(name: str, row: Mapping[str, Any], pool: Path, contents: Mapping[st
         (tree / path).symlink_to(target)
     if "conffiles" in row:
         _write(tree / "DEBIAN" / "conffiles", "".join(f"{path}\n" for path in row["conffiles"]))
-    has_units = (tree / "usr" / "lib" / "systemd" / "system").is_dir()
-    for script, text in _scripts(row.get("start", []), has_units).items():
+    has_units = any((tree / folder / "systemd" / "system").is_dir() for folder in ("lib", "usr/lib"))
+    more = {script: _origin(source, contents).read_text() for script, source in row.get("scripts", {}).items()}
+    for script, text in _scripts(start, has_units, more).items():
         _write(tree / "DEBIAN" / script, text, mode=0o755)
-    # Uncompressed: it is built and unpacked on the same machine.
-    run(
-        "dpkg-deb",
-        "--root-owner-group",
-        "-Znone",
-        "--build",
-        tree,
-        pool / f"{name}_{row['version'].replace(':', '%3a')}_amd64.deb",
-    )
+    archive = pool / f"{name}_{version.replace(':', '%3a')}_amd64.deb"
+    run("dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, archive)  # unpacked on the same machine
     shutil.rmtree(tree)
 
 
-def _scripts(start: list[str], has_units: bool) -> dict[str, str]:
-    """What debhelper would write: systemd knows the units, and those of `start` run until the package is removed."""
-    ldconfig = "#!/bin/sh\nset -e\nldconfig\n"
+def _origin(source: str, contents: Mapping[str, Artifact]) -> Path:
+    artifact, _, inner = source.partition("/")
+    return HERE / "files" / inner if artifact == "here" else contents[artifact].path / inner
+
+
+def _scripts(start: list[str], has_units: bool, more: Mapping[str, str]) -> dict[str, str]:
+    """What debhelper would write, and `more`: systemd knows the units, and those of `start` run until the removal.
+
+    An upgrade restarts none of them. Here the persistence daemon is the driver, and a driver stays loaded.
+    """
     booted = "if [ -d /run/systemd/system ]; then"
     reload = f"{booted} systemctl daemon-reload; fi\n" if has_units else ""
-    scripts = {"postinst": ldconfig + reload, "postrm": ldconfig + reload}
+    scripts = {"postinst": f"ldconfig\n{reload}", "postrm": f"ldconfig\n{reload}"}
     if start:
         listed = " ".join(start)
-        scripts["postinst"] += f"{booted} systemctl enable --now --quiet {listed}; fi\n"
-        scripts["prerm"] = f"#!/bin/sh\nset -e\n{booted} systemctl disable --now --quiet {listed}; fi\n"
-    return scripts
+        scripts["postinst"] += f"{booted} systemctl enable --quiet {listed}; systemctl start {listed} || true; fi\n"
+        scripts["prerm"] = f'if [ "$1" = remove ]; then\n{booted} systemctl disable --now --quiet {listed}; fi\nfi\n'
+    for script, text in more.items():
+        scripts[script] = scripts.get(script, "") + text
+    return {script: f"#!/bin/sh\nset -e\n{text}" for script, text in scripts.items()}
 
 
-def _index(out: Path, repository: Mapping[str, str], key: Artifact, run: Shell) -> None:
-    root = out / repository["path"]
-    if "suite" in repository:
-        release = root / "dists" / repository["suite"]
-        lists = release / repository["component"] / "binary-amd64"
-        lists.mkdir(parents=True)
-        settings = {
-            "Suite": repository["suite"],
-            "Codename": repository["suite"],
-            "Components": repository["component"],
-            "Architectures": "amd64",
-        }
-    else:
-        release = lists = root
-        settings = {"Architectures": "amd64"}
-    _write(lists / "Packages", _output("apt-ftparchive", "packages", _place(repository), cwd=root))
+def _index(
+    root: Path, suite: str, components: Mapping[str, str], labels: Mapping[str, str], key: Artifact, run: Shell
+) -> None:
+    """Write the lists of each component, which is a folder below `root`, and sign them. Without a suite it is flat."""
+    release = root / "dists" / suite if suite else root
+    for component, place in components.items():
+        lists = release / component / "binary-amd64" if suite else root
+        lists.mkdir(parents=True, exist_ok=True)
+        _write(lists / "Packages", _output("apt-ftparchive", "packages", place, cwd=root))
+    settings = {"Architectures": "amd64", **labels}
+    if suite:
+        settings |= {"Suite": suite, "Codename": suite, "Components": " ".join(components)}
     options = [
         word for field, value in settings.items() for word in ("-o", f"APT::FTPArchive::Release::{field}={value}")
     ]
     _write(release / "Release", _output("apt-ftparchive", *options, "release", ".", cwd=release))
-    run(
-        "gpg",
-        "--homedir",
-        key.path / "home",
-        "--batch",
-        "--yes",
-        "--clearsign",
-        "--output",
-        release / "InRelease",
-        release / "Release",
-    )
+    home = ("gpg", "--homedir", key.path / "home", "--batch", "--yes")
+    run(*home, "--clearsign", "--output", release / "InRelease", release / "Release")
     run("gpgconf", "--homedir", key.path / "home", "--kill", "all")
 
 

@@ -9,10 +9,8 @@ import sys
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-import yaml
-
 from lab.artifacts import CACHE, Artifact, Shell
-from lab.versions import names
+from lab.versions import names, recipe
 
 HERE = Path(__file__).parent
 
@@ -36,13 +34,13 @@ BUILD = ("-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false")
 
 def program_groups() -> dict[str, Artifact]:
     """An artifact a go.mod, by the folder's name."""
-    groups = yaml.safe_load((HERE / "programs.yml").read_text())
+    groups = recipe(HERE / "programs.yml")
     return {name: _group(name, **row) for name, row in groups.items()}
 
 
-def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str]) -> Artifact:
+def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str], ldflags: str = "") -> Artifact:
     folder = HERE / name
-    flags = NVML_FLAGS if cgo else f"-s -w {_kubernetes_flags(names()['kubernetes'])}"
+    flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(names()['kubernetes'])}"
 
     def build(out: Path, run: Shell) -> None:
         run(

@@ -6,7 +6,9 @@ It makes device nodes and is compiled from C, so these tests need root and a com
 from __future__ import annotations
 
 import os
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -43,10 +45,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     for each in ("dev", "proc/driver", "run/nvidia-persistenced"):
         (root / each).mkdir(parents=True)
     plug_in(root / "sys/bus/pci/devices", gpus=2)
-    with running(built / "nvidia-persistenced", env=environment) as driver:
-        while not (root / "run/nvidia-persistenced/socket").exists():
-            assert driver.poll() is None
-        yield environment
+    subprocess.run([built / "nvidia-persistenced"], env=environment, check=True)
+    yield environment
+    driver = int((root / "run/nvidia-persistenced/nvidia-persistenced.pid").read_text())
+    ended = os.pidfd_open(driver)
+    os.kill(driver, signal.SIGTERM)
+    select.select([ended], [], [], 30)
     assert not list((root / "dev").iterdir())
 
 
@@ -66,6 +70,29 @@ def running(*argv: str | Path, env: dict[str, str], ready: str = "") -> Iterator
 def smi(machine: dict[str, str], field: str) -> list[str]:
     command = [f"{machine['LD_LIBRARY_PATH']}/nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits"]
     return subprocess.run(command, env=machine, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_the_daemon_does_not_start_without_its_library(machine: dict[str, str]) -> None:
+    """As upstream's: NVIDIA/nvidia-persistenced opens libnvidia-cfg.so.1 and exits."""
+    daemon = f"{machine['LD_LIBRARY_PATH']}/nvidia-persistenced"
+    ended = subprocess.run([daemon], env=machine | {"LD_LIBRARY_PATH": ""}, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "libnvidia-cfg.so.1" in ended.stderr
+
+
+def test_a_library_of_another_release_than_the_driver_fails(machine: dict[str, str], tmp_path: Path) -> None:
+    built = Path(machine["LD_LIBRARY_PATH"])
+    shutil.copy(built / "libnvidia-ml.so.1", tmp_path / "libnvidia-ml.so.590.48.01")
+    (tmp_path / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.590.48.01")
+    ended = subprocess.run(
+        [built / "nvidia-smi", "-L"], env=machine | {"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert ended.returncode == 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    assert ended.stdout == "Failed to initialize NVML: Driver/library version mismatch\n"
+
+
+def test_the_driver_stays_loaded(machine: dict[str, str]) -> None:
+    assert smi(machine, "persistence_mode") == ["Enabled", "Enabled"]
 
 
 def test_vector_add_passes_on_the_gpu_that_it_names(machine: dict[str, str]) -> None:

@@ -13,10 +13,11 @@ from testinfra.host import Host
 testinfra_hosts = ["ansible://kube_node"]
 
 PINNED = pinned("nvidia-driver")
-OLDER, NEWER = "570.172.08", "590.48.01"
+# Of the branches before and after it; NVIDIA's repository for Debian 12 has both.
+OLDER, NEWER = "570.195.03", "590.48.01"
 SET = {
     *("libcuda1", "libnvidia-cfg1", "libnvidia-ml1"),
-    *("nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"),
+    *("nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-kernel-support", "nvidia-persistenced"),
 }
 FABRIC_MANAGER = "nvidia-fabricmanager"
 PIN = "/etc/apt/preferences.d/kubegpu-nvidia-cuda.pref"
@@ -136,6 +137,7 @@ def test_an_upgrade_says_that_a_reboot_is_due(driver: Server) -> None:
 
     assert installed(driver) == dict.fromkeys(SET, NEWER)
     assert first.returned == {"required": True, "reason": reason}
+    assert "Driver/library version mismatch" in driver.sh("nvidia-smi || true")
     assert (again.changed, again.returned) == (0, first.returned)
     load(driver)
     assert role(release=NEWER).returned == {"required": False, "reason": ""}

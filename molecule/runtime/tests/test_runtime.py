@@ -22,7 +22,7 @@ from testinfra.host import Host
 testinfra_hosts = ["ansible://kube_node"]
 
 GPUS = 8
-DRIVER, OLDER_DRIVER = pinned("nvidia-driver"), "570.172.08"
+DRIVER, OLDER_DRIVER = pinned("nvidia-driver"), "570.195.03"
 MAIN = "/etc/containerd/config.toml"
 DROP_INS = "/etc/containerd/conf.d"
 OURS = {"10-kubegpu.toml", "20-kubegpu-nvidia.toml"}
@@ -383,10 +383,7 @@ def test_containers_keep_their_gpus(runtime: Server) -> None:
 
 
 def test_devices_follow_the_driver(runtime: Server) -> None:
-    """A specification of another driver mounts files that are gone.
-
-    The lab's NVML knows one release, so the file is what an earlier driver left, and the path unit was off meanwhile.
-    """
+    """A specification of another driver mounts files that are gone. The file is what an earlier driver left."""
     runtime.sh(f"systemctl stop nvidia-cdi-refresh.path; sed -i s/{DRIVER}/{OLDER_DRIVER}/ {SPEC}")
 
     done = role(tags="nvidia_container_toolkit")
@@ -396,6 +393,15 @@ def test_devices_follow_the_driver(runtime: Server) -> None:
     assert OLDER_DRIVER not in read(runtime, SPEC)
     assert runtime.host.service("nvidia-cdi-refresh.path").is_running
     assert runtime.host.service("nvidia-cdi-refresh.path").is_enabled
+
+
+def test_a_new_kernel_module_renews_the_specification(runtime: Server) -> None:
+    """By the toolkit's own units, which look at depmod's list; a change of libraries alone does not start them."""
+    runtime.sh(f"rm {SPEC}; echo >>/lib/modules/$(uname -r)/modules.dep")
+
+    runtime.sh(f"timeout 20 sh -c 'until test -e {SPEC}; do sleep 0.1; done'")
+
+    assert f"libnvidia-ml.so.{DRIVER}" in read(runtime, SPEC)
 
 
 def test_devices_that_went_missing_come_back(runtime: Server) -> None:
@@ -484,6 +490,20 @@ def test_containerd_stays_where_docker_needs_it(runtime: Server) -> None:
     assert 'disabled_plugins = ["cri"]' in text  # as the package had it
     assert files == "config.toml"
     assert again.changed == 0
+
+
+def test_a_newer_containerd_is_not_brought_down(bare: Server) -> None:
+    """Docker runs by containerd.io and takes any from 1.7.27 on, so apt would say nothing."""
+    newer = package(bare, "containerd.io", "99.0-1")
+    bare.sh(f"dpkg --install {newer}; rm {newer}")
+    refused = role(tags="containerd")
+    still = installed(bare, "containerd.io")
+    bare.sh("dpkg --purge containerd.io")
+
+    assert not refused.succeeded
+    assert "node1 has containerd.io 99.0-1, newer than" in refused.text
+    assert 'Set containerd_version: "99.0-*" to keep it' in refused.text
+    assert (refused.changed, still) == (0, {"containerd.io": "99.0-1"})
 
 
 def test_containerd_stays_where_others_run_containers(runtime: Server) -> None:

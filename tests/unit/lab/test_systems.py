@@ -5,15 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from lab import packages
-from lab.systems import HERE, systems
-from lab.versions import CHECKOUT, recipe
+from lab import upstream
+from lab.systems import systems
+from lab.versions import CHECKOUT
 
-REPOSITORIES = {
-    (row["path"], row.get("suite"))
-    for folder in (packages.HERE, HERE)
-    for row in recipe(folder / "packages.yml")["repositories"].values()
-}
+REPOSITORIES = {(row.path, row.suite) for row in upstream.repositories().values()}
 
 
 def test_every_supported_system_can_be_tested() -> None:
@@ -29,6 +25,6 @@ def test_the_mirror_has_the_paths_of_each_system(system: str) -> None:
 
     assert (
         f"developer.download.nvidia.com/compute/cuda/repos/{name}{number.replace('.', '')}/x86_64",
-        None,
+        "",
     ) in REPOSITORIES
     assert (f"download.docker.com/linux/{name}", suite) in REPOSITORIES

@@ -1,13 +1,14 @@
-"""What is pinned, against the rows of what upstream has."""
+"""What is pinned and what the mirror carries, against the rows of what upstream has."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from itertools import chain
 
 import pytest
 import yaml
 
-from lab import upstream
+from lab import debian, packages, upstream
 from lab.systems import systems
 from lab.versions import CHECKOUT, names, versions
 
@@ -18,6 +19,8 @@ PINNED = {
     "nvidia-driver": ["nvidia-persistenced"],
     "nvlsm": ["nvlsm"],
 }
+# Of the distribution, and on every server or brought from its mirror.
+DISTRIBUTION = {*debian.NODE, *chain(*debian.FROM_DISTRIBUTION.values()), "libc6", "libseccomp2", "libibumad3"}
 
 
 def pin(system: str, name: str) -> str:
@@ -89,6 +92,22 @@ def test_nothing_is_in_two_rows() -> None:
     keys = [(package.repository, package.name, package.version) for package in upstream.packages()]
 
     assert sorted(keys) == sorted(set(keys))
+
+
+@pytest.mark.parametrize("system", systems())
+def test_the_mirror_satisfies_what_its_packages_depend_on(system: str) -> None:
+    there = [package for package in packages.carried() if package.repository in upstream.systems()[system]]
+    offered = DISTRIBUTION.union(*([package.name, *package.provides] for package in there))
+
+    for package in there:
+        left_out = packages.recipes()[package.name].get("without", [])
+        for choice in package.depends:
+            assert offered.union(left_out) & set(choice), f"{package.name} {package.version} wants {choice}"
+
+
+@pytest.mark.parametrize("name", packages.recipes())
+def test_a_recipe_makes_a_package_that_upstream_has(name: str) -> None:
+    assert [package for package in packages.carried() if package.name == name]
 
 
 def test_a_system_of_its_own_has_its_own_pin() -> None:
