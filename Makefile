@@ -17,6 +17,7 @@ PURE := autoscaling chain formats report
 LAB_CLI := $(BIN)/python -m lab
 # What looks at a lab or removes it works on any machine that has one, whatever else that lacks by now.
 LAB_HAND := $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -m lab
+PYTEST := KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python -m pytest --durations=25 --durations-min=5
 MOLECULE := $(BIN)/molecule --base-config molecule/base.yml
 # Those of `make test`, each from a bare machine: the site on one server, and the node roles on two.
 SCENARIO ?= default nodes
@@ -61,8 +62,8 @@ lab-clean: ## remove all labs and the cache of what they are built from
 	@$(LAB_HAND) clean
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture pins-check charts-check docs
-test: test-env programs ## all that CI runs: lint, unit and molecule, in two lanes side by side
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture pins-check charts-check docs
+test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
 quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
@@ -84,12 +85,15 @@ lint-lab: test-env programs ## helm lint of the lab's charts, go vet and go test
 	@$(BIN)/python -m lab.lint
 	@echo "lint-lab: passed"
 
-unit: test-env programs ## pytest but for what needs the lab (ARGS="tests/integration -k rule", without the coverage)
-	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python -m pytest $(or $(ARGS),tests --ignore tests/faults \
+unit: test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
+	@$(PYTEST) $(or $(ARGS),tests --ignore tests/faults --ignore tests/integration \
 		$(PURE:%=--cov=plugins/module_utils/%) --cov-report=term:skip-covered --cov-fail-under=95)
 
+integration: test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
+	@$(PYTEST) tests/integration $(ARGS)
+
 molecule: test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
-	@PYTEST_ADDOPTS='-m "not slow"' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)
+	@PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)
 
 faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load, in random order (ARGS="-k rule --outage 60", SEED=7)
 	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v --seed $(SEED) $(ARGS)

@@ -1,4 +1,4 @@
-"""`make test`: its steps in two lanes side by side, since each waits for others half of its time.
+"""`make test`: its steps in three lanes side by side, since each waits for others most of its time.
 
 A line a step, each with a log of its own in build/test. A step that fails ends its lane, the other goes on; the log's
 end and a verdict come last.
@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
-# Words for make. The lanes take about as long as each other: the first has the processors, the second mostly waits.
+# Words for make. The lanes take about as long as each other: the first waits for a cluster, the second for a metric
+# chain and for two servers, the third has the processors.
 LANES: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("lint",), ("lint-lab",), ("unit",), ("molecule", "SCENARIO=nodes")),
     (("molecule", "SCENARIO=default"),),
+    (("integration",), ("molecule", "SCENARIO=nodes")),
+    (("lint",), ("lint-lab",), ("unit",)),
 )
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
@@ -101,7 +103,8 @@ class Steps:
 
 
 def _say(line: str) -> None:
-    print(time.strftime("%H:%M:%S"), line, flush=True)
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")  # one write a line: lanes speak at the same moment
+    sys.stdout.flush()
 
 
 def _clock(seconds: float) -> str:
