@@ -90,7 +90,7 @@ unit: test-env programs ## pytest of what needs no server (ARGS="tests/rules -k 
 		$(PURE:%=--cov=plugins/module_utils/%) --cov-report=term:skip-covered --cov-fail-under=95)
 
 integration: test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
-	@$(PYTEST) tests/integration $(ARGS)
+	@$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/integration) $(ARGS)
 
 molecule: test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
 	@PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)

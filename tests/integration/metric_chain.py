@@ -24,6 +24,13 @@ from programs import program
 MONITORING = "monitoring"
 STARTUP_S = 60
 
+# What metrics-server would say of the pods: the adapter can serve metrics.k8s.io as well.
+USAGE = {
+    "containerQuery": "sum by (<<.GroupBy>>) (container_usage{<<.LabelMatchers>>})",
+    "nodeQuery": "sum by (<<.GroupBy>>) (node_usage{<<.LabelMatchers>>})",
+    "resources": {"overrides": {name: {"resource": name} for name in ("namespace", "pod", "node")}},
+    "containerLabel": "container",
+}
 ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml").read_text())
 
 
@@ -126,6 +133,7 @@ class MetricChain:
         rules = {
             "rules": ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"],
             "externalRules": ADAPTER_VALUES["__prometheus_adapter_external_rules"],
+            "resourceRules": {"cpu": USAGE, "memory": USAGE, "window": "1s"},
         }
         _write(plane, "adapter.yml", rules)
         plane.run(
@@ -197,9 +205,8 @@ class MetricChain:
         self._publish_api("custom.metrics.k8s.io")
 
     @contextmanager
-    def external_metrics(self) -> Iterator[None]:
-        """The adapter's other API, which it serves only where nobody else does."""
-        name = "external.metrics.k8s.io"
+    def api(self, name: str) -> Iterator[None]:
+        """Another API of the adapter: external.metrics.k8s.io or metrics.k8s.io."""
         services = client.ApiregistrationV1Api(self._kube)
         self._publish_api(name)
         try:

@@ -24,7 +24,7 @@ def examples(module: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
-    """Namespace ml with the workloads that the examples name, each with a ready pod that has a GPU and a queue."""
+    """Namespace ml with the workloads that the examples name, each with a ready pod that has a GPU, a queue and CPU time."""
     ml = Workloads(kube, namespace="ml")
     ml.node("gpu1", gpus=32)
     names = ("inference", "embed", "chat")
@@ -36,7 +36,11 @@ def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
     chain.exporter.gpus("ml", {f"{name}-0": 50 for name in names})
     chain.exporter.text += "".join(f'vllm:num_requests_waiting{{namespace="ml",pod="{name}-0"}} 2\n' for name in names)
     chain.exporter.text += 'nginx_ingress_controller_requests{exported_namespace="ml",ingress="inference"} 7\n'
-    yield ml
+    chain.exporter.text += "".join(
+        f'container_usage{{namespace="ml",pod="{name}-0",container="main"}} 0.5\n' for name in names
+    )
+    with chain.api("metrics.k8s.io"):
+        yield ml
     ml.remove()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from control_plane import eventually
@@ -36,14 +36,16 @@ class Workloads:
         """start_s: seconds from its creation until it was ready."""
         pod = {
             "metadata": {"name": name, "labels": {"app": app}},
-            "spec": {"containers": [{"name": "main", "image": "service"}]},
+            "spec": {"containers": [{"name": "main", "image": "service", "resources": {"requests": {"cpu": "1"}}}]},
         }
         self._core.create_namespaced_pod(self.namespace, pod)
         ready = {"type": "Ready", "status": "True"}
         if start_s:
             created = self._core.read_namespaced_pod(name, self.namespace).metadata.creation_timestamp
             ready["lastTransitionTime"] = (created + timedelta(seconds=start_s)).isoformat()
-        status = {"phase": "Running", "conditions": [ready]}
+        # The HPA counts no CPU of a pod that has only started.
+        began = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+        status = {"phase": "Running", "startTime": began, "conditions": [ready]}
         self._core.patch_namespaced_pod_status(name, self.namespace, {"status": status})
 
     @contextmanager
