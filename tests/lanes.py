@@ -19,12 +19,13 @@ from pathlib import Path
 
 LOGS = Path("build/test")
 # Words for make. The lanes take about as long as each other: the first waits for a cluster, the second for a metric
-# chain and for two servers, the third has the processors.
+# chain and for two servers, the third has what processors they leave: a cluster that starves says wrong things.
 LANES: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("molecule", "SCENARIO=default"),),
     (("integration",), ("molecule", "SCENARIO=nodes")),
     (("lint",), ("lint-lab",), ("unit",)),
 )
+NICER = 5  # than the lane before
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
@@ -61,32 +62,32 @@ class Steps:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def lane(self, steps: Sequence[tuple[str, ...]]) -> list[Ended]:
+    def lane(self, number: int, steps: Sequence[tuple[str, ...]]) -> list[Ended]:
         """Those that ran: all, or up to the first that failed."""
-        return list(self._until_one_fails(steps))
+        return list(self._until_one_fails(steps, NICER * number))
 
     def stop(self, *_: object) -> None:
         self._stopped = True
         for process in self._running:
             os.killpg(process.pid, signal.SIGTERM)
 
-    def _until_one_fails(self, steps: Sequence[tuple[str, ...]]) -> Iterator[Ended]:
+    def _until_one_fails(self, steps: Sequence[tuple[str, ...]], nicer: int) -> Iterator[Ended]:
         for step in steps:
             if self._stopped:
                 return
-            ended = self._run(step)
+            ended = self._run(step, nicer)
             yield ended
             if not ended.passed:
                 return
 
-    def _run(self, step: tuple[str, ...]) -> Ended:
+    def _run(self, step: tuple[str, ...], nicer: int) -> Ended:
         name = step[-1].rpartition("=")[2]
         log = LOGS / f"{name}.log"
         began = time.monotonic()
         _say(f"{name}: begins")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [os.environ.get("MAKE", "make"), "--no-print-directory", *step],
+                ["nice", "-n", str(nicer), os.environ.get("MAKE", "make"), "--no-print-directory", *step],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -118,7 +119,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, steps.stop)
     with ThreadPoolExecutor(len(LANES)) as lanes:
-        ended = [step for lane in lanes.map(steps.lane, LANES) for step in lane]
+        ended = [step for lane in lanes.map(steps.lane, range(len(LANES)), LANES) for step in lane]
     failed = [step for step in ended if not step.passed]
     for step in failed:
         print(f"\n=== {step.name} failed: {step.log}\n{step.evidence()}")
