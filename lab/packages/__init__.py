@@ -73,11 +73,9 @@ def apt_mirror(
     def build(out: Path, run: Shell) -> None:
         if first:
             shutil.copytree(first.path, out, copy_function=os.link, symlinks=True, dirs_exist_ok=True)
-        for repository in map(upstream.repositories().get, wanted):
-            root = out / repository.path
-            if not (
-                root / "dists" / repository.suite / "InRelease" if repository.suite else root / "InRelease"
-            ).exists():
+        for repository in (upstream.repositories()[each] for each in wanted):
+            suite_of = Path("dists", repository.suite) if repository.suite else Path()
+            if not (out / repository.path / suite_of / "InRelease").exists():
                 _add_repository(out, repository, key, contents, run)
         if distribution:
             _add_distribution(out, suite, distribution, key, run)

@@ -24,7 +24,7 @@ def examples(module: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
-    """Namespace ml with the workloads that the examples name, each with a ready pod that has a GPU, a queue and CPU time."""
+    """Namespace ml with the workloads that the examples name: each has a ready pod with a GPU, a queue and CPU time."""
     ml = Workloads(kube, namespace="ml")
     ml.node("gpu1", gpus=32)
     names = ("inference", "embed", "chat")
