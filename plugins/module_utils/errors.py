@@ -5,26 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# The chain, left to right. A finding names the hop at which it was made.
-SPEC = "autoscaler spec"
-API_SERVER = "API server"
-WORKLOAD = "workload"
-EXPORTER = "exporter -> Prometheus"
-RULE = "Prometheus -> recording rule"
-SERIES = "recording rule -> series"
-ADAPTER = "series -> adapter"
-CUSTOM_METRIC = "adapter -> custom.metrics.k8s.io"
-HPA = "custom.metrics.k8s.io -> HPA"
-
 # How many of a list a message names before it counts the rest.
 NAMED = 5
 
 
 class HopError(Exception):
-    """A hop of the chain is broken: which one, what was seen there, and what mends it.
+    """A hop of the chain, or an option, is broken: which one, what was seen there, why, and what mends it.
 
     result: what the caller may show besides, for instance the object as last seen.
-    others: what else is broken, for the message.
+    others: further errors, for the message.
     """
 
     def __init__(
@@ -34,14 +23,21 @@ class HopError(Exception):
         fix: str,
         result: Mapping[str, Any] | None = None,
         others: Sequence[HopError] = (),
+        cause: str = "",
     ) -> None:
         named = [str(other) for other in others[: NAMED - 1]]
         more = [f"and {len(others) - len(named)} more"] if len(others) > len(named) else []
-        super().__init__("\n".join([f"{hop}: {seen}\n  fix: {fix}", *named, *more]))
-        self.hop = hop
+        why = f"\n  cause: {cause}" if cause else ""
+        super().__init__("\n".join([f"{hop}: {seen}{why}\n  fix: {fix}", *named, *more]))
+        self.hop = str(hop)
         self.seen = seen
+        self.cause = cause
         self.fix = fix
         self.result = dict(result or {})
+
+    def of(self, subject: str) -> HopError:
+        """The same error, with the name of the thing that it is about."""
+        return HopError(self.hop, f"{subject}: {self.seen}", self.fix, self.result, cause=self.cause)
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 def first_of_all(errors: Sequence[HopError]) -> HopError:
     """One error that names them all; its hop and fix are those of the first."""
     first, *others = errors
-    return HopError(first.hop, first.seen, first.fix, first.result, others)
+    return HopError(first.hop, first.seen, first.fix, first.result, others, first.cause)
 
 
 def enumeration(names: Sequence[str]) -> str:

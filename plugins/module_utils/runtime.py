@@ -18,7 +18,8 @@ from .cluster.kube import KubeClient
 from .cluster.prometheus import PrometheusClient
 from .cluster.rights import right_to
 from .cluster.transport import connect
-from .errors import API_SERVER, HopError, first_of_all
+from .errors import HopError, first_of_all
+from .hops import Hop
 
 
 class GpuModule:
@@ -84,9 +85,13 @@ def _as_hop(err: HopError | ApiError) -> HopError:
 
 def _refused_request(err: ApiError) -> HopError:
     if err.status == 0:
-        return HopError(API_SERVER, seen=str(err), fix="see that the address in the kubeconfig is right and reachable")
+        return HopError(
+            Hop.API_SERVER, seen=str(err), fix="see that the address in the kubeconfig is right and reachable"
+        )
     if err.status == 401:
-        return HopError(API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")
+        return HopError(Hop.API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")
     if err.status == 403:
-        return HopError(API_SERVER, seen=str(err), fix=f"allow the user of the kubeconfig to {right_to(err.request)}")
-    return HopError(API_SERVER, seen=str(err), fix="correct what the API server objects to, then run again")
+        return HopError(
+            Hop.API_SERVER, seen=str(err), fix=f"allow the user of the kubeconfig to {right_to(err.request)}"
+        )
+    return HopError(Hop.API_SERVER, seen=str(err), fix="correct what the API server objects to, then run again")

@@ -222,8 +222,7 @@ result:
     hop:
       description:
         - The first broken hop, null if all that was asked for has a value.
-        - V(workload), V(series -> adapter), V(adapter -> custom.metrics.k8s.io), V(adapter -> external.metrics.k8s.io)
-          or V(API server).
+        - V(workload), V(metrics_api), V(metric) or V(API server).
       type: str
     seen: {description: What was seen there; null if no hop is broken., type: str}
     fix: {description: What mends it; null if no hop is broken., type: str}

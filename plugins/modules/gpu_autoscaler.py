@@ -219,7 +219,7 @@ hop:
   description: The first broken hop.
   returned: failure
   type: str
-  sample: exporter -> Prometheus
+  sample: scrape
 fix:
   description: What mends it.
   returned: failure

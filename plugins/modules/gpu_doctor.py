@@ -139,6 +139,7 @@ result:
         severity: error
         object: PrometheusRule monitoring/kubegpu-gpu
         seen: ["its labels are none; ruleSelector of Prometheus monitoring/k8s is release=kube-prometheus-stack"]
+        since: null
         cause: >-
           no Prometheus object selects the PrometheusRule: ruleSelector of Prometheus monitoring/k8s is
           release=kube-prometheus-stack

@@ -15,8 +15,7 @@ from typing import Any
 
 import testinfra
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture import capture
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
@@ -100,7 +99,7 @@ class Lab:
         state = capture(
             self._kube, self._prometheus, scope=Scope(None, None), facts={self.gpu_node: self.facts}, history_s=0
         )
-        return report(state, CHECKS, grace=True), report(state, CHECKS, grace=False)
+        return health_report(state, grace=True), health_report(state, grace=False)
 
     def query(self, text: str) -> dict[str, float]:
         """The values of a query, by pod."""
@@ -299,7 +298,7 @@ class Lab:
     def is_rolled_out(self, kind: str, name: str, namespace: str | None = MONITORING) -> bool:
         return _is_rolled_out(kind, self.get(kind, name, namespace))
 
-    def is_settled(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """No workload is on its way to another state, and each GPU is seen once.
 
         What Prometheus no longer scrapes it goes on giving for 5 minutes, and for so long the HPA acts on it.
@@ -362,10 +361,10 @@ def wait_until_healed(lab: Lab, what: str, within_s: float) -> None:
     def is_healed() -> bool:
         nonlocal last, quiet
         last = lab.examine(grace=False)
-        quiet = quiet + 1 if not ids(last) and lab.is_settled() else 0
+        quiet = quiet + 1 if not ids(last) and lab.is_up_to_date() else 0
         return quiet >= STEADY
 
-    wait_until(is_healed, lambda: f"{what}; found {words(last)}, settled: {lab.is_settled()}", within_s)
+    wait_until(is_healed, lambda: f"{what}; found {words(last)}, settled: {lab.is_up_to_date()}", within_s)
 
 
 def _is_rolled_out(kind: str, workload: Manifest) -> bool:

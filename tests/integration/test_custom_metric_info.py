@@ -187,13 +187,13 @@ def without_others(result: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_api_that_nobody_serves(ask: Ask, workloads: Workloads) -> None:
     result = broken(ask, api="external", metric="queue", namespace=workloads.namespace)
-    assert (result["hop"], result["seen"]) == ("series -> adapter", "nobody serves external.metrics.k8s.io")
+    assert (result["hop"], result["seen"]) == ("metrics_api", "nobody serves external.metrics.k8s.io")
     assert (result["items"], result["listed"]) == ([], False)
 
 
 def test_an_adapter_that_is_down(ask: Ask, workloads: Workloads, outage: Callable[[], None]) -> None:
     result = broken(ask, namespace=workloads.namespace)
-    assert result["hop"] == "series -> adapter"
+    assert result["hop"] == "metrics_api"
     assert "v1beta1.custom.metrics.k8s.io of prometheus-adapter is not Available: EndpointsNotFound" in result["seen"]
     assert "kubectl -n monitoring get pods" in result["fix"]
 
@@ -224,7 +224,7 @@ def test_a_metric_that_is_not_listed(ask: Ask, workloads: Workloads, record: Cal
     here = {"namespace": workloads.namespace}
     ask(**here, metric="queue", until="result.listed", wait_timeout=LISTED_S)
     result = broken(ask, **here, metric="gpus")
-    assert result["hop"] == "series -> adapter"
+    assert result["hop"] == "metrics_api"
     assert re.search(r"prometheus-adapter serves custom.metrics.k8s.io and lists \d+ metrics, none", result["seen"])
     result = broken(ask, **here, metric="queue", resource="services")
     assert "none of them services/queue, but namespaces/queue, pods/queue" in result["seen"]
@@ -256,7 +256,7 @@ def test_ready_pods_without_a_value(ask: Ask, workloads: Workloads, record: Call
     ask(**target, until="result.items", wait_timeout=LISTED_S)
     result = ask(**target, until=VALUES, wait_timeout=FAILURE_S)
     assert result["failed"]
-    assert result["hop"] == "adapter -> custom.metrics.k8s.io"
+    assert result["hop"] == "metric"
     assert "prometheus-adapter has no value of gpu for pods chat-1" in result["msg"]
     assert (by_name(result), result["result"]["missing"]) == ({"chat-0": 5}, ["chat-1"])
 
@@ -310,7 +310,7 @@ def test_check_mode_does_not_wait_for_what_nothing_has_made(
     result = ask(check=True, api="external", namespace="ml", until="result.items", wait_timeout=FAILURE_S)
     assert looks_at_apiservices(*plane) == before + 1
     assert not result.get("failed")
-    assert result["result"]["hop"] == "series -> adapter"
+    assert result["result"]["hop"] == "metrics_api"
     [warning] = result["warnings"]
     assert "nobody serves external.metrics.k8s.io" in warning
 
@@ -414,7 +414,7 @@ def test_a_metric_of_nodes(ask: Ask, chain: MetricChain, workloads: Workloads, s
     assert by_name(result) == {"gpu1": 3, "gpu2": 2000}
     assert result["result"]["items"][0]["namespace"] == ""
     assert by_name(ask(**nodes, name="gpu2")) == {"gpu2": 2000}
-    assert ask(**nodes, name="gpu3")["result"]["hop"] == "adapter -> custom.metrics.k8s.io"
+    assert ask(**nodes, name="gpu3")["result"]["hop"] == "metric"
 
 
 def test_an_external_metric(ask: Ask, chain: MetricChain, workloads: Workloads, second_adapter: None) -> None:
@@ -427,7 +427,7 @@ def test_an_external_metric(ask: Ask, chain: MetricChain, workloads: Workloads, 
         [item] = ask(**external, **{option: ["queue = b"]})["result"]["items"]
         assert (item["value"], item["name"], item["kind"]) == (8, "", "")
     result = broken(ask, **external, metric_label_selectors=["queue=c"])
-    assert result["hop"] == "adapter -> external.metrics.k8s.io"
+    assert result["hop"] == "metric"
     assert "service monitoring/second has no value of queue_length in namespace" in result["seen"]
 
 
@@ -438,7 +438,7 @@ def test_an_external_metric_in_upper_case_is_out_of_reach_as_for_an_hpa(
     external = {"api": "external", "metric": "Jobs_waiting", "namespace": workloads.namespace}
     ask(**external, until="result.listed", wait_timeout=LISTED_S)
     result = broken(ask, **external)
-    assert result["hop"] == "adapter -> external.metrics.k8s.io"
+    assert result["hop"] == "metric"
     assert "HPAs ask for external metrics in lower case, jobs_waiting" in result["seen"]
     workloads.deployment("chat")
     workloads.ready_pod("chat-0", app="chat")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture import capture
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
@@ -24,7 +23,7 @@ from workloads import Workloads
 DOCUMENTED = yaml.safe_load((ROOT / "docs" / "doctor" / "rights.yml").read_text())
 USER = "guest"
 # By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
-# reason to read: events of an exporter that waits, the adapter's ConfigMap, workloads of other kinds.
+# reason to read: events of pods that wait, the adapter's ConfigMap, workloads of other kinds, claims of devices.
 MISSED = {
     "nodes": "list nodes of apiGroup '' at the cluster scope",
     "namespaces": "list namespaces of apiGroup '' at the cluster scope",
@@ -41,6 +40,7 @@ MISSED = {
     "scaledobjects": "list scaledobjects of apiGroup 'keda.sh' at the cluster scope",
     "validatingwebhookconfigurations": "list validatingwebhookconfigurations of apiGroup "
     "'admissionregistration.k8s.io' at the cluster scope",
+    "resourceslices": "list resourceslices of apiGroup 'resource.k8s.io' at the cluster scope",
     "apiservices": "get apiservices of apiGroup 'apiregistration.k8s.io' at the cluster scope",
     "*": "get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace {namespace}",
 }
@@ -58,7 +58,7 @@ class Guest:
             self._kube.get_raw, namespace=MONITORING, service="kube-prometheus-stack-prometheus", port=9090
         )
         state = capture(self._kube, prometheus, scope=Scope(namespace, None), facts={"gpu1": {}}, history_s=0)
-        return report(state, CHECKS, grace=False)
+        return health_report(state, grace=False)
 
     def may(self, rules: list[dict[str, Any]]) -> None:
         self._rbac.patch_cluster_role(DOCUMENTED["metadata"]["name"], {"rules": rules})

@@ -15,10 +15,11 @@ from ..autoscaling.manifests import (
     metric_names,
     recordings_of,
 )
-from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, Goal, Target
+from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
 from ..cluster.kube import KubeClient
 from ..cluster.metrics_api import MetricsApi, MetricValue
-from ..errors import ADAPTER, Finding
+from ..errors import Finding
+from ..hops import Hop
 from .metrics_owner import Owner
 from .snapshot import GROUPS
 from .targets import Key
@@ -27,25 +28,27 @@ from .targets import Key
 class Backend(Protocol):
     """From recorded series to the value that an HPA reads."""
 
-    def capabilities(self, apis: Mapping[str, Manifest | None], goals: Iterable[Goal]) -> Iterator[Finding]:
-        """What it cannot do for these goals in this cluster: an API that is missing, or that somebody else serves.
+    def capabilities(
+        self, apis: Mapping[str, Manifest | None], metric_targets: Iterable[MetricTarget]
+    ) -> Iterator[Finding]:
+        """What it cannot do for these metrics: an API that is missing, or that somebody else serves.
 
-        apis: the APIService of each metrics API that the goals need, by group; None where there is none.
+        apis: the APIService of each metrics API that the metric_targets need, by group; None where there is none.
         """
 
-    def ensure(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+    def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         """All objects that have to exist."""
 
-    def remove(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
+    def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
         """Those of our rules that none of these HPAs uses."""
 
     def listed(self, metric_type: str) -> set[str]:
         """The metrics that the API for this type offers, as discovery names them. Raises ApiError."""
 
-    def listing(self, goal: Goal, target: Target) -> str:
-        """How discovery names the metric of a goal."""
+    def discovery_name(self, metric_target: MetricTarget, target: Target) -> str:
+        """How discovery names the metric of a metric_target."""
 
-    def read(self, goal: Goal, target: Target, namespace: str, pods: str) -> list[MetricValue]:
+    def read(self, metric_target: MetricTarget, target: Target, namespace: str, pods: str) -> list[MetricValue]:
         """The values that the HPA would get. Raises ApiError.
 
         pods: label selector; empty for all pods of the namespace.
@@ -58,15 +61,17 @@ class PrometheusAdapter:
     def __init__(self, kube: KubeClient) -> None:
         self._api = MetricsApi(kube.get_raw)
 
-    def capabilities(self, apis: Mapping[str, Manifest | None], goals: Iterable[Goal]) -> Iterator[Finding]:
-        ours = {GROUPS[goal.type] for goal in goals if goal.metric.query}
+    def capabilities(
+        self, apis: Mapping[str, Manifest | None], metric_targets: Iterable[MetricTarget]
+    ) -> Iterator[Finding]:
+        ours = {GROUPS[metric_target.type] for metric_target in metric_targets if metric_target.metric.query}
         for group, service in apis.items():
             yield from _judge(Owner(group, service), must_be_ours=group in ours)
 
-    def ensure(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+    def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         return manifests(autoscalers, rules)
 
-    def remove(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
+    def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
         named = {f"{namespace}/{name}": hpa for (namespace, name), hpa in hpas.items()}
         asked_for = set().union(*map(metric_names, hpas.values()))
         return [rule for rule in rules if not _is_used(rule, named, asked_for)]
@@ -74,18 +79,18 @@ class PrometheusAdapter:
     def listed(self, metric_type: str) -> set[str]:
         return self._api.listed(GROUPS[metric_type])
 
-    def listing(self, goal: Goal, target: Target) -> str:
-        name = goal.metric.name
-        if goal.type == EXTERNAL:
+    def discovery_name(self, metric_target: MetricTarget, target: Target) -> str:
+        name = metric_target.metric.name
+        if metric_target.type == EXTERNAL:
             return name
-        return f"pods/{name}" if goal.type == PODS else f"{_plural(target)}/{name}"
+        return f"pods/{name}" if metric_target.type == PODS else f"{_plural(target)}/{name}"
 
-    def read(self, goal: Goal, target: Target, namespace: str, pods: str) -> list[MetricValue]:
-        name = goal.metric.name
-        if goal.type == EXTERNAL:
-            labels = ",".join(f"{key}={value}" for key, value in external_labels(goal, target).items())
+    def read(self, metric_target: MetricTarget, target: Target, namespace: str, pods: str) -> list[MetricValue]:
+        name = metric_target.metric.name
+        if metric_target.type == EXTERNAL:
+            labels = ",".join(f"{key}={value}" for key, value in external_labels(metric_target, target).items())
             return self._api.external(name, namespace=namespace, label_selector=labels)
-        if goal.type == PODS:
+        if metric_target.type == PODS:
             return self._api.custom(name, namespace=namespace, label_selector=pods)
         return self._api.custom(name, namespace=namespace, resource=_plural(target), name=target.name)
 
@@ -97,16 +102,16 @@ def _plural(target: Target) -> str:
 def _judge(owner: Owner, *, must_be_ours: bool) -> Iterator[Finding]:
     group = owner.group
     if owner.api_service is None:
-        yield Finding(ADAPTER, seen=f"nobody serves {group}", fix=_HOW_TO_SERVE[group], awaited=True)
+        yield Finding(Hop.METRICS_API, seen=f"nobody serves {group}", fix=_HOW_TO_SERVE[group], awaited=True)
     elif must_be_ours and not owner.is_prometheus_adapter:
         yield Finding(
-            ADAPTER,
+            Hop.METRICS_API,
             seen=f"{group} belongs to {owner}, not to prometheus-adapter",
             fix="a cluster has one owner of that API: remove the other before you run the prometheus_adapter role",
         )
     elif owner.unavailable:
         yield Finding(
-            ADAPTER,
+            Hop.METRICS_API,
             seen=f"{group} is not available: {owner.unavailable}",
             fix=f"kubectl describe apiservice v1beta1.{group}; see the pods of {owner}",
             severity="warning",

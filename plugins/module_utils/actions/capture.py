@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,13 +13,12 @@ from typing import Any
 
 from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.manifests import Manifest, autoscaler_of, is_managed, recordings_of
-from ..autoscaling.metrics import Metric
-from ..autoscaling.spec import Autoscaler, Goal
-from ..chain.checks.adapter import adapter_config, config_map_of
-from ..chain.checks.queries import labels_joined
-from ..chain.objects import labels_of
+from ..autoscaling.spec import Autoscaler
+from ..chain.adapter_config import adapter_config, config_map_of
+from ..chain.objects import is_ready, labels_of, pod_spec
+from ..chain.rule_texts import labels_joined
 from ..chain.selectors import labels_match, parse_selector
-from ..chain.state import AdapterConfig, ApiState, AutoscalerState, MetricState, PrometheusState, Row, Scope, State
+from ..chain.state import AdapterConfig, ApiState, AutoscalerState, PrometheusState, Row, Scope, State
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import (
     APISERVICES,
@@ -33,6 +32,8 @@ from ..cluster.kube import (
     POD_MONITORS,
     PODS,
     PROMETHEUSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
     RULES,
     SCALED_OBJECTS,
     SERVICE_MONITORS,
@@ -41,17 +42,18 @@ from ..cluster.kube import (
     KubeClient,
     Resource,
 )
-from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi
+from ..cluster.metrics_api import MetricsApi
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series
 from ..cluster.rights import right_to
-from ..errors import HPA, HopError
+from ..errors import HopError
 from ..formats.yaml import from_yaml
+from ..hops import Hop
 from .backend import PrometheusAdapter
 from .history import read_history
 from .intervals import Intervals
 from .metrics_owner import Owner
-from .observe import GoalEvidence, Observation, Observer
+from .observe import Observer, sources_of
 from .snapshot import GROUPS
 from .targets import Key, TargetState, key_of, list_in, read_targets
 
@@ -162,7 +164,7 @@ class _Reading:
     """What has been read so far, and why the rest could not be."""
 
     found: dict[str, Any] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, read: Callable[[], Any], empty: Any = ()) -> Any:
         """Raises ApiError only if the API server does not answer at all: then nothing can be looked at."""
@@ -172,7 +174,7 @@ class _Reading:
         if isinstance(answer, ApiError) and answer.status == 0:
             raise answer
         if isinstance(answer, Exception):
-            self.unread[name] = _reason(answer)
+            self.unavailable[name] = _reason(answer)
         self.found[name] = empty if answer is None or isinstance(answer, Exception) else answer
         return self.found[name]
 
@@ -199,35 +201,44 @@ def capture(
     scope: Scope,
     facts: Mapping[str, Mapping[str, Any]],
     history_s: int,
+    only: Collection[Key] | None = None,
 ) -> State:
-    """Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist."""
+    """only: the autoscalers to look at; None for those of the scope.
+
+    Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist.
+    """
     kube, reading = ReadOnce(kube), _Reading()
     names = [*_LISTS, "version"]
     answers = in_parallel(lambda name: _whole(kube, name), names)
     lists = {name: reading.note(name, answer) for name, answer in zip(names, answers, strict=True)}
     clock = _attempt(lambda: prometheus.query("time()")[0].values[0])
     if not facts:
-        reading.unread["facts"] = "node_facts is not given: pass the results of gpu_facts"
+        reading.unavailable["facts"] = "node_facts is not given: pass the results of gpu_facts"
     version = lists.pop("version")
     state = State(
         now_s=clock if isinstance(clock, float) else time.time(),
         scope=scope,
         server_version=version.get("gitVersion") if isinstance(version, Mapping) else None,
         facts=facts,
-        unread=reading.unread,
+        unavailable=reading.unavailable,
         **{**lists, "hpas": [{**hpa, "kind": HPAS.kind} for hpa in lists["hpas"]]},
     )
-    wanted, targets = _autoscalers(kube, reading, state)
+    wanted, targets = _autoscalers(kube, reading, state, only)
     services = _metrics_services(kube, reading, wanted)
     namespaces = _namespaces(state, prometheus, services, wanted)
     pods = reading.take("component_pods", lambda: list(list_in(kube, PODS, namespaces).values())) if namespaces else []
-    return replace(
+    slices, claim_templates = _claims(kube, reading, state, wanted, targets)
+    state = replace(state, component_pods=pods, resource_slices=slices, claim_templates=claim_templates)
+    state = replace(
         state,
-        component_pods=pods,
-        events=_events(kube, reading, replace(state, component_pods=pods)),
         prometheus=_prometheus(reading, prometheus, clock, wanted, state, pods),
         apis=[_api(kube, reading, group, service, state, pods) for group, service in services.items()],
-        autoscalers=_observed(kube, reading, prometheus, wanted, targets, state, pods, history_s),
+        autoscalers=_observed(kube, reading, prometheus, wanted, state, history_s),
+    )
+    return replace(
+        state,
+        prometheus=_with_scrape_errors(prometheus, state),
+        events=_events(kube, reading, state),
     )
 
 
@@ -235,39 +246,68 @@ def _whole(kube: ReadOnce, name: str) -> Any:
     return kube.get_raw("/version") if name == "version" else kube.list(_LISTS[name])
 
 
-def _autoscalers(kube: ReadOnce, reading: _Reading, state: State) -> tuple[list[Autoscaler], dict[Key, TargetState]]:
-    """Those of the scope that are ours or about GPUs, or the one that is named; and what they scale."""
+def _autoscalers(
+    kube: ReadOnce, reading: _Reading, state: State, only: Collection[Key] | None
+) -> tuple[list[Autoscaler], dict[Key, TargetState]]:
+    """The autoscalers to look at, and what they scale: those of the scope that are ours or about GPUs, or named."""
     scope = state.scope
     hpas = [
         hpa
         for hpa in state.hpas
-        if scope.namespace in (None, hpa["metadata"]["namespace"]) and scope.name in (None, hpa["metadata"]["name"])
+        if (only is None or key_of(hpa) in only)
+        and scope.namespace in (None, hpa["metadata"]["namespace"])
+        and scope.name in (None, hpa["metadata"]["name"])
     ]
-    if scope.name and not hpas and "hpas" not in reading.unread:
+    if scope.name and not hpas and "hpas" not in reading.unavailable:
         place = "/".join(filter(None, (scope.namespace, scope.name)))
-        raise HopError(HPA, seen=f"there is no HPA {place}", fix="correct namespace and name")
+        raise HopError(Hop.HPA, seen=f"there is no HPA {place}", fix="correct namespace and name")
     queries = {
         recording["record"]: recording.get("expr", "")
         for rule in state.rule_objects
         for recording in recordings_of(rule)
     }
-    found = [autoscaler_of(hpa, queries) for hpa in hpas]
-    targets = reading.take("targets", lambda: read_targets(kube, found), {})
-    managed = {key_of(hpa) for hpa in hpas if is_managed(hpa)}
+    autoscalers = [autoscaler_of(hpa, queries) for hpa in hpas]
+    targets = reading.take("targets", lambda: read_targets(kube, autoscalers), {})
+    chosen = {key_of(hpa) for hpa in hpas if only is not None or scope.name or is_managed(hpa)}
     return [
-        each for each in found if scope.name or each.key in managed or _is_about_gpus(each, targets.get(each.key))
+        autoscaler
+        for autoscaler in autoscalers
+        if autoscaler.key in chosen or _is_about_gpus(autoscaler, targets.get(autoscaler.key))
     ], targets
 
 
+def _claims(
+    kube: ReadOnce,
+    reading: _Reading,
+    state: State,
+    wanted: Sequence[Autoscaler],
+    targets: Mapping[Key, TargetState],
+) -> tuple[Sequence[Manifest], Sequence[Manifest]]:
+    """ResourceSlices and ResourceClaimTemplates, asked for only where pods claim GPUs, or nodes have none to count."""
+    namespaces = {
+        autoscaler.namespace
+        for autoscaler in wanted
+        if (target := targets.get(autoscaler.key)) and pod_spec(target.manifest or {}).get("resourceClaims")
+    }
+    if not namespaces and (state.plugins or not (state.gpu_nodes or state.exporters)):
+        return (), ()
+    slices = reading.take("resource_slices", lambda: kube.list(RESOURCE_SLICES))
+    templates = reading.take(
+        "claim_templates", lambda: list(list_in(kube, RESOURCE_CLAIM_TEMPLATES, namespaces).values())
+    )
+    return slices, templates if namespaces else ()
+
+
 def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:
-    spec = ((target.manifest if target else None) or {}).get("spec") or {}
-    pod = (spec.get("template") or {}).get("spec") or {}
-    return bool(gpus_per_pod(pod)) or any(_ABOUT_GPUS.search(goal.metric.name) for goal in autoscaler.goals)
+    pod = pod_spec((target.manifest if target else None) or {})
+    names = [metric_target.metric.name for metric_target in autoscaler.metric_targets]
+    return bool(gpus_per_pod(pod)) or any(map(_ABOUT_GPUS.search, names))
 
 
 def _metrics_services(kube: ReadOnce, reading: _Reading, wanted: Sequence[Autoscaler]) -> dict[str, Manifest | None]:
     """The APIServices that the autoscalers' metrics need, by group; the newer version where there is no other."""
-    groups = dict.fromkeys(GROUPS[goal.type] for each in wanted for goal in each.goals)
+    types = [metric_target.type for autoscaler in wanted for metric_target in autoscaler.metric_targets]
+    groups = dict.fromkeys(GROUPS[metric_type] for metric_type in types)
 
     def read(group: str) -> Manifest | None:
         return kube.get(APISERVICES, f"v1beta1.{group}") or kube.get(APISERVICES, f"v1beta2.{group}")
@@ -278,25 +318,42 @@ def _metrics_services(kube: ReadOnce, reading: _Reading, wanted: Sequence[Autosc
 def _namespaces(
     state: State, prometheus: PrometheusClient, services: Mapping[str, Manifest | None], wanted: Sequence[Autoscaler]
 ) -> set[str]:
-    """Where pods are looked at."""
-    components = {each["metadata"]["namespace"] for each in (*state.exporters, *state.plugins)}
+    """The namespaces whose pods are looked at."""
+    components = {daemon_set["metadata"]["namespace"] for daemon_set in (*state.exporters, *state.plugins)}
     adapters = {_service_of(service)[0] for service in services.values() if service}
     served = {prometheus.service[0]} if wanted or components else set()
-    return (components | adapters | served | {each.namespace for each in wanted}) - {""}
+    return (components | adapters | served | {autoscaler.namespace for autoscaler in wanted}) - {""}
 
 
 def _events(kube: ReadOnce, reading: _Reading, state: State) -> Sequence[Manifest]:
-    """Why volumes are not mounted. Nothing is asked where no pod waits for one."""
-    namespaces = sorted({pod["metadata"]["namespace"] for pod in state.waiting_exporters})
+    """Warnings, of namespaces where something waits: an exporter for its volumes, a target for its pods."""
+    namespaces = {pod["metadata"]["namespace"] for pod in state.waiting_exporters}
+    for autoscaler in state.autoscalers:
+        if len(autoscaler.pods) < (autoscaler.replicas or 0) or not all(map(is_ready, autoscaler.pods)):
+            namespaces.add(autoscaler.key[0])
 
     def read() -> list[Manifest]:
         return [
             event
-            for namespace in namespaces
-            for event in kube.list(EVENTS, namespace=namespace, field_selector="reason=FailedMount") or ()
+            for namespace in sorted(namespaces)
+            for event in kube.list(EVENTS, namespace=namespace, field_selector="type=Warning") or ()
         ]
 
     return reading.take("events", read) if namespaces else ()
+
+
+def _with_scrape_errors(client: PrometheusClient, state: State) -> PrometheusState:
+    """Prometheus' own words for scrapes that fail, asked for only where the exporter is down."""
+    down = {row.target for row in state.targets.values() if not row.value}
+    answer = _attempt(client.targets) if down else []
+    if isinstance(answer, Exception):  # something in front of several Prometheus may not know them
+        return state.prometheus
+    errors = {
+        target: str(entry.get("lastError") or "")
+        for entry in answer
+        if (target := (entry.get("labels", {}).get("job", ""), entry.get("labels", {}).get("instance", ""))) in down
+    }
+    return replace(state.prometheus, scrape_errors=errors)
 
 
 def _service_of(api_service: Manifest | None) -> Key:
@@ -306,8 +363,7 @@ def _service_of(api_service: Manifest | None) -> Key:
 
 def _selected(state: State, pods: Iterable[Manifest], namespace: str, name: str) -> list[Manifest]:
     """The pods of a Service; none where it has no selector."""
-    service = next((each for each in state.services if key_of(each) == (namespace, name)), None)
-    selector = ((service or {}).get("spec") or {}).get("selector")
+    selector = _selector(state, namespace, name)
     if not selector:
         return []
     return [
@@ -326,12 +382,13 @@ def _prometheus(
     state: State,
     pods: Sequence[Manifest],
 ) -> PrometheusState:
-    its_pods = _selected(state, pods, *client.service)
+    own_pods = _selected(state, pods, *client.service)
     if isinstance(clock, ApiError) and clock.status in (401, 403):
-        reading.unread["prometheus"] = _reason(clock)
+        reading.unavailable["prometheus"] = _reason(clock)
     if isinstance(clock, Exception):
-        return PrometheusState(client.name, error=_message(clock), pods=its_pods)
-    sources = {_UTILISATION, _ENGINE} | {each for one in wanted for goal in one.goals for each in _sources(goal)}
+        return PrometheusState(client.name, error=_message(clock), pods=own_pods)
+    metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
+    sources = {_UTILISATION, _ENGINE} | {source for metric in metrics for source in sources_of(metric)}
     queries = {name: text.replace("{sources}", "|".join(sorted(sources))) for name, text in _QUERIES.items()}
     answers = in_parallel(lambda query: _rows(client, query), [*queries.values()])
     rows: dict[str, Any] = {
@@ -339,11 +396,11 @@ def _prometheus(
     }
     broken = next((answer for answer in answers if isinstance(answer, Exception)), None)
     if broken:
-        reading.unread["prometheus"] = str(broken)
+        reading.unavailable["prometheus"] = str(broken)
     rules = _attempt(client.recording_rules)
     return PrometheusState(
         client.name,
-        pods=its_pods,
+        pods=own_pods,
         rules=None if isinstance(rules, Exception) else _by_series(rules),
         joined=None if isinstance(rules, Exception) else _joined(client, rules),
         **rows,
@@ -387,15 +444,6 @@ def _by_series(rules: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str
     return found
 
 
-def _sources(goal: Goal) -> tuple[str, ...]:
-    """What a metric is made of; one that others serve under an exporter's own name is made of that."""
-    return goal.metric.sources or ((goal.metric.name,) if goal.metric.name.startswith("DCGM_FI_") else ())
-
-
-def _reporter(metric: Metric) -> str:
-    return metric.reporter or ("dcgm-exporter" if metric.name.startswith("DCGM_FI_") else "")
-
-
 def _api(
     kube: ReadOnce,
     reading: _Reading,
@@ -405,16 +453,15 @@ def _api(
     pods: Sequence[Manifest],
 ) -> ApiState:
     owner, (namespace, name) = Owner(group, service), _service_of(service)
-    found = _selected(state, pods, namespace, name)
     listed = _attempt(lambda: frozenset(MetricsApi(kube.get_raw).listed(group))) if service else None
     if isinstance(listed, ApiError) and listed.status in (401, 403):
-        reading.unread["metrics"] = _reason(listed)
+        reading.unavailable["metrics"] = _reason(listed)
     deployments: Sequence[Manifest] = ()
     if namespace:
         with suppress(ApiError):  # evidence only
             deployments = kube.list(DEPLOYMENTS, namespace=namespace) or ()
     selector = _selector(state, namespace, name)
-    adapter = next((each for each in deployments if _makes(each, selector)), None)
+    adapter = next((deployment for deployment in deployments if _makes(deployment, selector)), None)
     return ApiState(
         group,
         service,
@@ -422,8 +469,9 @@ def _api(
         owner.is_prometheus_adapter,
         owner.unavailable,
         listed if isinstance(listed, frozenset) else None,
+        f": {_message(listed)}" if isinstance(listed, Exception) else "",
         adapter,
-        found,
+        _selected(state, pods, namespace, name),
         _adapter_config(kube, reading, adapter) if adapter and owner.is_prometheus_adapter else None,
     )
 
@@ -444,7 +492,7 @@ def _adapter_config(kube: ReadOnce, reading: _Reading, adapter: Manifest) -> Ada
 
 
 def _selector(state: State, namespace: str, name: str) -> Mapping[str, str]:
-    service = next((each for each in state.services if key_of(each) == (namespace, name)), {})
+    service = next((service for service in state.services if key_of(service) == (namespace, name)), {})
     return (service.get("spec") or {}).get("selector") or {}
 
 
@@ -459,59 +507,32 @@ def _observed(
     reading: _Reading,
     prometheus: PrometheusClient,
     wanted: Sequence[Autoscaler],
-    targets: Mapping[Key, TargetState],
     state: State,
-    pods: Sequence[Manifest],
     history_s: int,
 ) -> list[AutoscalerState]:
-    seen: dict[Key, Observation] = reading.take(
+    states: dict[Key, AutoscalerState] = reading.take(
         "metrics", lambda: Observer(kube, prometheus, PrometheusAdapter(kube)).observe(wanted), {}
     )
     for err in kube.forbidden:
         if any(f"/apis/{group}/" in err.request for group in GROUPS.values()):
-            reading.unread.setdefault("metrics", _reason(err))
+            reading.unavailable.setdefault("metrics", _reason(err))
     intervals = Intervals(kube, prometheus)
-    hpas, by_key = {key_of(hpa): hpa for hpa in state.hpas}, {key_of(pod): pod for pod in pods}
-    history = read_history(prometheus, wanted, seen, history_s) if history_s else {}
+    hpas = {key_of(hpa): hpa for hpa in state.hpas}
+    history = read_history(prometheus, wanted, states, history_s) if history_s else {}
     found = []
-    for each in wanted:
-        observation, hpa = seen.get(each.key), hpas[each.key]
-        target = targets.get(each.key)
-        names = sorted(observation.pods) if observation else []
-        its_pods = [by_key[each.namespace, name] for name in names if (each.namespace, name) in by_key]
+    for autoscaler in wanted:
+        leading = autoscaler.metric_targets[:1]
+        seen = states.get(autoscaler.key, AutoscalerState(hpas[autoscaler.key]))
+        pods = [pod for pod in seen.pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+        budget = intervals.budget(leading[0]).describe() if leading else None
         found.append(
-            AutoscalerState(
-                hpa,
-                target.manifest if target else None,
-                [pod for pod in its_pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")],
-                [_metric(goal) for goal in observation.goals] if observation else (),
-                intervals.budget(each.goals[0]).describe() if each.goals else None,
-                history.get(each.key),
-                is_managed(hpa),
-                bool(observation and observation.is_verified),
-                observation.replicas if observation and observation.exists else None,
+            replace(
+                seen,
+                hpa=hpas[autoscaler.key],
+                target=seen.target,
+                pods=pods,
+                budget=budget,
+                history=history.get(autoscaler.key),
             )
         )
     return found
-
-
-def _metric(evidence: GoalEvidence) -> MetricState:
-    goal, metric = evidence.goal, evidence.goal.metric
-    group = GROUPS[goal.type]
-    return MetricState(
-        metric.name,
-        group,
-        goal.type,
-        goal.series,
-        _sources(goal),
-        _reporter(metric),
-        metric.unit,
-        goal.value,
-        evidence.holders,
-        # KEDA lists one name for all that it serves, so only what is listed says something.
-        evidence.listed if group == CUSTOM_METRICS else evidence.listed or None,
-        evidence.refusal,
-        evidence.values,
-        {holder: series.values for holder, series in evidence.recorded.items() if holder in evidence.holders},
-        tuple(holder for holder in evidence.disagreeing if holder in evidence.recorded),
-    )

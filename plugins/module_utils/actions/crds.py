@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest, is_managed
 from ..cluster.kube import CRDS, KubeClient
-from ..errors import API_SERVER, HopError
+from ..errors import HopError
+from ..hops import Hop
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
@@ -34,7 +35,7 @@ def remove_crds(kube: KubeClient, group: str, deadline: Deadline) -> Outcome:
     actions = {name: "deleted" for name in ours() if kube.delete(CRDS, name)}
     if actions and not kube.dry_run and (left := wait_until(ours, lambda left: not left, deadline, poll_s=0.5)):
         raise HopError(
-            API_SERVER,
+            Hop.API_SERVER,
             seen=f"not gone in time: {', '.join(left)}",
             fix=f"kubectl describe crd {left[0]}, which names the finalizer that it waits for",
         )
@@ -68,7 +69,7 @@ def _wait_until_served(kube: KubeClient, names: Iterable[str], deadline: Deadlin
 
     if missing := wait_until(not_served, lambda left: not left, deadline, poll_s=0.2):
         raise HopError(
-            API_SERVER,
+            Hop.API_SERVER,
             seen=f"not Established in time: {', '.join(missing)}",
             fix=f"kubectl describe crd {missing[0]}",
         )

@@ -13,7 +13,7 @@ from ..chain.objects import condition, labels_of, made_s, pod_spec, statuses, un
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..errors import WORKLOAD
+from ..hops import Hop
 from .intervals import Intervals
 from .snapshot import Objects
 from .targets import Key, TargetState, read_pods
@@ -51,14 +51,14 @@ def resolve_dead_times(
 def unusual_dead_times(autoscalers: Iterable[Autoscaler]) -> list[str]:
     """A warning for each autoscaler that a measured dead time makes slow."""
     return [
-        f"{WORKLOAD}: autoscaler {each}: a scaling step takes {each.dead_time} s: its pods seem to need minutes "
+        f"{Hop.WORKLOAD}: autoscaler {each}: a scaling step takes {each.dead_time} s: its pods seem to need minutes "
         f"until they are ready (fix: set dead_time_seconds to the true value; {each.dead_time} confirms it)"
         for each in autoscalers
         if each.is_measured and each.dead_time > UNUSUAL_DEAD_TIME_S
     ]
 
 
-def explain_scaling(autoscaler: Autoscaler) -> dict[str, Any]:
+def describe_scaling(autoscaler: Autoscaler) -> dict[str, Any]:
     """The scaling rules in words, and what they come from: the dead time, but for the directions that are given."""
     given = {"scale_up": autoscaler.given_scale_up, "scale_down": autoscaler.given_scale_down}
     return {
@@ -105,7 +105,7 @@ def _measure(
         return {}
     intervals = Intervals(kube, prometheus)
     return {
-        each.key: dead_time_s(measured[each.key], intervals.budget(each.goals[0]).metric_lag_s)
+        each.key: dead_time_s(measured[each.key], intervals.budget(each.metric_targets[0]).metric_lag_s)
         for each in autoscalers
         if each.key in measured
     }

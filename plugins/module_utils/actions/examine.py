@@ -5,8 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..chain.checks.registry import CHECKS
-from ..chain.findings import report
+from ..chain.health_report import health_report
 from ..chain.state import Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -14,7 +13,7 @@ from ..errors import HopError
 from .capture import capture
 from .outcome import Outcome
 
-# What a verdict has to be for the module to fail, by its option fail_on.
+# The verdicts that fail the module, by its option fail_on.
 FAILS_ON = {"error": {"broken"}, "warning": {"broken", "warning"}, "never": frozenset()}
 
 
@@ -30,18 +29,23 @@ def examine(
 ) -> Outcome:
     """Read the chain and judge it. Changes nothing.
 
-    grace: leave out what is so young that it may pass by itself.
+    grace: leave out conditions that are so young that they may pass by themselves.
     Raises: ApiError, HopError if nothing could be looked at.
     """
-    started = time.monotonic()
+    started_s = time.monotonic()
     state = capture(kube, prometheus, scope=scope, facts=facts, history_s=history_s)
-    found = report(state, CHECKS, grace=grace)
-    found["duration_s"] = round(time.monotonic() - started, 3)
-    outcome = Outcome(result=found)
-    if found["verdict"] in FAILS_ON[fail_on]:
+    report = health_report(state, grace=grace)
+    report["duration_s"] = round(time.monotonic() - started_s, 3)
+    outcome = Outcome(result=report)
+    if report["verdict"] in FAILS_ON[fail_on]:
         outcome.errors += [
-            HopError(each["hop"], seen=f"{each['object']}: {'; '.join(each['seen'])}", fix=each["fix"])
-            for each in found["findings"]
-            if fail_on == "warning" or each["severity"] == "error"
+            HopError(
+                finding["hop"],
+                seen=f"{finding['object']}: {'; '.join(finding['seen'])}",
+                fix=finding["fix"],
+                cause=finding["cause"],
+            )
+            for finding in report["findings"]
+            if fail_on == "warning" or finding["severity"] == "error"
         ]
     return outcome

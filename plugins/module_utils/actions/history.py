@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from ..autoscaling.spec import PODS, Autoscaler
+from ..chain.state import AutoscalerState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
-from .observe import Observation
 from .targets import Key
 
 # Points in a history: as many as a small picture shows.
@@ -29,14 +29,17 @@ Points = Mapping[float, float]
 def read_history(
     prometheus: PrometheusClient,
     autoscalers: Sequence[Autoscaler],
-    seen: Mapping[Key, Observation],
+    seen: Mapping[Key, AutoscalerState],
     history_s: int,
 ) -> dict[Key, dict[str, Any]]:
-    """By autoscaler, of its leading metric; a query for each recorded series. None of what Prometheus has not."""
+    """History of each autoscaler's first metric; one query per recorded series.
+
+    Autoscalers without data in Prometheus are omitted.
+    """
     step_s = max(_SHORTEST_STEP_S, round(history_s / _POINTS))
     window = f"[{history_s}s:{step_s}s]"
     counts = {name: _by_hpa(_read(prometheus, series + window)) for name, series in _REPLICAS.items()}
-    leading = {each.key: each.goals[0].series for each in autoscalers if each.goals}
+    leading = {each.key: each.metric_targets[0].series for each in autoscalers if each.metric_targets}
     recorded = {name: _by_namespace(_read(prometheus, name + window)) for name in sorted(set(leading.values()) - {""})}
     found = {}
     for each in autoscalers:
@@ -73,13 +76,13 @@ def _by_namespace(found: Iterable[Series]) -> dict[str, list[Series]]:
     return groups
 
 
-def _is_its(series: Series, autoscaler: Autoscaler, seen: Observation | None) -> bool:
+def _is_its(series: Series, autoscaler: Autoscaler, seen: AutoscalerState | None) -> bool:
     """Pods that are there are known; ones that are gone are told by the names that their controllers give."""
-    if autoscaler.goals[0].type != PODS:
+    if autoscaler.metric_targets[0].type != PODS:
         return autoscaler.target.name in series.labels.values()
     pod = series.labels.get("pod", "")
     generated = rf"{re.escape(autoscaler.target.name)}-([a-z0-9]+-[a-z0-9]{{5}}|\d+)"
-    return (seen is not None and pod in seen.pods) or bool(re.fullmatch(generated, pod))
+    return (seen is not None and (autoscaler.namespace, pod) in seen.pod_keys) or bool(re.fullmatch(generated, pod))
 
 
 def _mean(found: Sequence[Series]) -> Points:

@@ -11,7 +11,7 @@ from statistics import median
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.metrics import Metric
 from ..autoscaling.reaction_budget import Period, ReactionBudget
-from ..autoscaling.spec import Goal
+from ..autoscaling.spec import MetricTarget
 from ..chain.objects import seconds
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
@@ -33,12 +33,12 @@ class Intervals:
         self._scrape: dict[tuple[str, ...], Period] = {}
         self._evaluate = _evaluation_periods(prometheus)
 
-    def budget(self, goal: Goal) -> ReactionBudget:
-        metric = goal.metric
+    def budget(self, metric_target: MetricTarget) -> ReactionBudget:
+        metric = metric_target.metric
         return ReactionBudget(
             collect=self._collect if metric.is_of_gpus else Period(0, "assumed"),
             scrape=self._scrape_period(metric),
-            evaluate=self._evaluate.get(goal.series, Period(_STOCK["evaluate"], "assumed")),
+            evaluate=self._evaluate.get(metric_target.series, Period(_STOCK["evaluate"], "assumed")),
             sync=self._sync,
         )
 

@@ -9,7 +9,8 @@ from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import API_VERSIONS, Target
 from ..cluster.errors import ApiError
 from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
-from ..errors import CUSTOM_METRIC, Finding, HopError
+from ..errors import Finding, HopError
+from ..hops import Hop
 
 # The hop at which options that contradict each other are refused.
 QUERY = "query"
@@ -60,13 +61,9 @@ class MetricQuery:
         return self.group == EXTERNAL_METRICS
 
     @property
-    def listing(self) -> str:
+    def discovery_name(self) -> str:
         """The metric's name in discovery."""
         return self.metric if self.is_external else f"{self.resource}/{self.metric}"
-
-    @property
-    def value_hop(self) -> str:
-        return f"adapter -> {EXTERNAL_METRICS}" if self.is_external else CUSTOM_METRIC
 
     @property
     def scope(self) -> str:
@@ -187,7 +184,7 @@ class Answer:
 
     @property
     def is_listed(self) -> bool:
-        return self.query.listing in self.names
+        return self.query.discovery_name in self.names
 
     @property
     def missing(self) -> list[str]:
@@ -209,7 +206,7 @@ class Answer:
             "items": [asdict(item) for item in self.items],
             "listed": self.is_listed,
             "missing": self.missing,
-            "hop": finding.hop if finding else None,
+            "hop": str(finding.hop) if finding else None,
             "seen": finding.seen if finding else None,
             "fix": finding.fix if finding else None,
         }

@@ -8,7 +8,8 @@ from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import APISERVICES, PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS
-from ..errors import ADAPTER, WORKLOAD, Finding, enumeration
+from ..errors import Finding, enumeration
+from ..hops import Hop
 from .metric_answer import ALL, Answer, MetricQuery
 from .metrics_owner import Owner
 
@@ -37,13 +38,13 @@ def _served(kube: KubeClient, answer: Answer) -> Finding | None:
         return None
     group, owner = answer.query.group, _owner(kube, answer)
     if owner.api_service is None and answer.outage.is_not_found:
-        return Finding(ADAPTER, seen=f"nobody serves {group}", fix=INSTALL[group])
+        return Finding(Hop.METRICS_API, seen=f"nobody serves {group}", fix=INSTALL[group])
     seen = f"{owner} does not answer for {group}: {answer.outage.message.strip()}"
     if owner.unavailable:
         seen = f"APIService {answer.version}.{group} of {owner} is not Available: {owner.unavailable}"
     namespace = owner.service.partition("/")[0]
     return Finding(
-        ADAPTER,
+        Hop.METRICS_API,
         seen,
         fix=f"see that its pods are ready{f' (kubectl -n {namespace} get pods)' if namespace else ''} and that no "
         "firewall keeps the control plane from them",
@@ -62,16 +63,18 @@ def _target(_kube: KubeClient, answer: Answer) -> Finding | None:
         return None
     if not found.is_scalable:
         return Finding(
-            WORKLOAD,
+            Hop.WORKLOAD,
             seen=f"the cluster has no kind {target.kind} with a scale subresource in {target.api_version}",
             fix="correct target.kind and target.api_version, or install what brings that kind",
         )
     if found.scale is None:
         return Finding(
-            WORKLOAD, seen=f"there is no {target} {query.scope}", fix="create it, or correct target.name and namespace"
+            Hop.WORKLOAD,
+            seen=f"there is no {target} {query.scope}",
+            fix="create it, or correct target.name and namespace",
         )
     return Finding(
-        WORKLOAD,
+        Hop.WORKLOAD,
         seen=f"the scale subresource of {target} {query.scope} has no selector, without which no HPA finds its pods",
         fix=f"see status.selector of that {target.kind}, which its controller sets",
     )
@@ -82,7 +85,7 @@ def _spelling(_kube: KubeClient, answer: Answer) -> Finding | None:
     if not query.is_external or query.metric == query.metric.lower():
         return None
     return Finding(
-        query.value_hop,
+        Hop.METRIC,
         seen=f"no value of {query.metric}: HPAs ask for external metrics in lower case, {query.metric.lower()}",
         fix="give the metric a name in lower case where it is made",
     )
@@ -94,8 +97,8 @@ def _listed(kube: KubeClient, answer: Answer) -> Finding | None:
     query, owner = answer.query, _owner(kube, answer)
     elsewhere = sorted(name for name in answer.names if name.rpartition("/")[2] == query.metric)
     return Finding(
-        ADAPTER,
-        seen=f"{owner} serves {query.group} and lists {len(answer.names)} metrics, none of them {query.listing}"
+        Hop.METRICS_API,
+        seen=f"{owner} serves {query.group} and lists {len(answer.names)} metrics, none of them {query.discovery_name}"
         f"{f', but {enumeration(elsewhere)}' if elsewhere else ''}",
         fix=f"see in Prometheus whether {series} has samples: by the prometheus_adapter role's rules it becomes the "
         "metric, within the relist interval"
@@ -125,17 +128,17 @@ def _pods(kube: KubeClient, answer: Answer) -> Finding | None:
         return None
     if target and target.pods:
         return Finding(
-            WORKLOAD,
+            Hop.WORKLOAD,
             seen=f"0 of {len(target.pods)} pods of {query.target} {query.scope} are ready",
             fix=f"kubectl -n {query.namespace} describe pods",
         )
     if target:
-        return Finding(WORKLOAD, seen=f"{query.target} {query.scope} has no pods", fix="scale it up")
+        return Finding(Hop.WORKLOAD, seen=f"{query.target} {query.scope} has no pods", fix="scale it up")
     with suppress(ApiError):  # evidence only, as above
         if not _pods_asked_for(kube, query):
             labels = f" with {query.label_selector}" if query.label_selector else ""
             return Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 seen=f"there is no pod {'' if query.name == ALL else f'{query.name} '}{query.scope}{labels}",
                 fix="start the workload, or correct namespace, name or label_selectors",
             )
@@ -146,7 +149,7 @@ def _value(kube: KubeClient, answer: Answer) -> Finding | None:
     query, owner = answer.query, _owner(kube, answer)
     objects = f"{query.resource} {enumeration(answer.missing)}" if answer.missing else f"{query.resource} {query.name}"
     return Finding(
-        query.value_hop,
+        Hop.METRIC,
         seen=f"{owner} has no value of {query.metric} {'' if query.is_external else f'for {objects} '}{query.scope}"
         f"{query.choice}{f': {answer.refusal}' if answer.refusal else ''}",
         fix="see in Prometheus whether its series has samples with these labels now, then the log of prometheus-adapter"

@@ -11,7 +11,8 @@ from ..cluster.errors import ApiError
 from ..cluster.kube import PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
 from ..cluster.rights import right_to
-from ..errors import API_SERVER, Finding, HopError, enumeration
+from ..errors import Finding, HopError, enumeration
+from ..hops import Hop
 from .condition import Condition
 from .metric_answer import Answer, MetricQuery, TargetPods
 from .metric_hops import broken_hop
@@ -100,7 +101,7 @@ def _ask_patiently(kube: KubeClient, query: MetricQuery) -> Answer:
         if err.status != 0:
             _passing(err)
         fix = "see that the API server is up, and that the address in the kubeconfig is right and reachable"
-        return Answer(query, finding=Finding(API_SERVER, seen=str(err), fix=fix))
+        return Answer(query, finding=Finding(Hop.API_SERVER, seen=str(err), fix=fix))
 
 
 @contextmanager
@@ -112,7 +113,7 @@ def _naming_rights() -> Iterator[None]:
         if err.status != 403:
             raise
         fix = f"allow the user of the kubeconfig to {right_to(err.request)}"
-        raise HopError(API_SERVER, seen=str(err), fix=fix) from err
+        raise HopError(Hop.API_SERVER, seen=str(err), fix=fix) from err
 
 
 def _passing(err: ApiError) -> ApiError:

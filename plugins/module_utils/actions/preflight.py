@@ -14,9 +14,10 @@ from ..autoscaling.manifests import MANAGER, is_managed, metric_names, profiles_
 from ..autoscaling.spec import OBJECT, PODS, Autoscaler
 from ..cluster.ownership import other_managers
 from ..cluster.rights import right_to
-from ..errors import EXPORTER, RULE, SPEC, WORKLOAD, Finding, enumeration, first_of_all, merged
+from ..errors import Finding, enumeration, first_of_all, merged
+from ..hops import Hop
 from .backend import Backend
-from .snapshot import Objects, Surroundings
+from .snapshot import ClusterSnapshot, Objects
 from .targets import TargetState
 
 
@@ -26,7 +27,7 @@ class Plan:
 
     autoscalers: Sequence[Autoscaler]
     objects: Objects
-    around: Surroundings
+    around: ClusterSnapshot
     backend: Backend
     fits: dict[str, int] = field(default_factory=dict)
 
@@ -72,13 +73,13 @@ def refuse_or_warn(findings: Sequence[Finding], *, dry_run: bool) -> list[str]:
 def _one_name_each(plan: Plan) -> Iterator[Finding]:
     for name, times in Counter(map(str, plan.autoscalers)).items():
         if times > 1:
-            yield Finding(SPEC, seen=f"{times} autoscalers are called {name}", fix="give each a name of its own")
+            yield Finding(Hop.SPEC, seen=f"{times} autoscalers are called {name}", fix="give each a name of its own")
 
 
 def _one_query_each(plan: Plan) -> Iterator[Finding]:
     for name, times in Counter(profile.name for profile in profiles_of(plan.autoscalers)).items():
         if times > 1:
-            yield Finding(SPEC, seen=f"metric {name} has {times} queries", fix="give each query a name of its own")
+            yield Finding(Hop.SPEC, seen=f"metric {name} has {times} queries", fix="give each query a name of its own")
 
 
 def _foreign_hpa(plan: Plan) -> Iterator[Finding]:
@@ -88,7 +89,7 @@ def _foreign_hpa(plan: Plan) -> Iterator[Finding]:
             continue
         makers = enumeration(other_managers(live, MANAGER))
         yield Finding(
-            SPEC,
+            Hop.SPEC,
             subjects=(str(autoscaler),),
             seen=f"an HPA of that name exists and was not made by this module{makers and f', but by {makers}'}",
             fix="set adopt: true to take it over, delete it, or give the autoscaler another name",
@@ -112,7 +113,7 @@ def _second_autoscaler(plan: Plan) -> Iterator[Finding]:
     for (namespace, _group, kind, name), its in holders.items():
         if len(its) > 1:
             yield Finding(
-                SPEC,
+                Hop.SPEC,
                 seen=f"{kind} {namespace}/{name} would have {len(its)} autoscalers: {', '.join(sorted(its))}",
                 fix="keep one (state: absent removes ours); further metrics go into its extra_metrics",
             )
@@ -121,7 +122,7 @@ def _second_autoscaler(plan: Plan) -> Iterator[Finding]:
 def _scaled_objects_are_known(plan: Plan) -> Iterator[Finding]:
     if plan.around.scaled_objects is None:
         yield Finding(
-            SPEC,
+            Hop.SPEC,
             seen="the user may not list scaledobjects of keda.sh: a second autoscaler by KEDA would not be seen",
             fix="grant that right, docs/rights.yml has it; harmless where KEDA is not installed",
             severity="warning",
@@ -144,7 +145,7 @@ def _shared_rule(plan: Plan) -> Iterator[Finding]:
             ]
             if users:
                 yield Finding(
-                    SPEC,
+                    Hop.SPEC,
                     seen=f"metric {metric.name} has another query in rule {profile.rule_name}, "
                     f"and HPA {enumeration(sorted(users))} scales on it",
                     fix="give this metric another name, or change the query in all autoscalers in one run",
@@ -156,7 +157,7 @@ def _target_exists(plan: Plan) -> Iterator[Finding]:
         target, state = autoscaler.target, plan.target_of(autoscaler)
         if not state.served:
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 subjects=(str(autoscaler),),
                 seen=f"the cluster has no kind {target.kind} in {target.api_version}",
                 fix="check target.kind and target.api_version, or install what brings that kind",
@@ -164,14 +165,14 @@ def _target_exists(plan: Plan) -> Iterator[Finding]:
             )
         elif not state.scalable:
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 subjects=(str(autoscaler),),
                 seen=f"{target.kind} has no scale subresource",
                 fix="choose a kind whose replicas can be set, a Deployment for instance",
             )
         elif state.manifest is None:
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 subjects=(str(autoscaler),),
                 seen=f"there is no {target} in namespace {autoscaler.namespace}",
                 fix="create it first, or correct target.name and namespace",
@@ -192,19 +193,19 @@ def _prometheus_answers(plan: Plan) -> Iterator[Finding]:
             "see that its pods are ready and that the control plane may reach its port on the nodes' network, or set "
             "prometheus.url to an address that this controller reaches"
         )
-    yield Finding(EXPORTER, seen=f"Prometheus does not answer: {err}", fix=fix, awaited=True)
+    yield Finding(Hop.LABELS, seen=f"Prometheus does not answer: {err}", fix=fix, awaited=True)
 
 
 def _queries_are_right(plan: Plan) -> Iterator[Finding]:
     for metric, message in plan.around.query_errors.items():
         yield Finding(
-            RULE,
+            Hop.RULE,
             seen=f"the query of metric {metric} is not usable: {message}",
             fix="try the query in Prometheus until it gives one series per namespace and pod",
         )
     for metric in plan.around.empty_queries:
         yield Finding(
-            RULE,
+            Hop.RULE,
             seen=f"the query of metric {metric} gives nothing at the moment",
             fix="try it in Prometheus; right if the pods that report it are still to start",
             severity="warning",
@@ -214,7 +215,7 @@ def _queries_are_right(plan: Plan) -> Iterator[Finding]:
 def _rules_served(plan: Plan) -> Iterator[Finding]:
     if plan.objects.rules is None:
         yield Finding(
-            RULE,
+            Hop.RULE,
             seen="the cluster has no kind PrometheusRule",
             fix="run the prometheus_stack role, it brings the Prometheus operator",
             awaited=True,
@@ -222,8 +223,8 @@ def _rules_served(plan: Plan) -> Iterator[Finding]:
 
 
 def _metrics_apis(plan: Plan) -> Iterator[Finding]:
-    goals = [goal for autoscaler in plan.autoscalers for goal in autoscaler.goals]
-    yield from plan.backend.capabilities(plan.around.metrics_apis, goals)
+    metric_targets = [metric_target for autoscaler in plan.autoscalers for metric_target in autoscaler.metric_targets]
+    yield from plan.backend.capabilities(plan.around.metrics_apis, metric_targets)
 
 
 def _readiness_probe(plan: Plan) -> Iterator[Finding]:
@@ -231,7 +232,7 @@ def _readiness_probe(plan: Plan) -> Iterator[Finding]:
         containers = plan.pod_of(autoscaler).get("containers")
         if containers and not any(container.get("readinessProbe") for container in containers):
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 subjects=(str(autoscaler),),
                 seen="its pods have no readiness probe",
                 fix="add one: pods that count as ready while they still load make the HPA overshoot",
@@ -246,10 +247,10 @@ def _gpu_limit(plan: Plan) -> Iterator[Finding]:
             pod
             and not gpus_per_pod(pod)
             and not pod.get("resourceClaims")
-            and any(goal.metric.is_of_gpus for goal in autoscaler.goals)
+            and any(metric_target.metric.is_of_gpus for metric_target in autoscaler.metric_targets)
         ):
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 subjects=(str(autoscaler),),
                 seen="its pods have no nvidia.com/gpu limit",
                 fix="add it: the exporter cannot tell whose GPU it is without",
@@ -265,7 +266,7 @@ def _enough_gpus(plan: Plan) -> Iterator[Finding]:
         if needs and fit < autoscaler.max_replicas and not nodes_are_added(plan.around.nodes):
             gpus = ", ".join(f"{number} {resource}" for resource, number in needs.items())
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 subjects=(str(autoscaler),),
                 seen=f"max_replicas is {autoscaler.max_replicas}, but eligible nodes have room for only {fit} replicas "
                 f"({gpus} a pod)",
@@ -290,7 +291,7 @@ def _enough_gpus_together(plan: Plan) -> Iterator[Finding]:
     for resource, number in needed.items():
         if number > there.get(resource, 0):
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 seen=f"all autoscalers at their maximum need {number} {resource}, "
                 f"the nodes have {there.get(resource, 0)}",
                 fix="lower max_replicas, or add nodes, if their peaks may coincide",
@@ -300,9 +301,11 @@ def _enough_gpus_together(plan: Plan) -> Iterator[Finding]:
 
 def _compounding(plan: Plan) -> Iterator[Finding]:
     for autoscaler in plan.autoscalers:
-        if any(goal.type == OBJECT and not goal.is_total for goal in autoscaler.goals):
+        if any(
+            metric_target.type == OBJECT and not metric_target.is_total for metric_target in autoscaler.metric_targets
+        ):
             yield Finding(
-                SPEC,
+                Hop.SPEC,
                 subjects=(str(autoscaler),),
                 seen="metric_type Object multiplies an average by the number of ready pods: while the average lags, "
                 "each new pod makes the HPA ask for more",
@@ -323,7 +326,7 @@ def _mig(plan: Plan) -> Iterator[Finding]:
             seen, fix = "its pods have whole GPUs, for which profile mig has no value", "use profile gpu"
         else:
             continue
-        yield Finding(WORKLOAD, seen, fix, subjects=(str(autoscaler),), severity="warning")
+        yield Finding(Hop.WORKLOAD, seen, fix, subjects=(str(autoscaler),), severity="warning")
 
 
 def _may_be_mig(plan: Plan) -> bool:
@@ -339,11 +342,11 @@ def _shared_gpus(plan: Plan) -> Iterator[Finding]:
         if (node["metadata"].get("labels") or {}).get("nvidia.com/gpu.sharing-strategy", "none") != "none"
     ]
     for autoscaler in plan.autoscalers if shared else ():
-        gpus = any(goal.metric.is_of_gpus for goal in autoscaler.goals)
+        gpus = any(metric_target.metric.is_of_gpus for metric_target in autoscaler.metric_targets)
         eligible = [node["metadata"]["name"] for node in shared if may_run_on(plan.pod_of(autoscaler), node)]
         if gpus and eligible and autoscaler.profile.name != "shared":
             yield Finding(
-                WORKLOAD,
+                Hop.WORKLOAD,
                 subjects=(str(autoscaler),),
                 seen=f"node {enumeration(eligible)} shares its GPUs: metric {autoscaler.profile.name} shows the whole "
                 "GPU, not this pod's part",
@@ -357,7 +360,7 @@ def _caveats(plan: Plan) -> Iterator[Finding]:
         for profile in autoscaler.profiles:
             for caveat in profile.caveats:
                 yield Finding(
-                    SPEC,
+                    Hop.SPEC,
                     subjects=(str(autoscaler),),
                     seen=f"profile {profile.name}: {caveat}",
                     fix="see docs/model.md",

@@ -8,9 +8,10 @@ from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..cluster.kube import RULES, KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..errors import HPA, HopError
+from ..errors import HopError
+from ..hops import Hop
 from .backend import Backend
-from .dead_time import explain_scaling
+from .dead_time import describe_scaling
 from .observe import Observer
 from .outcome import Outcome
 from .snapshot import metric_of, read_hpas
@@ -35,7 +36,7 @@ def read_autoscalers(
     """
     hpas = read_hpas(kube, namespace)
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
-        raise HopError(HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
+        raise HopError(Hop.HPA, seen=f"there is no Hop.HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = _recorded_queries(kube)
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
@@ -62,7 +63,7 @@ def _entry(autoscaler: Autoscaler) -> dict[str, object]:
         "target": {"api_version": target.api_version, "kind": target.kind, "name": target.name},
         "min_replicas": autoscaler.min_replicas,
         "max_replicas": autoscaler.max_replicas,
-        "behavior": explain_scaling(autoscaler),
+        "behavior": describe_scaling(autoscaler),
     }
 
 

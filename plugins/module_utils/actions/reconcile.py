@@ -9,15 +9,15 @@ from ..autoscaling.manifests import MANAGER, Manifest, RuleOptions, is_managed
 from ..autoscaling.spec import Autoscaler, autoscaler_key
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, KubeClient, Resource
-from ..cluster.ownership import dropped_fields, is_settled, other_managers
+from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
 from .backend import Backend
-from .dead_time import explain_scaling, resolve_dead_times, unusual_dead_times
+from .dead_time import describe_scaling, resolve_dead_times, unusual_dead_times
 from .outcome import Outcome
 from .preflight import Plan, preflight, refuse_or_warn
-from .snapshot import Objects, metric_of, read_hpas, read_objects, read_surroundings
+from .snapshot import Objects, metric_of, read_hpas, read_objects, read_snapshot
 from .targets import Key, key_of
 
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
@@ -38,22 +38,24 @@ def reconcile(
     objects = read_objects(kube, rules.namespace)
     outcome = Outcome()
     if autoscalers:
-        around = read_surroundings(kube, prometheus, autoscalers)
+        around = read_snapshot(kube, prometheus, autoscalers)
         findings = preflight(Plan(autoscalers, objects, around, backend))
         outcome.warnings += refuse_or_warn(findings, dry_run=kube.dry_run)
         autoscalers = resolve_dead_times(kube, prometheus, autoscalers, objects, around.targets)
         outcome.warnings += unusual_dead_times(autoscalers)
-    desired = backend.ensure(autoscalers, rules)
+    desired = backend.desired_objects(autoscalers, rules)
     adopted = {each.key for each in autoscalers if each.adopt}
     made, scaled = _write(kube, outcome, [_apply(each, objects, adopted) for each in desired])
     written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}
-    unused = backend.remove((objects.rules or {}).values(), {**objects.hpas, **written}) if not outcome.errors else []
+    unused = (
+        backend.unused_rules((objects.rules or {}).values(), {**objects.hpas, **written}) if not outcome.errors else []
+    )
     if unused:  # another run may have found such a rule in place and made its HPA meanwhile
-        unused = backend.remove(unused, {**read_hpas(kube), **written})
+        unused = backend.unused_rules(unused, {**read_hpas(kube), **written})
     removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
     outcome.result = {"autoscalers": scaled, "rules": made + removed}
     for entry, autoscaler in zip(scaled, autoscalers, strict=True):
-        entry["behavior"] = explain_scaling(autoscaler)
+        entry["behavior"] = describe_scaling(autoscaler)
     return outcome
 
 
@@ -70,9 +72,9 @@ def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
     left = {key: hpa for key, hpa in objects.hpas.items() if key not in gone}
-    unused = backend.remove((objects.rules or {}).values(), left)
+    unused = backend.unused_rules((objects.rules or {}).values(), left)
     if unused:
-        unused = backend.remove(unused, {key: hpa for key, hpa in read_hpas(kube).items() if key not in gone})
+        unused = backend.unused_rules(unused, {key: hpa for key, hpa in read_hpas(kube).items() if key not in gone})
     removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
     outcome.result = {"autoscalers": [done.get(key) or _absent(key) for key in keys], "rules": removed}
     return outcome
@@ -110,7 +112,7 @@ class _Change:
 
     @property
     def is_needed(self) -> bool:
-        return self.before is None or self.after is None or not is_settled(self.before, self.after, MANAGER)
+        return self.before is None or self.after is None or not is_up_to_date(self.before, self.after, MANAGER)
 
 
 def _apply(desired: Manifest, objects: Objects, adopted: set[Key]) -> _Change:

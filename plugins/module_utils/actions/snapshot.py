@@ -29,7 +29,7 @@ class Objects:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ClusterSnapshot:
     """What the autoscalers depend on.
 
     targets:          by namespace and name of the autoscaler.
@@ -67,17 +67,17 @@ def read_objects(kube: KubeClient, rule_namespace: str) -> Objects:
     )
 
 
-def read_surroundings(
-    kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]
-) -> Surroundings:
+def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> ClusterSnapshot:
     prometheus_error, query_errors, empty_queries = _try_queries(prometheus, autoscalers)
-    return Surroundings(
+    return ClusterSnapshot(
         targets=read_targets(kube, autoscalers),
         nodes=kube.list(NODES) or (),
         scaled_objects=_scaled_objects(kube),
         metrics_apis={
             group: kube.get(APISERVICES, f"v1beta1.{group}")
-            for group in dict.fromkeys(GROUPS[goal.type] for each in autoscalers for goal in each.goals)
+            for group in dict.fromkeys(
+                GROUPS[metric_target.type] for each in autoscalers for metric_target in each.metric_targets
+            )
         },
         prometheus_error=prometheus_error,
         query_errors=query_errors,

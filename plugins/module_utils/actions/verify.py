@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.spec import Autoscaler
+from ..chain.health_report import findings_of, first_error
+from ..chain.state import AutoscalerState, Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
+from ..errors import HopError, enumeration
 from .backend import Backend
-from .diagnose import Chain, first_broken_hop
+from .capture import capture
 from .intervals import Intervals
-from .observe import Observation, Observer
+from .observe import Observer
 from .outcome import Outcome
 from .targets import Key
 from .wait import Deadline, wait_until
@@ -29,52 +32,72 @@ def verify(
 ) -> None:
     """Wait until each ready pod of each target has a value that agrees with Prometheus, and each HPA acts on it.
 
-    A target without pods is not waited for: nothing can be seen of it. What was seen goes into the outcome's entries,
-    and for each autoscaler that is not verified its first broken hop into the errors.
+    A target without pods is not waited for: nothing can be seen of it. The evidence goes into the outcome's entries,
+    and the first error of each autoscaler that is not proven into its errors.
     """
-    seen = _observe_until(Observer(kube, prometheus, backend), autoscalers, deadline)
-    describe(kube, prometheus, autoscalers, seen, outcome)
-    chain = Chain(prometheus, backend)
-    broken = [each for each in autoscalers if not seen[each.key].is_verified]
-    outcome.errors += [first_broken_hop(chain, each, seen[each.key]).error() for each in broken]
+    states = _observe_until(Observer(kube, prometheus, backend), autoscalers, deadline)
+    describe(kube, prometheus, autoscalers, states, outcome)
+    unproven = [
+        autoscaler
+        for autoscaler in autoscalers
+        if not states[autoscaler.key].is_proven and not states[autoscaler.key].is_meant_to_be_at_zero
+    ]
+    if unproven:
+        outcome.errors += first_errors(kube, prometheus, unproven)
+
+
+def first_errors(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> list[HopError]:
+    """The leftmost error about each of these autoscalers. Autoscalers that share it are named together."""
+    keys = [autoscaler.key for autoscaler in autoscalers]
+    state = capture(kube, prometheus, scope=Scope(), facts={}, history_s=0, only=keys)
+    findings = findings_of(state, grace=False)
+    states = {autoscaler.key: autoscaler for autoscaler in state.autoscalers}
+    errors: dict[str, HopError] = {}
+    users: dict[str, list[str]] = {}
+    for autoscaler in autoscalers:
+        error = first_error(states.get(autoscaler.key), findings)
+        errors.setdefault(str(error), error)
+        users.setdefault(str(error), []).append(str(autoscaler))
+    return [error.of(f"autoscaler {enumeration(users[text])}") for text, error in errors.items()]
 
 
 def describe(
     kube: KubeClient,
     prometheus: PrometheusClient,
     autoscalers: Sequence[Autoscaler],
-    seen: Mapping[Key, Observation],
+    states: Mapping[Key, AutoscalerState],
     outcome: Outcome,
 ) -> None:
     """Put the evidence, and the reaction time to be expected, into the entries of the outcome."""
     intervals = Intervals(kube, prometheus)
     for entry, autoscaler in zip(outcome.result["autoscalers"], autoscalers, strict=True):
-        observation = seen[autoscaler.key]
-        entry.update(observation.describe(), budget=_budget(autoscaler, observation, intervals))
+        state = states[autoscaler.key]
+        entry.update(state.describe(), budget=_budget(autoscaler, state, intervals))
 
 
-def _observe_until(observer: Observer, autoscalers: Sequence[Autoscaler], deadline: Deadline) -> dict[Key, Observation]:
-    """What was seen last of each, or when it was verified."""
-    seen: dict[Key, Observation] = {}
+def _observe_until(
+    observer: Observer, autoscalers: Sequence[Autoscaler], deadline: Deadline
+) -> dict[Key, AutoscalerState]:
+    """The last look at each, or the one in which it was proven."""
+    states: dict[Key, AutoscalerState] = {}
+
+    def may_still_come(autoscaler: Autoscaler) -> bool:
+        state = states.get(autoscaler.key)
+        return state is None or not (state.is_proven or state.is_hopeless)
 
     def observe_the_rest() -> list[Autoscaler]:
-        left = [each for each in autoscalers if each.key not in seen or _may_still_come(seen[each.key])]
-        seen.update(observer.observe(left))
-        return [each for each in left if _may_still_come(seen[each.key])]
+        states.update(observer.observe([autoscaler for autoscaler in autoscalers if may_still_come(autoscaler)]))
+        return [autoscaler for autoscaler in autoscalers if may_still_come(autoscaler)]
 
     wait_until(observe_the_rest, lambda left: not left, deadline, longest_poll_s=LONGEST_POLL_S)
-    return seen
+    return states
 
 
-def _may_still_come(seen: Observation) -> bool:
-    return not seen.is_verified and not seen.is_hopeless
-
-
-def _budget(autoscaler: Autoscaler, seen: Observation, intervals: Intervals) -> dict[str, Any]:
-    """Of the leading metric: the periods as configured, and beside them the age of what the HPA gets to see."""
-    if not autoscaler.goals:
+def _budget(autoscaler: Autoscaler, state: AutoscalerState, intervals: Intervals) -> dict[str, Any]:
+    """Of the leading metric: the periods as configured, and beside them the age of the HPA's value."""
+    if not autoscaler.metric_targets:
         return {}
-    budget = intervals.budget(autoscaler.goals[0])
-    age_s = seen.goals[0].age_s if seen.goals else None
-    late = age_s is not None and age_s > budget.metric_lag_s
-    return {**budget.describe(), "seen_age_s": age_s, "kept": not late}
+    budget = intervals.budget(autoscaler.metric_targets[0])
+    age_s = state.metrics[0].oldest_sample_s if state.metrics else None
+    is_late = age_s is not None and age_s > budget.metric_lag_s
+    return {**budget.describe(), "seen_age_s": age_s, "kept": not is_late}

@@ -35,15 +35,22 @@ def gpus_of(nodes: Iterable[Node]) -> dict[str, int]:
     return dict(total)
 
 
-def replicas_that_fit(pod: PodSpec, nodes: Iterable[Node]) -> int:
+def replicas_that_fit(
+    pod: PodSpec,
+    nodes: Iterable[Node],
+    wanted: Mapping[str, int] | None = None,
+    claimable: Mapping[str, int] | None = None,
+) -> int:
     """Pods that the nodes' GPUs hold together if nothing else runs there; 0 if the pod asks for no GPU.
 
     A node counts if the pod may go there: not cordoned, taints tolerated, nodeSelector and required node affinity met.
+    wanted:    what one pod asks for, by resource or, for devices that it claims, by driver; by default its limits.
+    claimable: devices that can be claimed, by node.
     """
-    wanted = gpus_per_pod(pod)
+    wanted = wanted or gpus_per_pod(pod)
     if not wanted:
         return 0
-    return sum(_fit_on(node, wanted) for node in nodes if may_run_on(pod, node))
+    return sum(_fit_on(node, wanted, claimable or {}) for node in nodes if may_run_on(pod, node))
 
 
 def may_run_on(pod: PodSpec, node: Node) -> bool:
@@ -62,9 +69,14 @@ def may_run_on(pod: PodSpec, node: Node) -> bool:
     return terms is None or any(_term_holds(term, node) for term in terms)
 
 
-def _fit_on(node: Node, wanted: Mapping[str, int]) -> int:
+def _fit_on(node: Node, wanted: Mapping[str, int], claimable: Mapping[str, int]) -> int:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return min(int(parse_quantity(str(allocatable.get(resource, "0")))) // each for resource, each in wanted.items())
+    devices = claimable.get(node["metadata"]["name"], 0)
+    offered = {
+        resource: int(parse_quantity(str(allocatable.get(resource, "0")))) if resource.startswith(NVIDIA) else devices
+        for resource in wanted
+    }
+    return min(offered[resource] // number for resource, number in wanted.items())
 
 
 def _is_tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
@@ -85,11 +97,12 @@ def _term_holds(term: Mapping[str, Any], node: Node) -> bool:
     labels = node["metadata"].get("labels") or {}
     fields = {"metadata.name": node["metadata"]["name"]}
     expressions = [
-        *((each, labels) for each in term.get("matchExpressions") or ()),
-        *((each, fields) for each in term.get("matchFields") or ()),
+        *((expression, labels) for expression in term.get("matchExpressions") or ()),
+        *((expression, fields) for expression in term.get("matchFields") or ()),
     ]
     return bool(expressions) and all(
-        _OPERATORS[each["operator"]](values.get(each["key"]), each.get("values") or []) for each, values in expressions
+        _OPERATORS[expression["operator"]](values.get(expression["key"]), expression.get("values") or [])
+        for expression, values in expressions
     )
 
 

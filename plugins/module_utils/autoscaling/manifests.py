@@ -9,7 +9,7 @@ from typing import Any
 from .metrics import PROFILES, Metric, Profile
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules
-from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, Goal, Target
+from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
 
 Manifest = dict[str, Any]
 
@@ -42,7 +42,7 @@ def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Man
 def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
     """One for each profile, shared by its autoscalers, and one for each workload that has a value of its own."""
     shared = [profile_rule(profile, rules) for profile in profiles_of(autoscalers) if profile.recorded]
-    own = [workload_rule(each, rules) for each in autoscalers if _workload_goals(each)]
+    own = [workload_rule(each, rules) for each in autoscalers if _workload_metrics(each)]
     return [*shared, *own]
 
 
@@ -53,7 +53,9 @@ def profiles_of(autoscalers: Iterable[Autoscaler]) -> list[Profile]:
 
 def metrics_of(autoscalers: Iterable[Autoscaler]) -> list[Metric]:
     """Each metric once, in the order of first use."""
-    return list(dict.fromkeys(goal.metric for autoscaler in autoscalers for goal in autoscaler.goals))
+    return list(
+        dict.fromkeys(metric_target.metric for autoscaler in autoscalers for metric_target in autoscaler.metric_targets)
+    )
 
 
 def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
@@ -67,8 +69,8 @@ def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     target = autoscaler.target
     labels = {"namespace": autoscaler.namespace, WORKLOAD_LABELS[target.kind]: target.name}
     recordings = [
-        {"record": goal.series, "expr": _workload_query(autoscaler, goal), "labels": labels}
-        for goal in _workload_goals(autoscaler)
+        {"record": metric_target.series, "expr": _workload_query(autoscaler, metric_target), "labels": labels}
+        for metric_target in _workload_metrics(autoscaler)
     ]
     return _prometheus_rule(
         workload_rule_name(autoscaler.key),
@@ -101,7 +103,10 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler) -> Manifest:
             "minReplicas": autoscaler.min_replicas,
             "maxReplicas": autoscaler.max_replicas,
             "metrics": [
-                *(_METRIC_SPECS[goal.type](goal, autoscaler) for goal in autoscaler.goals),
+                *(
+                    _METRIC_SPECS[metric_target.type](metric_target, autoscaler)
+                    for metric_target in autoscaler.metric_targets
+                ),
                 *(dict(raw) for raw in autoscaler.raw_metrics),
             ],
             "behavior": {"scaleUp": _behavior(autoscaler.scale_up), "scaleDown": _behavior(autoscaler.scale_down)},
@@ -122,15 +127,17 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     entries = spec.get("metrics") or ()
     of_target = [entry for entry in entries if _is_of(target, entry)]
     is_ours = is_managed(hpa)
-    goals = [_goal_of(entry, queries if _is_recorded(target, entry) else {}, is_ours=is_ours) for entry in of_target]
-    name = labels.get(METRIC_LABEL) or (goals[0].metric.name if goals else "")
+    metric_targets = [
+        _metric_target_of(entry, queries if _is_recorded(target, entry) else {}, is_ours=is_ours) for entry in of_target
+    ]
+    name = labels.get(METRIC_LABEL) or (metric_targets[0].metric.name if metric_targets else "")
     dead_time = annotations.get(DEAD_TIME_ANNOTATION, "")
     return Autoscaler(
         name=metadata["name"],
         namespace=metadata["namespace"],
         target=target,
-        profile=PROFILES.get(name) or Profile(name, tuple(goal.metric for goal in goals)),
-        goals=tuple(goals),
+        profile=PROFILES.get(name) or Profile(name, tuple(metric_target.metric for metric_target in metric_targets)),
+        metric_targets=tuple(metric_targets),
         min_replicas=spec.get("minReplicas", 1),
         max_replicas=spec["maxReplicas"],
         raw_metrics=tuple(entry for entry in entries if entry not in of_target),
@@ -152,8 +159,8 @@ def _is_recorded(target: Target, entry: Manifest) -> bool:
     return entry["type"] == PODS or target.kind in WORKLOAD_LABELS
 
 
-def _goal_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> Goal:
-    """The goal of an entry of an HPA's metrics.
+def _metric_target_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> MetricTarget:
+    """The metric_target of an entry of an HPA's metrics.
 
     In somebody else's HPA a metric that merely has the name of one of ours is taken for ours only if it is recorded.
     """
@@ -164,10 +171,10 @@ def _goal_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> G
     known = next((metric for metric in profiles if metric.name == name), None)
     selector = tuple(sorted((content["metric"].get("selector") or {}).get("matchLabels", {}).items()))
     for per in ("pod", "workload"):
-        goal = Goal(known or Metric(name, "recorded", per=per), value, entry["type"])
-        if query := queries.get(goal.series):
-            return replace(goal, metric=known or replace(goal.metric, query=query))
-    return Goal((known if is_ours else None) or Metric(name, "", selector=selector), value, entry["type"])
+        metric_target = MetricTarget(known or Metric(name, "recorded", per=per), value, entry["type"])
+        if query := queries.get(metric_target.series):
+            return replace(metric_target, metric=known or replace(metric_target.metric, query=query))
+    return MetricTarget((known if is_ours else None) or Metric(name, "", selector=selector), value, entry["type"])
 
 
 def is_managed(manifest: Mapping[str, Any]) -> bool:
@@ -187,28 +194,39 @@ def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL
     return {entry[entry["type"].lower()]["metric"]["name"] for entry in entries}
 
 
-def _pods_metric(goal: Goal, _autoscaler: Autoscaler) -> Manifest:
+def _pods_metric(metric_target: MetricTarget, _autoscaler: Autoscaler) -> Manifest:
     """Pods that are pending or do not report yet damp the average, so it does not overshoot."""
-    return {"type": PODS, "pods": {"metric": {"name": goal.metric.name}, "target": _average(goal.value)}}
+    return {
+        "type": PODS,
+        "pods": {"metric": {"name": metric_target.metric.name}, "target": _average(metric_target.value)},
+    }
 
 
-def _object_metric(goal: Goal, autoscaler: Autoscaler) -> Manifest:
-    target = _average(goal.value) if goal.is_total else {"type": "Value", "value": format_quantity(goal.value)}
-    described = {"metric": {"name": goal.metric.name}, "describedObject": _reference(autoscaler.target)}
+def _object_metric(metric_target: MetricTarget, autoscaler: Autoscaler) -> Manifest:
+    target = (
+        _average(metric_target.value)
+        if metric_target.is_total
+        else {"type": "Value", "value": format_quantity(metric_target.value)}
+    )
+    described = {"metric": {"name": metric_target.metric.name}, "describedObject": _reference(autoscaler.target)}
     return {"type": OBJECT, "object": {**described, "target": target}}
 
 
-def external_labels(goal: Goal, target: Target) -> dict[str, str]:
+def external_labels(metric_target: MetricTarget, target: Target) -> dict[str, str]:
     """What selects the workload's series in external.metrics.k8s.io: the user's labels, or those that we record."""
-    return {WORKLOAD_LABELS[target.kind]: target.name} if goal.metric.query else dict(goal.metric.selector)
+    return (
+        {WORKLOAD_LABELS[target.kind]: target.name}
+        if metric_target.metric.query
+        else dict(metric_target.metric.selector)
+    )
 
 
-def _external_metric(goal: Goal, autoscaler: Autoscaler) -> Manifest:
-    selector = external_labels(goal, autoscaler.target)
-    metric: Manifest = {"name": goal.metric.name}
+def _external_metric(metric_target: MetricTarget, autoscaler: Autoscaler) -> Manifest:
+    selector = external_labels(metric_target, autoscaler.target)
+    metric: Manifest = {"name": metric_target.metric.name}
     if selector:
         metric["selector"] = {"matchLabels": selector}
-    return {"type": EXTERNAL, "external": {"metric": metric, "target": _average(goal.value)}}
+    return {"type": EXTERNAL, "external": {"metric": metric, "target": _average(metric_target.value)}}
 
 
 _METRIC_SPECS = {PODS: _pods_metric, OBJECT: _object_metric, EXTERNAL: _external_metric}
@@ -218,16 +236,20 @@ def _average(value: float) -> Manifest:
     return {"type": "AverageValue", "averageValue": format_quantity(value)}
 
 
-def _workload_goals(autoscaler: Autoscaler) -> list[Goal]:
-    return [goal for goal in autoscaler.goals if goal.type != PODS and goal.metric.query]
+def _workload_metrics(autoscaler: Autoscaler) -> list[MetricTarget]:
+    return [
+        metric_target
+        for metric_target in autoscaler.metric_targets
+        if metric_target.type != PODS and metric_target.metric.query
+    ]
 
 
-def _workload_query(autoscaler: Autoscaler, goal: Goal) -> str:
+def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
     """PromQL: the workload's value, without labels.
 
     Which pods are the workload's says a rule that kube-prometheus-stack brings (kubernetes-mixin, pod_owner).
     """
-    metric, target = goal.metric, autoscaler.target
+    metric, target = metric_target.metric, autoscaler.target
     if metric.per == "workload":
         return f"sum (\n{indent(metric.query, '  ')}\n)"
     kind = WORKLOAD_LABELS[target.kind]
@@ -235,7 +257,7 @@ def _workload_query(autoscaler: Autoscaler, goal: Goal) -> str:
         f'namespace_workload_pod:kube_pod_owner:relabel{{namespace="{autoscaler.namespace}",'
         f'workload="{target.name}",workload_type="{kind}"}}'
     )
-    operator = "sum" if goal.is_total else "avg"
+    operator = "sum" if metric_target.is_total else "avg"
     return (
         f'{operator} (\n  {metric.series}{{namespace="{autoscaler.namespace}"}}\n  and on (namespace, pod)\n  {pods}\n)'
     )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import SPEC, HopError
+from ..errors import HopError
+from ..hops import Hop
 from .promql import DCGM_EXPORTER, MODEL_SERVER, Source, per_pod
 
 _NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
@@ -86,7 +87,7 @@ class Profile:
             return PROFILES[given]
         if not isinstance(given, Mapping):
             raise HopError(
-                SPEC,
+                Hop.SPEC,
                 seen=f"metric {given!r} is no profile",
                 fix=f"use one of {', '.join(sorted(PROFILES))}, or give name and query of a metric of your own",
             )
@@ -101,16 +102,16 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     named = (_NAME if query else _EXTERNAL_NAME).fullmatch(name)
     if set(values) - {*_OWN_TEXTS, "selector"} or not named or not isinstance(selector, Mapping):
         raise HopError(
-            SPEC,
+            Hop.SPEC,
             seen=f"metric {dict(given)!r} is not complete",
             fix="give name (lower case, digits, underscores; at most 52) and query (PromQL), and nothing else but "
             "per (pod or workload) and, for an external metric, selector",
         )
     if per not in ("pod", "workload"):
-        raise HopError(SPEC, seen=f"metric {name!r} has per: {per}", fix="set per to pod or to workload")
+        raise HopError(Hop.SPEC, seen=f"metric {name!r} has per: {per}", fix="set per to pod or to workload")
     if name in TAKEN_NAMES:
         raise HopError(
-            SPEC,
+            Hop.SPEC,
             seen=f"{name!r} is the name of a profile or of a profile's metric, not of one of your own",
             fix="give the metric another name, or use the profile by its name",
         )

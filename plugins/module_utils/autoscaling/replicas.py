@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil
 
-from ..errors import CUSTOM_METRIC, HopError
+from ..errors import HopError
+from ..hops import Hop
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,16 @@ def desired_replicas(
     Source:  calcPlainMetricReplicas
     """
     if not usage:
-        raise HopError(CUSTOM_METRIC, seen="no running pod has a value", fix="run the verify playbook")
-    values, goal = [_value(each) for each in usage], _target(target)
-    ratio = _mean(values) / goal
+        raise HopError(Hop.METRIC, seen="no running pod has a value", fix="run the verify playbook")
+    values, metric_target = [_value(each) for each in usage], _target(target)
+    ratio = _mean(values) / metric_target
     damping = unready if ratio > 1 else 0
     if not missing and not damping:
         return current if tolerance.covers(ratio) else ceil(ratio * len(values))
     # The pods that say nothing are taken to say whatever speaks against the change; exactly on target there is none.
-    assumed = [] if ratio == 1 else [goal if ratio < 1 else 0] * missing
+    assumed = [] if ratio == 1 else [metric_target if ratio < 1 else 0] * missing
     filled = [*values, *assumed, *[0] * damping]
-    cautious = _mean(filled) / goal
+    cautious = _mean(filled) / metric_target
     if tolerance.covers(cautious) or (ratio - 1) * (cautious - 1) < 0:
         return current
     wanted = ceil(cautious * len(filled))
@@ -95,10 +96,10 @@ def desired_replicas_by_total(
     Returns:         whole number >= 0.
     Source:          GetObjectPerPodMetricReplicas, GetExternalPerPodMetricReplicas
     """
-    total, goal = _value(value), _target(target)
-    if status_replicas and tolerance.covers(total / (goal * status_replicas)):
+    total, metric_target = _value(value), _target(target)
+    if status_replicas and tolerance.covers(total / (metric_target * status_replicas)):
         return status_replicas
-    return ceil(total / goal)
+    return ceil(total / metric_target)
 
 
 def desired_replicas_together(proposals: Sequence[int | None], *, current: int) -> int:

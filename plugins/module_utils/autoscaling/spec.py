@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from ..errors import SPEC, HopError, first_of_all
+from ..errors import HopError, first_of_all
+from ..hops import Hop
 from .metrics import Metric, Profile
 from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, default_scale_down, default_scale_up
 
@@ -49,7 +50,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Goal:
+class MetricTarget:
     """One metric and what it is to be.
 
     value: average per pod, in the metric's unit.
@@ -81,7 +82,7 @@ class Goal:
 class Autoscaler:
     """One workload that follows one metric, or several, of its pods.
 
-    profile:       what `metric` names. goals: its metrics, then those of extra_metrics that name one of ours.
+    profile:       what `metric` names. metric_targets: its metrics, then those of extra_metrics that name one of ours.
     raw_metrics:   further entries of an autoscaling/v2 HPA, as they are; the one that asks for most replicas wins.
     dead_time:     seconds from which the scaling rules follow where the user gives none.
     is_given:      whether the user gives the dead time. is_measured: whether it comes from this workload's pods.
@@ -92,7 +93,7 @@ class Autoscaler:
     namespace: str
     target: Target
     profile: Profile
-    goals: tuple[Goal, ...]
+    metric_targets: tuple[MetricTarget, ...]
     min_replicas: int
     max_replicas: int
     extra_profiles: tuple[Profile, ...] = ()
@@ -114,11 +115,11 @@ class Autoscaler:
     @property
     def metric(self) -> Metric:
         """The leading metric."""
-        return self.goals[0].metric
+        return self.metric_targets[0].metric
 
     @property
     def target_value(self) -> float:
-        return self.goals[0].value
+        return self.metric_targets[0].value
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -159,17 +160,17 @@ class Autoscaler:
         profile = Profile.from_params(params.get("metric") or "gpu")
         ours = [extra for extra in params.get("extra_metrics") or () if "metric" in extra]
         extra_profiles = tuple(Profile.from_params(extra["metric"]) for extra in ours)
-        goals = _goals(params, profile) + [
-            goal
+        metric_targets = _metric_targets(params, profile) + [
+            metric_target
             for extra, its in zip(ours, extra_profiles, strict=True)
-            for goal in _goals({**extra, "name": autoscaler_key(params)[1]}, its)
+            for metric_target in _metric_targets({**extra, "name": autoscaler_key(params)[1]}, its)
         ]
         autoscaler = cls(
             name=params.get("name") or target.name,
             namespace=params.get("namespace") or "default",
             target=target,
             profile=profile,
-            goals=tuple(goals),
+            metric_targets=tuple(metric_targets),
             min_replicas=_whole(params, "min_replicas", default=1),
             max_replicas=_whole(params, "max_replicas"),
             extra_profiles=extra_profiles,
@@ -198,11 +199,13 @@ class Autoscaler:
                 f"dead_time_seconds is {self.dead_time}",
                 f"set it to 1 to {LONGEST_DEAD_TIME_S}, or leave it out",
             )
-        for (name, kind), times in Counter((goal.metric.name, goal.type) for goal in self.goals).items():
+        for (name, kind), times in Counter(
+            (metric_target.metric.name, metric_target.type) for metric_target in self.metric_targets
+        ).items():
             if times > 1:
                 raise _refusal(self.name, f"{kind} metric {name} is given {times} times", "give it once")
-        for goal in self.goals:
-            self._validate_goal(goal)
+        for metric_target in self.metric_targets:
+            self._validate_metric_target(metric_target)
         for raw in self.raw_metrics:
             if not raw.get("type"):
                 raise _refusal(
@@ -211,35 +214,37 @@ class Autoscaler:
                     "write it as in an autoscaling/v2 HPA, with type, or as metric and target_value",
                 )
 
-    def _validate_goal(self, goal: Goal) -> None:
-        metric = goal.metric
-        if not SMALLEST_TARGET <= goal.value < inf:
-            raise _refusal(
-                self.name, f"target_value of {metric.name} is {goal.value:g}", f"set it to {SMALLEST_TARGET} or more"
-            )
-        if metric.is_percent and goal.value > 100:
+    def _validate_metric_target(self, metric_target: MetricTarget) -> None:
+        metric = metric_target.metric
+        if not SMALLEST_TARGET <= metric_target.value < inf:
             raise _refusal(
                 self.name,
-                f"target_value is {goal.value:g}, but {metric.name} is in percent",
+                f"target_value of {metric.name} is {metric_target.value:g}",
+                f"set it to {SMALLEST_TARGET} or more",
+            )
+        if metric.is_percent and metric_target.value > 100:
+            raise _refusal(
+                self.name,
+                f"target_value is {metric_target.value:g}, but {metric.name} is in percent",
                 "set it to at most 100",
             )
-        if goal.type == PODS and metric.per == "workload":
+        if metric_target.type == PODS and metric.per == "workload":
             raise _refusal(
                 self.name,
                 f"{metric.name} is one value for the workload, but metric_type is Pods",
                 "set metric_type to Object or External",
             )
-        if not metric.query and goal.type != EXTERNAL:
+        if not metric.query and metric_target.type != EXTERNAL:
             raise _refusal(
                 self.name,
                 f"metric {metric.name} has no query",
                 "give the query; only a metric of external.metrics.k8s.io (metric_type: External) goes without",
             )
-        if goal.type != PODS and metric.query and self.target.kind not in WORKLOAD_LABELS:
+        if metric_target.type != PODS and metric.query and self.target.kind not in WORKLOAD_LABELS:
             raise _refusal(
                 self.name,
-                f"metric_type {goal.type} cannot tell the pods of a {self.target.kind}",
-                f"leave metric_type at Pods; {goal.type} knows {' and '.join(WORKLOAD_LABELS)}",
+                f"metric_type {metric_target.type} cannot tell the pods of a {self.target.kind}",
+                f"leave metric_type at Pods; {metric_target.type} knows {' and '.join(WORKLOAD_LABELS)}",
             )
 
 
@@ -263,7 +268,7 @@ def autoscaler_key(params: Mapping[str, Any]) -> tuple[str, str]:
     """
     name = params.get("name") or (params.get("target") or {}).get("name")
     if not name:
-        raise HopError(SPEC, seen="an autoscaler has neither a name nor a target", fix="give one of the two")
+        raise HopError(Hop.SPEC, seen="an autoscaler has neither a name nor a target", fix="give one of the two")
     return params.get("namespace") or "default", name
 
 
@@ -280,7 +285,7 @@ def _target(params: Mapping[str, Any]) -> Target:
     return Target(kind, name, api_version)
 
 
-def _goals(params: Mapping[str, Any], profile: Profile) -> list[Goal]:
+def _metric_targets(params: Mapping[str, Any], profile: Profile) -> list[MetricTarget]:
     """target_value is that of the profile's first metric; target_values names any."""
     named = params.get("target_values") or {}
     if unknown := set(named) - {metric.name for metric in profile.metrics}:
@@ -293,7 +298,7 @@ def _goals(params: Mapping[str, Any], profile: Profile) -> list[Goal]:
     if params.get("target_value") is not None:
         named = {first: params["target_value"], **named}
     return [
-        Goal(metric, _value(params, metric, named.get(metric.name)), _type(params, metric))
+        MetricTarget(metric, _value(params, metric, named.get(metric.name)), _type(params, metric))
         for metric in profile.metrics
     ]
 
@@ -338,4 +343,4 @@ def _whole(params: Mapping[str, Any], option: str, default: int | None = None) -
 
 
 def _refusal(name: str, seen: str, fix: str) -> HopError:
-    return HopError(SPEC, seen=f"autoscaler {name}: {seen}", fix=fix)
+    return HopError(Hop.SPEC, seen=f"autoscaler {name}: {seen}", fix=fix)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reading the API server's objects, as the doctor needs it: ages, conditions, containers, durations."""
+"""Reading the API server's objects: times, conditions, readiness, containers, pod templates, durations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def clock(time_s: float) -> str:
 
 def condition(manifest: Manifest, kind: str) -> Mapping[str, Any]:
     conditions = (manifest.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == kind), {})
+    return next((entry for entry in conditions if entry.get("type") == kind), {})
 
 
 def is_ready(manifest: Manifest) -> bool:
@@ -65,11 +65,11 @@ def pod_spec(workload: Manifest) -> Mapping[str, Any]:
 
 
 def environment(container: Manifest) -> dict[str, str]:
-    return {each["name"]: str(each.get("value", "")) for each in container.get("env") or ()}
+    return {variable["name"]: str(variable.get("value", "")) for variable in container.get("env") or ()}
 
 
 def arguments(container: Manifest) -> list[str]:
-    return [str(each) for each in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    return [str(argument) for argument in (*(container.get("command") or ()), *(container.get("args") or ()))]
 
 
 def flag(container: Manifest, *names: str) -> str:
@@ -88,7 +88,9 @@ def statuses(pod: Manifest) -> list[Mapping[str, Any]]:
 
 def trouble(pod: Manifest) -> str:
     """Why a container waits or has ended, in the kubelet's words; empty if all run."""
-    return "; ".join(_trouble(status) for status in statuses(pod) if not status.get("ready"))
+    first = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    texts = [_trouble(status) for status in (*first, *statuses(pod)) if not status.get("ready")]
+    return "; ".join(filter(None, texts))
 
 
 def _trouble(status: Mapping[str, Any]) -> str:
@@ -108,7 +110,7 @@ def has_crashed(pod: Manifest) -> bool:
         for state in (status.get("state") or {}, status.get("lastState") or {})
         if not status.get("ready") and (found := state.get("terminated"))
     ]
-    return any(each.get("exitCode") not in (0, *KILLED) and each.get("reason") != "OOMKilled" for each in ended)
+    return any(end.get("exitCode") not in (0, *KILLED) and end.get("reason") != "OOMKilled" for end in ended)
 
 
 def mentions_nvml(text: str) -> bool:
@@ -117,8 +119,8 @@ def mentions_nvml(text: str) -> bool:
 
 def owners(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Kind and name of each owner."""
-    for each in manifest["metadata"].get("ownerReferences") or ():
-        yield each["kind"], each["name"]
+    for reference in manifest["metadata"].get("ownerReferences") or ():
+        yield reference["kind"], reference["name"]
 
 
 def youngest(ages: Iterable[float | None]) -> float | None:

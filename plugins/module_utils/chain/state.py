@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isnan
 from typing import Any
 
 from ..autoscaling.capacity import NVIDIA, gpus_of, gpus_per_pod
+from ..autoscaling.manifests import is_managed, recordings_of
 from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
 from .objects import (
@@ -22,6 +25,7 @@ from .objects import (
     is_ready,
     labels_of,
     name_of,
+    owners,
     pod_spec,
     seconds,
     unix,
@@ -33,6 +37,8 @@ Key = tuple[str, str]
 
 # A finding that concerns everything.
 ALL = "*"
+# A value agrees with Prometheus if it lies no further from its samples than this share of the target value.
+TOLERANCE = 0.05
 
 # What says that a node has GPUs, whoever put it there: GPU feature discovery and its operator, node feature discovery,
 # GKE, EKS' autoscaler.
@@ -41,16 +47,24 @@ _GPU_LABELS = re.compile(
     r"|cloud\.google\.com/gke-accelerator=.+|k8s\.amazonaws\.com/accelerator=.+"
 )
 _STOCK_COLLECT_S = 30.0
+# The DRA driver of NVIDIA's GPUs.
+GPU_DRIVER = "gpu.nvidia.com"
 
 
 @dataclass(frozen=True)
 class MetricState:
     """One metric of one autoscaler, as the chain shows it.
 
-    group:    the API that the HPA asks.       type: of the HPA's entry, Pods, Object or External.
-    series:   recorded for it; empty if somebody else serves the metric. sources: what that reads of exporters.
-    listed:   the API offers it; None if the API does not answer. refusal: what it said instead of values.
-    values:   of the API, recorded: the samples in Prometheus lately, both by holder: pod, or the target itself.
+    group:            the API that the HPA asks.
+    type:             of the HPA's entry: Pods, Object or External.
+    series:           the recorded series behind it; empty if somebody else serves the metric.
+    sources:          the exporters' series that the rule reads. reporter: who serves these.
+    expected_objects: who has to have a value: each ready pod, or the target itself.
+    listed:           whether the API offers the metric; None if the API does not answer.
+    refusal:          the API's answer in place of values.
+    values:           of the API, by object. recorded: the latest samples in Prometheus, by object.
+    sampled_s:        when the newest of these samples was taken, by object. now_s: Prometheus' clock. Unix seconds.
+    agreed:           objects whose value agreed with Prometheus in an earlier look.
     """
 
     name: str
@@ -61,37 +75,91 @@ class MetricState:
     reporter: str = ""
     unit: str = ""
     target_value: float | None = None
-    holders: frozenset[str] = frozenset()
+    expected_objects: frozenset[str] = frozenset()
     listed: bool | None = True
     refusal: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    disagreeing: tuple[str, ...] = ()
+    sampled_s: Mapping[str, float] = field(default_factory=dict)
+    now_s: float = 0.0
+    agreed: frozenset[str] = frozenset()
 
     @property
     def is_of_gpus(self) -> bool:
         return self.reporter == DCGM_EXPORTER.name
 
     @property
-    def silent(self) -> list[str]:
-        return sorted(self.holders - set(self.values))
-
-    @property
-    def unrecorded(self) -> list[str]:
-        return sorted(self.holders - set(self.recorded)) if self.series else []
-
-    @property
     def needs_profiling(self) -> bool:
         return bool(self.sources) and all("_PROF_" in source for source in self.sources)
+
+    @property
+    def is_blank_on_mig(self) -> bool:
+        """The driver reports no utilisation of MIG instances."""
+        return set(self.sources) == {"DCGM_FI_DEV_GPU_UTIL"}
+
+    @property
+    def missing_in_api(self) -> list[str]:
+        return sorted(self.expected_objects - set(self.values))
+
+    @property
+    def missing_in_prometheus(self) -> list[str]:
+        return sorted(self.expected_objects - set(self.recorded)) if self.series else []
+
+    @property
+    def disagreeing(self) -> list[str]:
+        """Objects whose value in the API is none of those that Prometheus has recorded lately; NaN says nothing."""
+        if not self.series:
+            return []
+        known = self.expected_objects & set(self.values) & set(self.recorded) - self.agreed
+        return sorted(name for name in known if not self.agrees(name) and not isnan(self.recorded[name][-1]))
+
+    @property
+    def is_proven(self) -> bool:
+        is_complete = bool(self.expected_objects) and not self.missing_in_api
+        return is_complete and not self.missing_in_prometheus and not self.disagreeing
+
+    @property
+    def oldest_sample_s(self) -> float | None:
+        """Age of the oldest of the objects' newest samples, in seconds."""
+        newest = [self.sampled_s[name] for name in self.expected_objects & set(self.sampled_s)]
+        return round(self.now_s - min(newest), 1) if newest else None
+
+    def agrees(self, name: str) -> bool:
+        """Whether Prometheus, or another replica of it, may have recorded the object's value lately.
+
+        Replicas scrape at other moments and the Service answers with either. So a value agrees that lies as far beside
+        the samples as these lie apart, or TOLERANCE of the target value.
+        """
+        samples = self.recorded.get(name)
+        if not samples:
+            return False
+        low, high = min(samples), max(samples)
+        slack = max(high - low, TOLERANCE * (self.target_value or 0))
+        return low - slack <= self.values[name] <= high + slack
+
+    def describe(self) -> dict[str, Any]:
+        """As modules return it."""
+        seen = sorted(self.expected_objects & set(self.recorded))
+        return {
+            "metric": self.name,
+            "type": self.type,
+            "target_value": self.target_value,
+            "listed": bool(self.listed),
+            "values": {name: self.values[name] for name in sorted(self.expected_objects & set(self.values))},
+            "prometheus": {name: round(self.recorded[name][-1], 3) for name in seen},
+            "age_s": self.oldest_sample_s,
+        }
 
 
 @dataclass(frozen=True)
 class AutoscalerState:
     """An HPA with what it scales.
 
-    target:   the object, None if there is none. pods: those that its selector finds, without ones that are ending.
-    metrics:  None if they could not be looked at.
-    budget:   the periods of the chain; sync_s, evaluate_s ..., sources say how each is known.
+    target:   the object; None if there is none.
+    pods:     that the target's selector finds, without those that are being deleted.
+    metrics:  empty if they could not be looked at.
+    budget:   the periods of the chain: sync_s, evaluate_s ... and in `sources` how each is known.
+    replicas: that the target is to have; None if that is not known.
     """
 
     hpa: Manifest
@@ -100,8 +168,6 @@ class AutoscalerState:
     metrics: Sequence[MetricState] = ()
     budget: Mapping[str, Any] | None = None
     history: Mapping[str, Any] | None = None
-    is_managed: bool = False
-    verified: bool = False
     replicas: int | None = None
 
     @property
@@ -110,6 +176,10 @@ class AutoscalerState:
 
     def __str__(self) -> str:
         return "/".join(self.key)
+
+    @property
+    def is_managed(self) -> bool:
+        return is_managed(self.hpa)
 
     @property
     def reference(self) -> Manifest:
@@ -121,19 +191,117 @@ class AutoscalerState:
 
     @cached_property
     def template(self) -> Manifest:
+        """The pod template's spec."""
         return pod_spec(self.target or {})
 
     @property
     def gpus(self) -> dict[str, int]:
+        """Limits of NVIDIA's resources of one pod."""
         return gpus_per_pod(self.template)
 
     @property
+    def has_readiness_probe(self) -> bool:
+        return any("readinessProbe" in container for container in self.template.get("containers") or ())
+
+    @property
+    def pods_per_replica(self) -> int:
+        """A replica of a LeaderWorkerSet is a group of pods."""
+        return (((self.target or {}).get("spec") or {}).get("leaderWorkerTemplate") or {}).get("size") or 1
+
+    def devices_claimed(self, claim_templates: Iterable[Manifest]) -> dict[str, int]:
+        """GPUs that one pod claims through its ResourceClaimTemplates, by driver; empty if that cannot be told."""
+        names = {claim.get("resourceClaimTemplateName") for claim in self.template.get("resourceClaims") or ()}
+        requests = [
+            request.get("exactly") or request
+            for claim_template in claim_templates
+            if claim_template["metadata"]["namespace"] == self.key[0] and claim_template["metadata"]["name"] in names
+            for request in (claim_template["spec"]["spec"].get("devices") or {}).get("requests") or ()
+        ]
+        counts = [request.get("count", 1) for request in requests if request.get("deviceClassName") == GPU_DRIVER]
+        return {GPU_DRIVER: sum(counts)} if counts else {}
+
+    @property
+    def claims_devices(self) -> bool:
+        """The pods get their GPUs by dynamic resource allocation, without a limit."""
+        return bool(self.template.get("resourceClaims"))
+
+    @cached_property
     def ready_pods(self) -> list[Manifest]:
         return [pod for pod in self.pods if is_ready(pod)]
 
     @property
+    def pod_keys(self) -> set[Key]:
+        return {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in self.pods}
+
+    @property
     def nodes(self) -> set[str]:
         return {pod["spec"]["nodeName"] for pod in self.pods if pod["spec"].get("nodeName")}
+
+    @property
+    def is_meant_to_be_at_zero(self) -> bool:
+        """The replicas are 0 by decision of the HPA, as minReplicas 0 allows, or of KEDA. Source: KEP-2021."""
+        is_at_zero = condition(self.hpa, "ScaledToZero").get("status") == "True"
+        may_be_at_zero = self.hpa["spec"].get("minReplicas") == 0 and self.is_scaling
+        is_of_keda = any(kind == "ScaledObject" for kind, _name in owners(self.hpa))
+        return self.replicas == 0 and (is_at_zero or may_be_at_zero or is_of_keda)
+
+    @property
+    def lag_s(self) -> float:
+        """The periods until a new pod can be seen, twice: one may be missed."""
+        budget = self.budget or {}
+        return 2 * sum(budget.get(f"{period}_s", 0) for period in ("collect", "scrape", "evaluate"))
+
+    @property
+    def is_scaling(self) -> bool:
+        return condition(self.hpa, "ScalingActive").get("status") == "True"
+
+    @property
+    def metrics_without_value(self) -> list[str]:
+        """Metrics for which the HPA's status has no current value.
+
+        The condition ScalingActive stays True as long as one of several metrics works. Before the controller has looked
+        at any metric the status has none of them.
+        """
+        entries = (self.hpa.get("status") or {}).get("currentMetrics")
+        if entries is None:
+            return []
+        current = {_metric_id(entry) for entry in entries}
+        wanted = [_metric_id(entry) for entry in self.hpa["spec"].get("metrics") or ()]
+        return [" ".join(filter(None, metric)) for metric in wanted if metric not in current]
+
+    @property
+    def is_hopeless(self) -> bool:
+        """No pod of the target is ready, and none is about to be."""
+        return not self.ready_pods and not (self.replicas and self.pods)
+
+    @property
+    def is_proven(self) -> bool:
+        """Each ready pod has a value that agrees with Prometheus, and the HPA acts on all its metrics."""
+        metrics_work = all(metric.is_proven for metric in self.metrics) and not self.metrics_without_value
+        return bool(self.ready_pods) and metrics_work and self.is_scaling
+
+    def describe(self) -> dict[str, Any]:
+        """As modules return it."""
+        status = self.hpa.get("status") or {}
+        metrics = [metric.describe() for metric in self.metrics]
+        return {
+            "verified": self.is_proven,
+            "replicas": self.replicas or 0,
+            "desired_replicas": status.get("desiredReplicas"),
+            "ready_pods": sorted(pod["metadata"]["name"] for pod in self.ready_pods),
+            "values": metrics[0]["values"] if metrics else {},
+            "metrics": metrics,
+            "conditions": [
+                {key: entry.get(key) for key in ("type", "status", "reason", "message")}
+                for entry in status.get("conditions") or ()
+            ],
+        }
+
+
+def _metric_id(entry: Manifest) -> tuple[str, str, str]:
+    kind = entry.get("type") or ""
+    content = entry.get(kind[:1].lower() + kind[1:]) or {}
+    return kind, content.get("name") or (content.get("metric") or {}).get("name") or "", content.get("container") or ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +342,7 @@ class PrometheusState:
     blanks:  rows of GPU fields outside of what can be true.
     frozen:  GPUs that are busy while profiling says that nothing runs, for minutes.
     doubled: GPUs that two targets report.
+    scrape_errors: why a scrape of a target that is down fails, by job and instance.
     joined:  labels of pods that rules over GPUs join and that kube-state-metrics has, pod and exported_pod among them;
              None if no rule does.
     """
@@ -189,6 +358,7 @@ class PrometheusState:
     blanks: Sequence[Row] = ()
     frozen: Sequence[Row] = ()
     doubled: Sequence[Row] = ()
+    scrape_errors: Mapping[Key, str] = field(default_factory=dict)
     joined: frozenset[str] | None = None
     pods: Sequence[Manifest] = ()
 
@@ -210,7 +380,7 @@ class ApiState:
     """One metrics API.
 
     service: its APIService, None if there is none. owner: who serves it. unavailable: why it does not, or empty.
-    listed:  the metrics that it offers, None if it does not answer.
+    listed:  the metrics that it offers, None if it does not answer. silence: its answer then.
     adapter: the Deployment behind it, if that is one. pods: of its service.
     config:  of prometheus-adapter; None if it is not known.
     """
@@ -221,13 +391,14 @@ class ApiState:
     is_prometheus_adapter: bool = False
     unavailable: str = ""
     listed: frozenset[str] | None = None
+    silence: str = ""
     adapter: Manifest | None = None
     pods: Sequence[Manifest] = ()
     config: AdapterConfig | None = None
 
     def option(self, name: str) -> str:
         """What the adapter's command line gives for an option."""
-        return next(filter(None, (flag(each, name) for each in containers_of(self.adapter or {}))), "")
+        return next(filter(None, (flag(container, name) for container in containers_of(self.adapter or {}))), "")
 
     @property
     def relist_s(self) -> float:
@@ -244,13 +415,17 @@ class Scope:
 class State:
     """A cluster at one time.
 
-    now_s:  Unix seconds, of the cluster where it tells.
-    unread: why something could not be read, by the name of the field. Such a field is empty.
-    facts:  results of gpu_facts by node.
-    webhooks: configurations of what may refuse objects. events: failed mounts, where a pod of the exporter waits.
+    now_s:           Unix seconds, by Prometheus' clock if it answers.
+    is_before:       the state is the one that a change would lead to: HPAs and rules are as they would be.
+    facts:           results of gpu_facts by node.
+    webhooks:        ValidatingWebhookConfigurations.
+    events:          warnings about objects that wait or fail: exporters, targets whose pods do not come, such pods.
+    resource_slices: GPUs that pods can claim. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
+    unavailable:     why an input could not be read, by the name of the field. Such a field is empty.
     """
 
     now_s: float
+    is_before: bool = False
     scope: Scope = Scope()
     server_version: str | None = None
     nodes: Sequence[Manifest] = ()
@@ -266,54 +441,83 @@ class State:
     hpas: Sequence[Manifest] = ()
     webhooks: Sequence[Manifest] = ()
     events: Sequence[Manifest] = ()
+    resource_slices: Sequence[Manifest] = ()
+    claim_templates: Sequence[Manifest] = ()
     prometheus: PrometheusState = PrometheusState("")
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
-    def age(self, timestamp: str | None) -> float | None:
+    def seconds_since(self, timestamp: str | None) -> float | None:
         """Seconds since a time as objects have it; None without one."""
         then = unix(timestamp)
         return None if then is None else self.now_s - then
 
-    def created(self, manifest: Manifest) -> float | None:
-        return self.age(manifest["metadata"].get("creationTimestamp"))
+    def age_s(self, manifest: Manifest) -> float | None:
+        return self.seconds_since(manifest["metadata"].get("creationTimestamp"))
 
-    def changed(self, manifest: Manifest) -> float | None:
-        """Since its last change that is not one of its status, by managedFields; since it was made without those."""
+    def last_change_age_s(self, manifest: Manifest) -> float | None:
+        """Since the last change that is not one of its status, by managedFields; without those its age."""
         return self._since_a_write(manifest, lambda entry: entry.get("subresource") != "status")
 
-    def written(self, manifest: Manifest) -> float | None:
-        """Since anything of it was last written, its status too."""
+    def last_write_age_s(self, manifest: Manifest) -> float | None:
+        """Since the last write, its status included."""
         return self._since_a_write(manifest, lambda entry: True)
 
     def _since_a_write(self, manifest: Manifest, counts: Callable[[Manifest], bool]) -> float | None:
-        fields = manifest["metadata"].get("managedFields") or ()
-        return youngest([*(self.age(each.get("time")) for each in fields if counts(each)), self.created(manifest)])
+        entries = manifest["metadata"].get("managedFields") or ()
+        written = [self.seconds_since(entry.get("time")) for entry in entries if counts(entry)]
+        return youngest([*written, self.age_s(manifest)])
 
-    def turned(self, manifest: Manifest, kind: str) -> float | None:
-        """Since when a condition is as it is; since the object was made if it has none of that kind.
+    def condition_age_s(self, manifest: Manifest, kind: str) -> float | None:
+        """Seconds since the condition last changed; the object's age if it has no such condition.
 
-        A pod that ends may still be called ready: what counts is when it was told to, its grace period before the time
-        that its metadata has.
+        For a pod that is being deleted: seconds since the deletion was asked for.
         """
         metadata = manifest["metadata"]
-        ending = self.age(metadata.get("deletionTimestamp"))
+        ending = self.seconds_since(metadata.get("deletionTimestamp"))
         if ending is not None:
             return ending + (metadata.get("deletionGracePeriodSeconds") or 0)
-        age = self.age(condition(manifest, kind).get("lastTransitionTime"))
-        return self.created(manifest) if age is None else age
+        age = self.seconds_since(condition(manifest, kind).get("lastTransitionTime"))
+        return self.age_s(manifest) if age is None else age
 
     @cached_property
-    def prometheus_age(self) -> float | None:
-        """Since one of its pods became ready, or began."""
-        return youngest(self.turned(pod, "Ready") for pod in self.prometheus.pods)
+    def _events_by_object(self) -> dict[Key, list[Manifest]]:
+        by_object: dict[Key, list[Manifest]] = {}
+        for event in sorted(self.events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or ""):
+            about = event.get("involvedObject") or {}
+            by_object.setdefault((about.get("namespace", ""), about.get("name", "")), []).append(event)
+        return by_object
 
-    def read_s(self, pods: Iterable[Manifest]) -> float | None:
-        """Since when Prometheus could read the one of these pods that has been ready longest."""
-        ages = [age for pod in pods if (age := self.turned(pod, "Ready")) is not None]
-        return youngest([self.prometheus_age, max(ages, default=None)])
+    def events_about(self, manifest: Manifest) -> list[Manifest]:
+        """Warnings about an object, or about the ReplicaSets of a Deployment, oldest first."""
+        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+        return [
+            event
+            for (place, about), events in self._events_by_object.items()
+            if place == namespace and (about == name or re.fullmatch(rf"{re.escape(name)}-[a-z0-9]{{8,10}}", about))
+            for event in events
+        ]
+
+    @cached_property
+    def prometheus_age_s(self) -> float | None:
+        """Since the youngest pod of Prometheus became ready, or began."""
+        return youngest(self.condition_age_s(pod, "Ready") for pod in self.prometheus.pods)
+
+    def longest_ready_s(self, pods: Iterable[Manifest]) -> float | None:
+        """Age of the readiness of the pod that has been ready longest."""
+        ages = [self.condition_age_s(pod, "Ready") for pod in pods]
+        return max((age for age in ages if age is not None), default=None)
+
+    def missing_for_s(self, autoscaler: AutoscalerState, names: Sequence[str]) -> float | None:
+        """Since when the objects of these names should have a value: since the first such pod was ready."""
+        pods = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] in names]
+        return self.longest_ready_s(pods or autoscaler.ready_pods)
+
+    def readable_s(self, pods: Iterable[Manifest]) -> float | None:
+        """Since when Prometheus could read the pod that has been ready longest."""
+        return youngest([self.prometheus_age_s, self.longest_ready_s(pods)])
 
     @cached_property
     def gpu_nodes(self) -> dict[str, Manifest]:
@@ -327,49 +531,61 @@ class State:
             or offers_gpus(node)
             or any(_GPU_LABELS.fullmatch(f"{key}={value}") for key, value in labels_of(node).items())
             or bool(self.facts.get(name, {}).get("gpus"))
+            or name in self.claimable_devices
         )
 
     def are_cut_off(self, pods: Sequence[Manifest]) -> bool:
         """Whether all of these pods are on nodes that do not report."""
-        silent = {
-            node["metadata"]["name"] for node in self.nodes if condition(node, "Ready").get("status", "True") != "True"
-        }
+        silent = {node["metadata"]["name"] for node in self.nodes if not is_up(node)}
         return bool(pods) and all(pod["spec"].get("nodeName") in silent for pod in pods)
 
     @cached_property
+    def claimable_devices(self) -> dict[str, int]:
+        """GPUs that pods can claim by dynamic resource allocation, by node: devices of ResourceSlices."""
+        devices: Counter[str] = Counter()
+        for resource_slice in self.resource_slices:
+            spec = resource_slice["spec"]
+            if spec.get("driver") == GPU_DRIVER and spec.get("nodeName"):
+                devices[spec["nodeName"]] += len(spec.get("devices") or ())
+        return dict(devices)
+
+    @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
-        """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed through DRA, none has to."""
-        if any("dra-driver" in text for driver in self.daemon_sets for text in _images(driver)):
+        """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed, no node has to have one."""
+        if any("dra-driver" in image for driver in self.daemon_sets for image in _images(driver)):
             return {}
         return {
             name: node
             for name, node in self.gpu_nodes.items()
-            if not offers_gpus(node) and condition(node, "Ready").get("status", "True") == "True"
+            if not offers_gpus(node) and name not in self.claimable_devices and is_up(node)
         }
 
     @cached_property
     def exporters(self) -> list[Manifest]:
         """DaemonSets of dcgm-exporter, whoever installed them."""
-        return [each for each in self.daemon_sets if exporter_container(each)]
+        return [daemon_set for daemon_set in self.daemon_sets if exporter_container(daemon_set)]
 
     @cached_property
     def plugins(self) -> list[Manifest]:
         """DaemonSets of NVIDIA's device plugin, of the operator or of a cloud; GPU feature discovery is none."""
-        return [each for each in self.daemon_sets if _plugin_container(each)]
+        return [daemon_set for daemon_set in self.daemon_sets if _plugin_container(daemon_set)]
 
     @cached_property
     def _pods_by_daemon_set(self) -> dict[str, list[Manifest]]:
-        found: dict[str, list[Manifest]] = {}
         by_namespace: dict[str, list[Manifest]] = {}
         for pod in self.component_pods:
             by_namespace.setdefault(pod["metadata"]["namespace"], []).append(pod)
-        for each in (*self.exporters, *self.plugins):
-            its = by_namespace.get(each["metadata"]["namespace"], ())
-            found[name_of(each)] = [pod for pod in its if labels_match(each["spec"]["selector"], labels_of(pod))]
-        return found
+        return {
+            name_of(daemon_set): [
+                pod
+                for pod in by_namespace.get(daemon_set["metadata"]["namespace"], ())
+                if labels_match(daemon_set["spec"]["selector"], labels_of(pod))
+            ]
+            for daemon_set in (*self.exporters, *self.plugins)
+        }
 
     def pods_of(self, daemon_sets: Iterable[Manifest]) -> list[Manifest]:
-        return [pod for each in daemon_sets for pod in self._pods_by_daemon_set[name_of(each)]]
+        return [pod for daemon_set in daemon_sets for pod in self._pods_by_daemon_set[name_of(daemon_set)]]
 
     def by_node(self, daemon_sets: Iterable[Manifest]) -> dict[str, list[Manifest]]:
         found: dict[str, list[Manifest]] = {}
@@ -416,7 +632,7 @@ class State:
         return {row.target for row in self.prometheus.up_lately}
 
     @cached_property
-    def named_pods(self) -> dict[str, set[Key]]:
+    def pods_named_by(self) -> dict[str, set[Key]]:
         """The pods that rows name, by series."""
         found: dict[str, set[Key]] = {}
         for row in self.prometheus.rows:
@@ -429,28 +645,76 @@ class State:
         """The pods that any row has named in the last minutes."""
         return {row.pod for row in self.prometheus.rows_lately if row.pod}
 
+    def names_a_pod_of(self, autoscaler: AutoscalerState) -> bool:
+        """Whether any series names a pod of the autoscaler."""
+        return any(autoscaler.pod_keys & named for named in self.pods_named_by.values())
+
     @cached_property
     def api(self) -> dict[str, ApiState]:
-        return {each.group: each for each in self.apis}
+        return {api.group: api for api in self.apis}
+
+    def users_of(self, group: str) -> list[AutoscalerState]:
+        """Autoscalers with a metric of an API."""
+        return [
+            autoscaler for autoscaler in self.autoscalers if any(metric.group == group for metric in autoscaler.metrics)
+        ]
+
+    def users_of_pods(self, pod: Key | None) -> list[AutoscalerState]:
+        """Autoscalers whose target has the pod."""
+        return [autoscaler for autoscaler in self.autoscalers if pod in autoscaler.pod_keys]
+
+    def recorders(self, series: str) -> list[Manifest]:
+        """PrometheusRules that record a series."""
+        return [
+            rule_object
+            for rule_object in self.rule_objects
+            if any(recording["record"] == series for recording in recordings_of(rule_object))
+        ]
+
+    def rule_age_s(self, series: str) -> float | None:
+        """Since when the rules of a series are as they are, and Prometheus runs."""
+        changes = [self.last_change_age_s(rule_object) for rule_object in self.recorders(series)]
+        return youngest([*changes, self.prometheus_age_s])
+
+    def rule_interval_s(self, series: str) -> float | None:
+        """The slowest of the rules that record a series."""
+        intervals = [seconds(rule.get("interval")) for rule in (self.prometheus.rules or {}).get(series, ())]
+        return max((interval for interval in intervals if interval), default=None)
+
+    @cached_property
+    def known_scrape_intervals(self) -> list[float]:
+        """Scrape intervals of GPU metrics, of autoscalers for which they are known and not assumed."""
+        return [
+            autoscaler.budget["scrape_s"]
+            for autoscaler in self.autoscalers
+            if autoscaler.budget
+            and (autoscaler.budget.get("sources") or {}).get("scrape", "assumed") != "assumed"
+            and any(metric.is_of_gpus for metric in autoscaler.metrics)
+        ]
 
     @cached_property
     def _users_of_nodes(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for each in self.autoscalers:
-            for node in each.nodes:
-                found.setdefault(node, set()).add(f"autoscaler {each}")
-        return found
+        users: dict[str, set[str]] = {}
+        for autoscaler in self.autoscalers:
+            for node in autoscaler.nodes:
+                users.setdefault(node, set()).add(f"autoscaler {autoscaler}")
+        return users
 
-    def on_nodes(self, names: Iterable[str]) -> frozenset[str]:
-        """What a fault of these nodes reaches: autoscalers with pods there too, and all if no other node has GPUs."""
+    def affected_by_nodes(self, names: Iterable[str]) -> frozenset[str]:
+        """What a fault of these nodes affects: autoscalers with pods there, and all if no other node has GPUs."""
         names = set(names)
-        reached = {f"node {name}" for name in names}.union(*(self._users_of_nodes.get(name, set()) for name in names))
-        return frozenset(reached | ({ALL} if names >= self.gpu_nodes.keys() else set()))
+        affected = {f"node {name}" for name in names}.union(*(self._users_of_nodes.get(name, set()) for name in names))
+        return frozenset(affected | ({ALL} if names >= self.gpu_nodes.keys() else set()))
 
-    def of(self, autoscalers: Iterable[AutoscalerState]) -> frozenset[str]:
-        """What a fault of these autoscalers reaches, so all if there are no others."""
-        reached = {f"autoscaler {each}" for each in autoscalers}
-        return frozenset(reached | ({ALL} if len(reached) == len(self.autoscalers) else set()))
+    def affected_by(self, autoscalers: Iterable[AutoscalerState]) -> frozenset[str]:
+        """What a fault of these autoscalers affects: all if there are no others."""
+        affected = {f"autoscaler {autoscaler}" for autoscaler in autoscalers}
+        return frozenset(affected | ({ALL} if len(affected) == len(self.autoscalers) else set()))
+
+
+def is_up(node: Manifest) -> bool:
+    """Whether a node's kubelet reports; a node without that condition is taken for one that does."""
+    return condition(node, "Ready").get("status", "True") == "True"
 
 
 def offers_gpus(node: Manifest) -> bool:
@@ -469,23 +733,25 @@ def lost_gpus(node: Manifest) -> str:
 
 
 def exporter_container(daemon_set: Manifest) -> Manifest | None:
-    return next((each for each in containers_of(daemon_set) if "dcgm-exporter" in each.get("image", "")), None)
+    return next(
+        (container for container in containers_of(daemon_set) if "dcgm-exporter" in container.get("image", "")), None
+    )
 
 
 def _plugin_container(daemon_set: Manifest) -> Manifest | None:
     return next(
         (
-            each
-            for each in containers_of(daemon_set)
-            if re.search(r"nvidia.*device-plugin|k8s-device-plugin", each.get("image", ""))
-            and "device-plugin" in each["name"]
+            container
+            for container in containers_of(daemon_set)
+            if re.search(r"nvidia.*device-plugin|k8s-device-plugin", container.get("image", ""))
+            and "device-plugin" in container["name"]
         ),
         None,
     )
 
 
 def collect_interval_s(container: Manifest) -> float:
-    """What dcgm-exporter is told, by argument or environment, in milliseconds; else its own default."""
+    """Seconds between two readings of the GPUs, by argument or environment in milliseconds; else the default."""
     value = flag(container, "-c", "--collect-interval") or environment(container).get("DCGM_EXPORTER_INTERVAL", "")
     return float(value) / 1000 if value.isdigit() else _STOCK_COLLECT_S
 
@@ -499,7 +765,7 @@ def names_pods(container: Manifest) -> bool:
     """Whether dcgm-exporter is told to name pods."""
     told = environment(container).get("DCGM_EXPORTER_KUBERNETES", "").lower()
     return told in ("true", "1") or any(
-        each in ("-k", "--kubernetes", "--kubernetes=true") for each in arguments(container)
+        argument in ("-k", "--kubernetes", "--kubernetes=true") for argument in arguments(container)
     )
 
 

@@ -61,7 +61,7 @@ class ApiError(Exception):
         return self.status == 500 and "failed to create typed patch object" in self.message
 
     @property
-    def is_passing(self) -> bool:
+    def is_retryable(self) -> bool:
         """The same request may well be granted in a moment."""
         if self.status == 409:
             # The object was written between the server's own read and write.

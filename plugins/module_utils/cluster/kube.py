@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from ..autoscaling.manifests import MANAGER, Manifest
-from ..errors import API_SERVER, SPEC, HopError
+from ..errors import HopError
+from ..hops import Hop
 from .errors import ApiError
 from .transport import Transport
 
@@ -18,14 +19,14 @@ class Resource:
 
     plural:   its name in paths.
     scalable: it has a scale subresource.
-    ballast:  sections and their fields that nobody here reads, half of what such an object is; lists are without them.
+    pruned_fields: sections and fields removed from list results to save memory, about half of each object.
     """
 
     api_version: str
     kind: str
     plural: str
     scalable: bool = False
-    ballast: tuple[tuple[str, str], ...] = ()
+    pruned_fields: tuple[tuple[str, str], ...] = ()
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         parts = [group_path(self.api_version)]
@@ -44,10 +45,12 @@ DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 EVENTS = Resource("v1", "Event", "events")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
-NODES = Resource("v1", "Node", "nodes", ballast=(("metadata", "managedFields"), ("status", "images")))
-PODS = Resource("v1", "Pod", "pods", ballast=(("metadata", "managedFields"),))
+NODES = Resource("v1", "Node", "nodes", pruned_fields=(("metadata", "managedFields"), ("status", "images")))
+PODS = Resource("v1", "Pod", "pods", pruned_fields=(("metadata", "managedFields"),))
 POD_MONITORS = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 PROMETHEUSES = Resource("monitoring.coreos.com/v1", "Prometheus", "prometheuses")
+RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
 SERVICES = Resource("v1", "Service", "services")
@@ -84,11 +87,13 @@ class KubeClient:
             if err.is_not_found:
                 return {}
             raise
-        names = {each["name"] for each in served}
+        names = {entry["name"] for entry in served}
         return {
-            each["kind"]: Resource(api_version, each["kind"], each["name"], scalable=f"{each['name']}/scale" in names)
-            for each in served
-            if "/" not in each["name"]
+            entry["kind"]: Resource(
+                api_version, entry["kind"], entry["name"], scalable=f"{entry['name']}/scale" in names
+            )
+            for entry in served
+            if "/" not in entry["name"]
         }
 
     def list(
@@ -104,21 +109,23 @@ class KubeClient:
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         query = {name: selector for name, selector in selectors.items() if selector}
         try:
-            return self._pages(path, {**query, "limit": str(PAGE_SIZE)}, resource.ballast)
+            return self._pages(path, {**query, "limit": str(PAGE_SIZE)}, resource.pruned_fields)
         except ApiError as err:
             if err.is_not_found:
                 return None
             if err.is_gone:  # the next page has expired; the whole list in one answer cannot
-                return self._pages(path, query, resource.ballast)
+                return self._pages(path, query, resource.pruned_fields)
             raise
 
-    def _pages(self, path: str, query: Mapping[str, str], ballast: Sequence[tuple[str, str]]) -> Sequence[Manifest]:
+    def _pages(
+        self, path: str, query: Mapping[str, str], pruned_fields: Sequence[tuple[str, str]]
+    ) -> Sequence[Manifest]:
         found = []
         token = ""
         while True:
             page = self._send("GET", path, query={**query, "continue": token} if token else query)
             for item in page["items"]:
-                for section, name in ballast:
+                for section, name in pruned_fields:
                     item.get(section, {}).pop(name, None)
             found += page["items"]
             token = page.get("metadata", {}).get("continue", "")
@@ -160,7 +167,7 @@ class KubeClient:
                 raise _conflict(manifest, err) from err
             if err.is_unknown_field:
                 fix = "correct the field; a raw entry of extra_metrics is written as in an autoscaling/v2 HPA"
-                raise HopError(SPEC, seen=f"{_title(manifest)}: {err.message}", fix=fix) from err
+                raise HopError(Hop.SPEC, seen=f"{_title(manifest)}: {err.message}", fix=fix) from err
             raise
 
     def delete(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
@@ -184,7 +191,7 @@ class KubeClient:
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in err.field_conflicts)
     return HopError(
-        API_SERVER,
+        Hop.API_SERVER,
         seen=f"{_title(manifest)}: {seen}",
         fix="have that manager give the fields up, or take them over: an HPA with adopt: true, others by deletion",
     )

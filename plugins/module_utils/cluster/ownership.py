@@ -10,7 +10,7 @@ from typing import Any
 from ..autoscaling.quantity import parse_quantity
 
 
-def is_settled(live: Mapping[str, Any], desired: Mapping[str, Any], manager: str) -> bool:
+def is_up_to_date(live: Mapping[str, Any], desired: Mapping[str, Any], manager: str) -> bool:
     """Whether applying `desired` as `manager` would leave `live` as it is.
 
     What `live` has besides, by the server's defaults or by other managers, does not count. What `manager` once applied

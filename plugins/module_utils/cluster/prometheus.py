@@ -66,6 +66,11 @@ class PrometheusClient:
         groups = self._get("rules", {"type": "record"})["groups"]
         return [{**rule, "interval": group.get("interval")} for group in groups for rule in group["rules"]]
 
+    def targets(self) -> list[dict[str, Any]]:
+        """The targets that are scraped, with their labels, health and last error."""
+        found: list[dict[str, Any]] = self._get("targets", {"state": "active"})["activeTargets"]
+        return found
+
     def _get(self, endpoint: str, query: Mapping[str, str], *, retry: bool = False) -> dict[str, Any]:
         try:
             answer = self._get_raw(f"{self._root}/{endpoint}", query, retry=retry)

@@ -64,7 +64,7 @@ class RetryingTransport:
                 return answer
 
     def _pause_or_raise(self, err: ApiError, sent: int) -> None:
-        if not err.is_passing:
+        if not err.is_retryable:
             self._failing_since = None  # a refusal for good is an answer
             raise err
         now = self._clock()

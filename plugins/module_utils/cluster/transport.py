@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ..errors import API_SERVER, HopError
+from ..errors import HopError
+from ..hops import Hop
 from .errors import ApiError
 from .parallel import CONNECTIONS
 from .retry import RetryingTransport
@@ -50,7 +51,7 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
     try:
         client = get_api_client(**auth).client
     except CoreException as err:
-        raise HopError(API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
+        raise HopError(Hop.API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
     except ApiException as err:
         raise _refusal(err, "connect") from err
     except HTTPError as err:

@@ -143,6 +143,7 @@ def _card(finding: Mapping[str, Any]) -> Element:
     colour = "broken" if finding["severity"] == "error" else "warning"
     parts: list[tuple[str, Child, str | None]] = [
         ("Seen", _texts(finding["seen"]), None),
+        ("Since", finding["since"], None),
         ("Cause", finding["cause"], None),
         ("Fix", finding["fix"], "fix"),
         ("Then", _texts(finding["consequences"]), None),

@@ -57,6 +57,7 @@ def _finding(finding: Mapping[str, Any]) -> str:
     lines = [
         f"{finding['id']} ({finding['severity']}): {finding['object']}",
         *(f"seen: {each}" for each in finding["seen"]),
+        *([f"since: {finding['since']}"] if finding["since"] else []),
         f"cause: {finding['cause']}",
         f"fix: {finding['fix']}",
         *(f"then: {each}" for each in finding["consequences"]),

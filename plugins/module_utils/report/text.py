@@ -55,6 +55,8 @@ def _finding(report: Report, number_: int, finding: Mapping[str, Any], colour: b
 
 def _parts(finding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("" if index else "seen", text) for index, text in enumerate(finding["seen"]))
+    if finding["since"]:
+        yield "since", finding["since"]
     yield "cause", finding["cause"]
     yield "fix", finding["fix"]
     yield from (("" if index else "then", text) for index, text in enumerate(finding["consequences"]))

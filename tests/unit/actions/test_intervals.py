@@ -16,10 +16,10 @@ from fake_cluster import FakeTransport, refusal
 PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
 EXPORTERS = "GET /apis/apps/v1/daemonsets"
 MANAGERS = "GET /api/v1/namespaces/kube-system/pods"
-GPU = Autoscaler.from_params({"target": {"name": "chat"}, "max_replicas": 1}).goals[0]
+GPU = Autoscaler.from_params({"target": {"name": "chat"}, "max_replicas": 1}).metric_targets[0]
 QUEUE = Autoscaler.from_params(
     {"target": {"name": "chat"}, "metric": {"name": "queue", "query": "q"}, "target_value": 1, "max_replicas": 1}
-).goals[0]
+).metric_targets[0]
 
 
 def exporter(name: str = "nvidia-dcgm-exporter", **container: Any) -> Manifest:
@@ -44,7 +44,7 @@ def rules(seconds: float) -> dict[str, Any]:
     return {"status": "success", "data": {"groups": [group]}}
 
 
-def budget(goal: Any = GPU, **answers: Any) -> Any:
+def budget(metric_target: Any = GPU, **answers: Any) -> Any:
     everything = {
         EXPORTERS: {"items": [exporter(env=interval("1000"))]},
         MANAGERS: {"items": [manager("--horizontal-pod-autoscaler-sync-period=5s")]},
@@ -54,7 +54,7 @@ def budget(goal: Any = GPU, **answers: Any) -> Any:
     transport = FakeTransport({**everything, **answers})
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return Intervals(kube, prometheus).budget(goal)
+    return Intervals(kube, prometheus).budget(metric_target)
 
 
 def test_what_is_configured_and_what_is_seen() -> None:

@@ -131,7 +131,7 @@ def test_options_that_contradict_each_other(options: dict[str, Any], seen: str) 
 
 def test_namespaces_may_be_named_once_or_twice_alike() -> None:
     for options in ({"namespace": "ml"}, {"namespace": None, "name": "ml"}, {"namespace": "ml", "name": "ml"}):
-        assert query(resource="namespaces", **options).listing == "namespaces/gpu"
+        assert query(resource="namespaces", **options).discovery_name == "namespaces/gpu"
 
 
 def test_a_value_for_each_pod() -> None:
@@ -190,7 +190,7 @@ def test_ready_pods_without_a_value_are_named() -> None:
     result = asked(transport, **TARGET)
     assert result["missing"] == ["chat-2", "chat-3"]
     assert len(result["items"]) == 2
-    assert result["hop"] == "adapter -> custom.metrics.k8s.io"
+    assert result["hop"] == "metric"
     assert result["seen"] == "prometheus-adapter has no value of gpu for pods chat-2, chat-3 in namespace ml"
 
 
@@ -206,19 +206,19 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "nobody serves it": (
         {},
         {f"GET {CUSTOM}": NOT_FOUND, f"GET {V1}": NOT_FOUND, f"GET {APISERVICE}": NOT_FOUND},
-        "series -> adapter",
+        "metrics_api",
         "nobody serves custom.metrics.k8s.io",
     ),
     "nobody serves external": (
         EXTERNAL_OPTIONS,
         {f"GET {EXTERNAL}": NOT_FOUND},
-        "series -> adapter",
+        "metrics_api",
         "nobody serves external.metrics.k8s.io",
     ),
     "adapter is down": (
         {},
         NO_ADAPTER,
-        "series -> adapter",
+        "metrics_api",
         "APIService v1beta1.custom.metrics.k8s.io of prometheus-adapter is not Available: EndpointsNotFound: cannot",
     ),
     "another owner is down": (
@@ -227,38 +227,38 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
             **NO_ADAPTER,
             f"GET {APISERVICE}": apiservice("datadog/cluster-agent", status="False", reason="a", message="b"),
         },
-        "series -> adapter",
+        "metrics_api",
         "of service datadog/cluster-agent is not Available",
     ),
     "adapter stumbles": (
         {},
         {f"GET {V1}": refusal(503, "etcd\n")},
-        "series -> adapter",
+        "metrics_api",
         "prometheus-adapter does not answer for custom.metrics.k8s.io: etcd",
     ),
     "adapter is down and its APIService secret": (
         {},
         {**NO_ADAPTER, f"GET {APISERVICE}": FORBIDDEN},
-        "series -> adapter",
+        "metrics_api",
         "the server of custom.metrics.k8s.io does not answer for custom.metrics.k8s.io: service unavailable",
     ),
     "metric not listed": (
         {},
         {f"GET {V1}": listing("pods/gpu_util", "deployments.apps/gpu"), **NO_PODS_VALUES},
-        "series -> adapter",
+        "metrics_api",
         "prometheus-adapter serves custom.metrics.k8s.io and lists 2 metrics, none of them pods/gpu, but "
         "deployments.apps/gpu",
     ),
     "metric not listed by another owner": (
         {},
         {f"GET {V1}": listing(), **NO_PODS_VALUES, f"GET {APISERVICE}": apiservice("datadog/cluster-agent")},
-        "series -> adapter",
+        "metrics_api",
         "service datadog/cluster-agent serves custom.metrics.k8s.io and lists 0 metrics, none of them pods/gpu",
     ),
     "metric not listed and no pods either": (
         {},
         {f"GET {V1}": listing("pods/gpu_util"), f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
-        "series -> adapter",
+        "metrics_api",
         "lists 1 metrics, none of them pods/gpu",
     ),
     "no such kind": (
@@ -297,49 +297,49 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "a pod without a value": (
         {"name": "chat-0"},
         {f"GET {V1}/namespaces/ml/pods/chat-0/gpu": NOT_FOUND},
-        "adapter -> custom.metrics.k8s.io",
+        "metric",
         "no value of gpu for pods chat-0 in namespace ml: could not find the metric",
     ),
     "series labels that none has": (
         {"metric_label_selectors": ["model=x"]},
         {f"GET {V1}/namespaces/ml/pods/*/gpu": values()},
-        "adapter -> custom.metrics.k8s.io",
+        "metric",
         "no value of gpu for pods * in namespace ml with model=x",
     ),
     "pods that may not be listed": (
         {"label_selectors": ["app=chat"]},
         {f"GET {PODS}": FORBIDDEN, **NO_PODS_VALUES},
-        "adapter -> custom.metrics.k8s.io",
+        "metric",
         "no value of gpu for pods * in namespace ml with app=chat: could not find",
     ),
     "adapter without Prometheus": (
         {},
         {f"GET {V1}/namespaces/ml/pods/*/gpu": refusal(500, "unable to fetch metrics")},
-        "adapter -> custom.metrics.k8s.io",
+        "metric",
         "in namespace ml: unable to fetch metrics",
     ),
     "nodes without a value": (
         {"resource": "nodes", "namespace": None},
         {f"GET {V1}": listing("nodes/gpu")},
-        "adapter -> custom.metrics.k8s.io",
+        "metric",
         "no value of gpu for nodes * in the cluster",
     ),
     "external without a value": (
         EXTERNAL_OPTIONS,
         {f"GET {EXTERNAL}/namespaces/ml/queue": {"items": []}, f"GET {PODS}": {"items": []}},
-        "adapter -> external.metrics.k8s.io",
+        "metric",
         "the server of external.metrics.k8s.io has no value of queue in namespace ml",
     ),
     "KEDA lists none of its metrics": (
         {"api": "external", "metric": "s0-queue"},
         {f"GET {EXTERNAL}": listing("externalmetrics")},
-        "adapter -> external.metrics.k8s.io",
+        "metric",
         "no value of s0-queue in namespace ml: not found",
     ),
     "external in upper case": (
         {"api": "external", "metric": "Queue"},
         {f"GET {EXTERNAL}": listing("Queue"), f"GET {EXTERNAL}/namespaces/ml/queue": NOT_FOUND},
-        "adapter -> external.metrics.k8s.io",
+        "metric",
         "HPAs ask for external metrics in lower case, queue",
     ),
 }
@@ -361,7 +361,7 @@ def test_a_metric_that_is_served_although_it_is_not_listed_lacks_only_values() -
     transport.answers[f"GET {V1}/namespaces/ml/pods/*/gpu"] = values(chat_0="1")
     result = asked(transport, **TARGET)
     assert (result["listed"], result["missing"]) == (False, ["chat-1"])
-    assert result["hop"] == "adapter -> custom.metrics.k8s.io"
+    assert result["hop"] == "metric"
 
 
 def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
@@ -534,7 +534,7 @@ def test_a_value_that_changes_while_waiting() -> None:
 def test_when_the_time_is_over_the_last_answer_and_the_broken_hop_are_there() -> None:
     transport = FakeTransport({**ANSWERS, **NO_ADAPTER})
     result, broken = wait(transport, "result.items")
-    assert broken.hop == result["hop"] == "series -> adapter"
+    assert broken.hop == result["hop"] == "metrics_api"
     assert "not Available" in broken.seen
 
 

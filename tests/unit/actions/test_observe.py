@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.observe import Observation, Observer
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.observe import Observer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AutoscalerState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from fake_cluster import FakeTransport, refusal
@@ -32,6 +33,7 @@ def pod(name: str, app: str, *, ready: bool = True, **metadata: Any) -> Manifest
     condition = {"type": "Ready", "status": str(ready)}
     return {
         "metadata": {"name": name, "namespace": "ml", "labels": {"app": app}, **metadata},
+        "spec": {},
         "status": {"conditions": [condition]},
     }
 
@@ -47,13 +49,16 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def hpa(name: str) -> Manifest:
-    gpu = {"type": "Pods", "pods": {"metric": {"name": "gpu"}}}
+    average = {"type": "AverageValue", "averageValue": "60"}
+    gpu = {"type": "Pods", "pods": {"metric": {"name": "gpu"}, "target": average}}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    spec = {"scaleTargetRef": target, "maxReplicas": 4, "metrics": [gpu]}
     status = {
         "desiredReplicas": 2,
         "conditions": [{"type": "ScalingActive", "status": "True"}],
         "currentMetrics": [gpu],
     }
-    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {"metrics": [gpu]}, "status": status}
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": spec, "status": status}
 
 
 def cluster(names: tuple[str, ...] = NAMES, **answers: Any) -> FakeTransport:
@@ -68,6 +73,10 @@ def cluster(names: tuple[str, ...] = NAMES, **answers: Any) -> FakeTransport:
             "GET /apis/apps/v1/namespaces/ml/deployments": {"items": [deployment(name) for name in names]},
             "GET /api/v1/namespaces/ml/pods": {"items": [pod(f"{name}-0", name) for name in names]},
             "GET /apis/autoscaling/v2/horizontalpodautoscalers": {"items": [hpa(name) for name in names]},
+            "GET /apis/apiregistration.k8s.io/v1/apiservices/v1beta1.custom.metrics.k8s.io": {
+                "metadata": {"name": "v1beta1.custom.metrics.k8s.io"},
+                "spec": {"service": {"namespace": "monitoring", "name": "prometheus-adapter"}},
+            },
             f"GET {CUSTOM}": {
                 "preferredVersion": {"version": "v1beta1"},
                 "versions": [{"version": "v1beta1"}],
@@ -83,7 +92,7 @@ def cluster(names: tuple[str, ...] = NAMES, **answers: Any) -> FakeTransport:
     )
 
 
-def observe(transport: FakeTransport, *wanted: Autoscaler) -> list[Observation]:
+def observe(transport: FakeTransport, *wanted: Autoscaler) -> list[AutoscalerState]:
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     seen = Observer(kube, prometheus, PrometheusAdapter(kube)).observe(wanted)
@@ -98,10 +107,11 @@ def test_each_thing_is_read_once_however_many_autoscalers_there_are() -> None:
     assert asked.pop(f"GET {PROXY}/query") == 2
     assert set(asked.values()) == {1}
     assert len(asked) == 8
-    assert all(each.is_verified for each in seen)
-    assert [dict(each.goals[0].values) for each in seen[:2]] == [{f"{name}-0": 41.5 for name in NAMES}] * 2
-    assert seen[3].describe()["values"] == {"service-3-0": 41.5}
-    assert (seen[3].replicas, seen[3].desired) == (1, 2)
+    assert all(each.is_proven for each in seen)
+    assert [dict(each.metrics[0].values) for each in seen[:2]] == [{f"{name}-0": 41.5 for name in NAMES}] * 2
+    described = seen[3].describe()
+    assert described["values"] == {"service-3-0": 41.5}
+    assert (described["replicas"], described["desired_replicas"]) == (1, 2)
 
 
 def test_one_that_is_alone_asks_for_its_own_pods_as_the_hpa_does() -> None:
@@ -154,7 +164,7 @@ def test_pods_need_not_agree_with_prometheus_all_at_once() -> None:
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     observer = Observer(kube, prometheus, PrometheusAdapter(kube))
     chat = autoscaler("chat")
-    assert [observer.observe([chat])[chat.key].is_verified for _ in looks] == [False, True]
+    assert [observer.observe([chat])[chat.key].is_proven for _ in looks] == [False, True]
 
 
 def test_the_window_of_a_rule_that_is_evaluated_rarely_is_longer() -> None:
@@ -177,7 +187,7 @@ PODS: dict[str, tuple[list[Manifest], set[str], set[str]]] = {
 def test_which_pods_count(pods: list[Manifest], its: set[str], ready: set[str]) -> None:
     transport = cluster(("chat",), **{"GET /api/v1/namespaces/ml/pods": {"items": pods}})
     (seen,) = observe(transport, autoscaler("chat"))
-    assert (seen.pods, seen.ready_pods, seen.is_idle) == (its, ready, not ready)
+    assert ({name for _namespace, name in seen.pod_keys}, set(seen.describe()["ready_pods"])) == (its, ready)
 
 
 def test_a_target_of_unknown_shape_is_asked_for_its_scale() -> None:
@@ -197,18 +207,18 @@ def test_a_target_of_unknown_shape_is_asked_for_its_scale() -> None:
         },
     )
     (seen,) = observe(transport, autoscaler("chat", target=rollout))
-    assert (seen.exists, seen.replicas, seen.ready_pods) == (True, 3, {"chat-0"})
+    assert (seen.target is not None, seen.replicas, seen.describe()["ready_pods"]) == (True, 3, ["chat-0"])
 
 
 def test_what_does_not_answer_leaves_no_evidence() -> None:
     away = {f"GET {PROXY}/query": refusal(503, "no endpoints"), f"GET {CUSTOM}/v1beta1": refusal(503, "no endpoints")}
     path = f"GET {CUSTOM}/v1beta1/namespaces/ml/pods/*/gpu"
     (seen,) = observe(cluster(("chat",), **away, **{path: refusal(503, "no endpoints")}), autoscaler("chat"))
-    (goal,) = seen.goals
-    assert (goal.listed, goal.values, goal.recorded, goal.age_s) == (None, {}, {}, None)
-    assert goal.refusal == "no endpoints"
+    (metric,) = seen.metrics
+    assert (metric.listed, metric.values, metric.recorded, metric.oldest_sample_s) == (None, {}, {}, None)
+    assert metric.refusal == "no endpoints"
 
 
 def test_a_target_that_is_gone() -> None:
     (seen,) = observe(cluster(()), autoscaler("chat"))
-    assert (seen.exists, seen.is_idle, seen.is_verified) == (False, True, False)
+    assert (seen.target, seen.is_hopeless, seen.is_proven) == (None, True, False)

@@ -149,7 +149,7 @@ def test_the_controllers_own_cases(form: str, name: str) -> None:
 def test_without_a_value_there_is_no_answer() -> None:
     with pytest.raises(HopError) as caught:
         desired_replicas([], 60, current=2)
-    assert caught.value.hop == "adapter -> custom.metrics.k8s.io"
+    assert caught.value.hop == "metric"
 
 
 utilisations = st.lists(st.floats(0, 100), min_size=1, max_size=20)

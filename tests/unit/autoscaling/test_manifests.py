@@ -115,11 +115,15 @@ def test_an_autoscaler_can_be_read_back(changes: dict[str, Any]) -> None:
     }
     found = autoscaler_of(hpa, queries)
     assert (found.key, found.target, found.profile.name) == (wanted.key, wanted.target, wanted.profile.name)
-    assert [(goal.metric.name, goal.value, goal.type, goal.series) for goal in found.goals] == [
-        (goal.metric.name, goal.value, goal.type, goal.series) for goal in wanted.goals
+    assert [
+        (metric_target.metric.name, metric_target.value, metric_target.type, metric_target.series)
+        for metric_target in found.metric_targets
+    ] == [
+        (metric_target.metric.name, metric_target.value, metric_target.type, metric_target.series)
+        for metric_target in wanted.metric_targets
     ]
     assert (found.min_replicas, found.max_replicas) == (wanted.min_replicas, wanted.max_replicas)
-    assert metric_names(hpa) == {goal.metric.name for goal in wanted.goals}
+    assert metric_names(hpa) == {metric_target.metric.name for metric_target in wanted.metric_targets}
 
 
 def test_an_hpa_of_somebody_else_can_be_read_too() -> None:
@@ -129,7 +133,7 @@ def test_an_hpa_of_somebody_else_can_be_read_too() -> None:
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "chat"}, "maxReplicas": 3, "metrics": [cpu]},
     }
     found = autoscaler_of(hpa, {})
-    assert (found.goals, found.raw_metrics, found.min_replicas) == ((), (cpu,), 1)
+    assert (found.metric_targets, found.raw_metrics, found.min_replicas) == ((), (cpu,), 1)
     assert metric_names(hpa) == set()
 
 
@@ -179,22 +183,24 @@ def test_a_metric_of_another_object_is_not_the_targets(described: Manifest, targ
     """A target whose kind has no metrics of its own counts as another object: nothing can be asked for it."""
     other = entry_of("Object", describedObject=described)
     found = autoscaler_of(hpa_with(entry_of("Pods"), other, target=target), {})
-    assert [goal.type for goal in found.goals] == ["Pods"]
+    assert [metric_target.type for metric_target in found.metric_targets] == ["Pods"]
     assert found.raw_metrics == (other,)
 
 
 def test_an_external_metric_of_a_kind_whose_pods_cannot_be_told_is_somebody_elses() -> None:
     found = autoscaler_of(hpa_with(entry_of("External"), target=ROLLOUT), {"external:rps:sum": "x"})
-    assert [goal.series for goal in found.goals] == [""]
+    assert [metric_target.series for metric_target in found.metric_targets] == [""]
 
 
 def test_a_metric_that_only_has_the_name_of_one_of_ours_is_not_taken_for_recorded() -> None:
     foreign = entry_of("Pods", metric={"name": "gpu_util"})
     ours = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
-    assert [goal.series for goal in autoscaler_of(hpa_with(foreign), {}).goals] == [""]
+    assert [metric_target.series for metric_target in autoscaler_of(hpa_with(foreign), {}).metric_targets] == [""]
     recorded = {"namespace_pod:gpu_util:avg": "avg(x)"}
-    assert [goal.series for goal in autoscaler_of(hpa_with(foreign), recorded).goals] == ["namespace_pod:gpu_util:avg"]
-    # In an HPA of ours the rule ought to be there: that it is not is to be found.
-    assert [goal.series for goal in autoscaler_of(hpa_with(foreign, labels=ours), {}).goals] == [
+    assert [metric_target.series for metric_target in autoscaler_of(hpa_with(foreign), recorded).metric_targets] == [
         "namespace_pod:gpu_util:avg"
     ]
+    # In an HPA of ours the rule ought to be there: that it is not is to be found.
+    assert [
+        metric_target.series for metric_target in autoscaler_of(hpa_with(foreign, labels=ours), {}).metric_targets
+    ] == ["namespace_pod:gpu_util:avg"]

@@ -26,7 +26,10 @@ def test_what_is_not_given() -> None:
     assert (autoscaler.namespace, autoscaler.name) == ("default", "chat")
     assert autoscaler.target == Target("Deployment", "chat", "apps/v1")
     assert autoscaler.profile is PROFILES["gpu"]
-    assert [(goal.metric.name, goal.value, goal.type) for goal in autoscaler.goals] == [("gpu", 60, "Pods")]
+    assert [
+        (metric_target.metric.name, metric_target.value, metric_target.type)
+        for metric_target in autoscaler.metric_targets
+    ] == [("gpu", 60, "Pods")]
     assert (autoscaler.min_replicas, autoscaler.max_replicas) == (1, 4)
     assert autoscaler.raw_metrics == ()
     assert (autoscaler.dead_time, autoscaler.is_measured) == (60, False)
@@ -76,15 +79,18 @@ TOTAL = {"name": "requests", "query": 'rate(ingress_requests_total{service="chat
     ],
 )
 def test_where_the_hpa_reads_a_metric(changes: dict[str, Any], type_: str, series: str) -> None:
-    (goal,) = Autoscaler.from_params(params(**changes)).goals
-    assert (goal.type, goal.series) == (type_, series)
+    (metric_target,) = Autoscaler.from_params(params(**changes)).metric_targets
+    assert (metric_target.type, metric_target.series) == (type_, series)
 
 
 def test_extra_metrics_are_ours_or_as_the_api_has_them() -> None:
     cpu = {"type": "Resource", "resource": {"name": "cpu"}}
     extra = [cpu, {"metric": "gpu_util", "target_value": 90}, {"metric": TOTAL, "target_value": 50}]
     autoscaler = Autoscaler.from_params(params(target_value=70, extra_metrics=extra))
-    assert [(goal.metric.name, goal.value, goal.type) for goal in autoscaler.goals] == [
+    assert [
+        (metric_target.metric.name, metric_target.value, metric_target.type)
+        for metric_target in autoscaler.metric_targets
+    ] == [
         ("gpu", 70, "Pods"),
         ("gpu_util", 90, "Pods"),
         ("requests", 50, "Object"),
@@ -94,7 +100,7 @@ def test_extra_metrics_are_ours_or_as_the_api_has_them() -> None:
 
 
 def test_target_values_name_any_metric_of_the_profile() -> None:
-    assert Autoscaler.from_params(params(target_values={"gpu": 45})).goals[0].value == 45
+    assert Autoscaler.from_params(params(target_values={"gpu": 45})).metric_targets[0].value == 45
 
 
 @pytest.mark.parametrize(

@@ -159,4 +159,4 @@ def test_a_field_that_the_kind_does_not_have_is_a_mistake_in_the_spec() -> None:
     with pytest.raises(HopError) as raised:
         KubeClient(transport).apply(HPAS, manifest)
     assert (raised.value.hop, "field not declared" in raised.value.seen) == ("autoscaler spec", True)
-    assert not ApiError(500, {"message": message}, "PATCH x").is_passing
+    assert not ApiError(500, {"message": message}, "PATCH x").is_retryable

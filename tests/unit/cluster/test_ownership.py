@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.ownership import is_settled, other_managers
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.ownership import is_up_to_date, other_managers
 
 US = "kubegpu.autoscale"
 
@@ -38,7 +38,7 @@ def live() -> dict[str, Any]:
 
 
 def settled(found: dict[str, Any]) -> bool:
-    return is_settled(found, DESIRED, US)
+    return is_up_to_date(found, DESIRED, US)
 
 
 def test_what_is_as_desired_is_settled() -> None:

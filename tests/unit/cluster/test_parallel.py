@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.parallel import CONNECTIONS, in_parallel
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import API_SERVER, HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
 from fake_cluster import refusal
 
 PATIENCE_S = 20
@@ -44,7 +45,7 @@ def test_no_more_than_connections_at_once() -> None:
 
 
 def test_a_refusal_stands_in_place_of_the_result() -> None:
-    refused, broken = refusal(400, "unknown field"), HopError(API_SERVER, seen="a conflict", fix="none")
+    refused, broken = refusal(400, "unknown field"), HopError(Hop.API_SERVER, seen="a conflict", fix="none")
 
     def action(item: str) -> str:
         raised: dict[str, ApiError | HopError] = {"b": refused, "d": broken}

@@ -61,7 +61,7 @@ class Recorder:
 
 
 def shown(node: Any, *, with_managers: bool) -> Any:
-    """A copy of an answer without what may be a secret, or is ballast."""
+    """A copy of an answer without what may be a secret, or is pruned_fields."""
     if isinstance(node, list):
         return [shown(each, with_managers=with_managers) for each in node]
     if not isinstance(node, dict):

@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
     AdapterConfig,
     ApiState,
@@ -206,7 +205,7 @@ def metric(**changes: Any) -> MetricState:
         "dcgm-exporter",
         "percent",
         60.0,
-        holders=frozenset(both),
+        expected_objects=frozenset(both),
         values=both,
         recorded={name: (value - 1, value) for name, value in both.items()},
     )
@@ -330,10 +329,12 @@ class Cluster:
     )
     metric: MetricState = field(default_factory=metric)
     budget: Manifest = field(default_factory=lambda: dict(BUDGET))
+    resource_slices: list[Manifest] = field(default_factory=list)
+    claim_templates: list[Manifest] = field(default_factory=list)
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
-    unread: Manifest = field(default_factory=dict)
+    unavailable: Manifest = field(default_factory=dict)
 
     def container(self, index: int = 0) -> Manifest:
         return self.daemon_sets[index]["spec"]["template"]["spec"]["containers"][0]
@@ -343,7 +344,8 @@ class Cluster:
         self.container()["env"] = kept + [{"name": k, "value": v} for k, v in changes.items() if v is not None]
 
     def state(self) -> State:
-        listed = [self.hpa, *self.other_hpas]
+        labels = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"} if self.managed else {}
+        hpa = {**self.hpa, "metadata": {**self.hpa["metadata"], "labels": labels}}
         chat = [each for each in self.pods.values() if each["metadata"]["namespace"] == "ml"]
         rules = {self.rule["name"]: [self.rule]} if self.rule else {}
         monitoring = [each for each in self.pods.values() if each["metadata"]["namespace"] == "monitoring"]
@@ -361,8 +363,10 @@ class Cluster:
             rule_objects=self.rule_objects,
             webhooks=self.webhooks,
             events=self.events,
+            resource_slices=self.resource_slices,
+            claim_templates=self.claim_templates,
             scaled_objects=self.scaled_objects,
-            hpas=listed,
+            hpas=[hpa, *self.other_hpas],
             prometheus=PrometheusState(
                 "monitoring/kube-prometheus-stack-prometheus:9090",
                 pods=[each for each in monitoring if each["metadata"]["name"].startswith("prometheus-0")],
@@ -378,22 +382,20 @@ class Cluster:
             ],
             autoscalers=[
                 AutoscalerState(
-                    self.hpa,
+                    hpa,
                     self.target,
                     chat,
                     [self.metric],
                     self.budget,
-                    is_managed=self.managed,
-                    verified=True,
                     replicas=self.replicas,
                 )
             ],
             facts=self.facts,
-            unread=self.unread,
+            unavailable=self.unavailable,
         )
 
     def report(self, **options: Any) -> Manifest:
-        return report(self.state(), CHECKS, **options)
+        return health_report(self.state(), **options)
 
     def silence(self, *pods: str, **changes: Any) -> None:
         """What follows when Prometheus has no value of these pods: neither has the metrics API, nor the HPA."""

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.catalogue import CATALOGUE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AdapterConfig, Row
 from clusters import (
     ADAPTER_RULES,
@@ -221,6 +220,12 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0")
 
 
+def warning(about: dict[str, str], reason: str, message: str, ago_s: float = 60) -> dict[str, Any]:
+    """As the kubelet and the controllers write their events."""
+    times = {"firstTimestamp": at(ago_s + 600), "lastTimestamp": at(ago_s)}
+    return {"type": "Warning", "involvedObject": about, "reason": reason, "message": message, **times}
+
+
 def unmounted(cluster: Cluster, age_s: float) -> None:
     """An exporter that waits for a folder, and says so in two events by turns."""
     waiting = pod("dcgm-exporter-gpu1", "monitoring", "gpu1", EXPORTER, ready=False, age_s=age_s)
@@ -235,7 +240,7 @@ def unmounted(cluster: Cluster, age_s: float) -> None:
         (30, f"Unable to attach or mount volumes: unmounted volumes=[nvidia], unattached volumes=[{'a, ' * 20}]"),
     )
     about = {"kind": "Pod", "namespace": "monitoring", "name": "dcgm-exporter-gpu1"}
-    cluster.events = [{"involvedObject": about, "lastTimestamp": at(ago), "message": text} for ago, text in said]
+    cluster.events = [warning(about, "FailedMount", text, ago) for ago, text in said]
 
 
 @fault("EXPORTER_OUT_OF_MEMORY")
@@ -709,7 +714,7 @@ def _(cluster: Cluster) -> None:
 
 @fault("METRIC_DISAGREES")
 def _(cluster: Cluster) -> None:
-    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0}, disagreeing=("chat-0",))
+    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0})
 
 
 @fault("HPA_NOT_SEEN")
@@ -797,7 +802,7 @@ def _(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     cluster.target = None
     del cluster.pods["chat-0"], cluster.pods["chat-1"]
-    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    cluster.metric = metric(expected_objects=frozenset(), values={}, recorded={})
     cluster.hpa["status"]["conditions"][0] = turned("AbleToScale", "False", reason="FailedGetScale", message="no")
 
 
@@ -805,8 +810,69 @@ def _(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     cluster.replicas = 0
     del cluster.pods["chat-0"], cluster.pods["chat-1"]
-    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    cluster.metric = metric(expected_objects=frozenset(), values={}, recorded={})
     _inactive(cluster, "scaling is disabled since the replica count of the target is zero", "ScalingDisabled")
+
+
+@fault("METRIC_BLANK_ON_WHOLE_GPUS")
+def _(cluster: Cluster) -> None:
+    cluster.metric = metric(name="mig")
+
+
+@fault("HPA_UP_DISABLED")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["spec"]["behavior"] = {"scaleUp": {"selectPolicy": "Disabled"}}
+
+
+@fault("HPA_METRIC_WITHOUT_VALUE")
+def _(cluster: Cluster) -> None:
+    """The controller leaves an empty entry for it in the status."""
+    cluster.hpa["spec"]["metrics"].append({"type": "Resource", "resource": {"name": "cpu", "target": {}}})
+    gpu = {"type": "Pods", "pods": {"metric": {"name": "gpu"}, "current": {"averageValue": "40"}}}
+    cluster.hpa["status"]["currentMetrics"] = [gpu, {"type": ""}]
+
+
+QUOTA = (
+    'pods "chat-5d9c7-" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: 2, limited: 2'
+)
+
+
+@fault("WORKLOAD_PODS_NOT_CREATED")
+def _(cluster: Cluster) -> None:
+    """As the Deployment says it of its ReplicaSet."""
+    cluster.replicas = 3
+    failure = turned("ReplicaFailure", "True", 900, reason="FailedCreate", message=QUOTA)
+    cluster.target["status"] = {"conditions": [failure]}
+
+
+@fault("WORKLOAD_PODS_NOT_CREATED", "of a StatefulSet")
+def _(cluster: Cluster) -> None:
+    """Which has no such condition."""
+    cluster.replicas = 3
+    cluster.hpa["spec"]["scaleTargetRef"]["kind"] = "StatefulSet"
+    about = {"kind": "StatefulSet", "namespace": "ml", "name": "chat"}
+    cluster.events = [warning(about, "FailedCreate", f"create Pod chat-2 in StatefulSet chat failed: {QUOTA}")]
+
+
+def fails(cluster: Cluster, name: str, reason: str, message: str) -> None:
+    """A third pod that does not start."""
+    third = pod(name, "ml", "gpu1", {"app": "chat"}, ready=False, age_s=900)
+    third["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": reason, "message": message}}
+    cluster.pods[name], cluster.replicas = third, 3
+
+
+@fault("WORKLOAD_PODS_FAIL")
+def _(cluster: Cluster) -> None:
+    fails(cluster, "chat-2", "ImagePullBackOff", 'Back-off pulling image "registry.example.com/chat:2"')
+
+
+@fault("WORKLOAD_PODS_FAIL", "by an event")
+def _(cluster: Cluster) -> None:
+    """A pod whose volume is not mounted has no word about it in its status."""
+    fails(cluster, "chat-2", "ContainerCreating", "")
+    about = {"kind": "Pod", "namespace": "ml", "name": "chat-2"}
+    text = 'MountVolume.SetUp failed for volume "model": persistentvolumeclaim "model" not found'
+    cluster.events = [warning(about, "FailedMount", text)]
 
 
 @fault("WORKLOAD_TWO_AUTOSCALERS", "HPAs")
@@ -858,7 +924,7 @@ def _(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     for name in ("chat-0", "chat-1"):
         crash(cluster.pods[name], "CUDA out of memory")
-    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    cluster.metric = metric(expected_objects=frozenset(), values={}, recorded={})
     _inactive(cluster)
 
 
@@ -886,7 +952,7 @@ def test_a_fault_is_its_finding_and_nothing_else(name: str) -> None:
     found = cluster.report()
     assert ids(found) == [name.split()[0]]
     [finding] = found["findings"]
-    kind = CATALOGUE[finding["id"]]
+    kind = FINDING_TYPES[finding["id"]]
     assert found["verdict"] == {"error": "broken", "warning": "warning"}[kind.severity]
     status = next(hop["status"] for hop in found["hops"] if hop["id"] == kind.hop)
     assert status == {"error": "broken", "warning": "warning"}[kind.severity]
@@ -896,7 +962,7 @@ def test_a_fault_is_its_finding_and_nothing_else(name: str) -> None:
 
 
 def test_each_finding_of_the_catalogue_has_a_fault() -> None:
-    assert {name.split()[0] for name in FAULTS} == set(CATALOGUE)
+    assert {name.split()[0] for name in FAULTS} == set(FINDING_TYPES)
 
 
 def test_what_follows_is_said_as_a_consequence() -> None:
@@ -922,7 +988,7 @@ def test_a_fault_of_one_node_does_not_explain_another() -> None:
     cluster.silence("chat-0", "chat-1")
     state = cluster.state()
     second = replace(state.autoscalers[0], hpa=hpa("embed"), pods=[pod("embed-1", "ml", "gpu2", {})])
-    found = report(replace(state, autoscalers=[*state.autoscalers, second]), CHECKS)
+    found = health_report(replace(state, autoscalers=[*state.autoscalers, second]))
     assert ids(found)[:2] == ["EXPORTER_NOT_ON_NODE", "POD_WITHOUT_SERIES"]
     assert "embed-1 on node gpu2" in found["findings"][1]["seen"][0]
 

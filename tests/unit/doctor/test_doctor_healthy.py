@@ -7,8 +7,7 @@ from dataclasses import replace
 from math import nan
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import PrometheusState, Row
 from clusters import EXPORTER, PLUGIN, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
@@ -102,13 +101,13 @@ def a_scale_up(cluster: Cluster) -> None:
     pending = pod("chat-4", "ml", "", {"app": "chat"}, ready=False, age_s=60)
     pending["status"]["conditions"] = [turned("PodScheduled", "False", 60, message="Insufficient nvidia.com/gpu")]
     cluster.pods["chat-4"] = pending
-    cluster.metric = metric(holders=frozenset({"chat-0", "chat-1", "chat-2"}))
+    cluster.metric = metric(expected_objects=frozenset({"chat-0", "chat-1", "chat-2"}))
 
 
 def an_update_that_ends_the_old_pods_first(cluster: Cluster) -> None:
     """For a moment there is none."""
     del cluster.pods["chat-0"], cluster.pods["chat-1"]
-    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    cluster.metric = metric(expected_objects=frozenset(), values={}, recorded={})
     cluster.target["metadata"]["managedFields"] = [
         {"manager": "kubectl", "time": at(3600)},
         {"manager": "kube-controller-manager", "subresource": "status", "time": at(1)},
@@ -218,7 +217,7 @@ def a_changed_rule_without_a_whole_window(cluster: Cluster) -> None:
 
 def a_changed_rule_that_the_adapter_does_not_know_yet(cluster: Cluster) -> None:
     changed(cluster, 20)
-    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0}, disagreeing=("chat-0",))
+    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0})
 
 
 def a_prometheus_without_a_whole_window(cluster: Cluster) -> None:
@@ -228,7 +227,7 @@ def a_prometheus_without_a_whole_window(cluster: Cluster) -> None:
 
 def a_prometheus_that_disagrees_with_what_it_was(cluster: Cluster) -> None:
     young(cluster, "prometheus-0", 60)
-    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0}, disagreeing=("chat-0",))
+    cluster.metric = metric(values={"chat-0": 90.0, "chat-1": 55.0})
 
 
 def a_prometheus_that_evaluates_for_the_first_time(cluster: Cluster) -> None:
@@ -386,7 +385,7 @@ def test_a_cluster_without_gpus_and_autoscalers_is_well() -> None:
     bare = replace(
         state, facts={}, autoscalers=(), apis=(), component_pods=(), prometheus=PrometheusState("p", rules={})
     )
-    found = report(bare, CHECKS)
+    found = health_report(bare)
     assert (ids(found), found["verdict"]) == ([], "ok")
     assert {hop["status"] for hop in found["hops"]} == {"unknown"}
 
@@ -419,7 +418,7 @@ def rules_that_are_not_said(cluster: Cluster) -> None:
 def a_workload_that_starts(cluster: Cluster) -> None:
     for name in ("chat-0", "chat-1"):
         young(cluster, name, 10, ready=False)
-    cluster.metric = metric(holders=frozenset(), values={}, recorded={})
+    cluster.metric = metric(expected_objects=frozenset(), values={}, recorded={})
 
 
 @pytest.mark.parametrize(
@@ -454,7 +453,7 @@ def test_where_nothing_is_there_to_judge_nothing_is_called_well(
 
 
 def test_without_a_right_the_rest_is_looked_at() -> None:
-    cluster = Cluster(nodes=[], unread={"nodes": "no right to list nodes of apiGroup '' at the cluster scope"})
+    cluster = Cluster(nodes=[], unavailable={"nodes": "no right to list nodes of apiGroup '' at the cluster scope"})
     found = cluster.report()
     assert ids(found) == []
     assert {each["hop"] for each in found["not_checked"]} == {

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.adapter import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.adapter_config import (
     adapter_config,
     config_map_of,
     fault_of,
     name_given,
     takes_all,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.findings import report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from clusters import ADAPTER_RULES, EXPORTER, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -90,7 +89,7 @@ def a_sum_over_the_gpus_of_a_pod(cluster: Cluster) -> None:
 
 def a_sum_over_all_pods(cluster: Cluster) -> None:
     ratio(cluster, "sum by (namespace) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)")
-    cluster.metric = replace(cluster.metric, type="Object", holders=frozenset({"chat"}), values={"chat": 0.9})
+    cluster.metric = replace(cluster.metric, type="Object", expected_objects=frozenset({"chat"}), values={"chat": 0.9})
 
 
 def a_ratio_that_another_metric_is_made_of(cluster: Cluster) -> None:
@@ -123,7 +122,7 @@ def rules_that_are_newer_than_the_adapter_while_nothing_is_missing(cluster: Clus
 
 def rules_that_are_newer_than_the_adapter_while_pods_are_added(cluster: Cluster) -> None:
     cluster.pods["chat-2"] = pod("chat-2", "ml", "gpu1", {"app": "chat"}, age_s=20)
-    cluster.metric = metric(holders=frozenset({"chat-0", "chat-1", "chat-2"}))
+    cluster.metric = metric(expected_objects=frozenset({"chat-0", "chat-1", "chat-2"}))
     configured(cluster, ADAPTER_RULES, written_s=600)
 
 
@@ -480,7 +479,7 @@ def test_a_version_of_kubernetes_that_still_takes_the_manifest() -> None:
     cluster = Cluster()
     applied(cluster, "autoscaling/v2beta2")
     old = replace(cluster.state(), server_version="v1.25.16-gke.100")
-    assert ids(report(old, CHECKS)) == []
+    assert ids(health_report(old)) == []
 
 
 @pytest.mark.parametrize("fault", ["EXPORTER_FIELD_MISSING", "PROFILING_MISSING one node"])

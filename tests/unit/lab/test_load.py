@@ -32,9 +32,15 @@ class FakeCluster:
         self.before = self.replicas
 
     def observe(self, at_s: float, step: str) -> Sample:
-        goal = AUTOSCALER.ideal(self.gpus) + (self.overshoot if self.gpus > 1 and self.now - self.since < 20 else 0)
+        metric_target = AUTOSCALER.ideal(self.gpus) + (
+            self.overshoot if self.gpus > 1 and self.now - self.since < 20 else 0
+        )
         moved = int((self.now - self.since) / self.delay_s)
-        desired = min(self.before + moved, goal) if goal > self.before else max(self.before - moved, goal)
+        desired = (
+            min(self.before + moved, metric_target)
+            if metric_target > self.before
+            else max(self.before - moved, metric_target)
+        )
         ready, self.replicas = self.replicas, desired
         load = {f"sample-abc-{i:05}": min(self.gpus / ready * 100, 100) for i in range(ready)}
         asked = self.gpus * 50

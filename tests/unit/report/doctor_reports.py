@@ -58,6 +58,7 @@ def finding(id_: str = "EXPORTER_NO_POD_RESOURCES", hop: str = "labels", **chang
             "DCGM_FI_DEV_GPU_UTIL has 64 series, label pod is empty on all of them",
             "no volume of the DaemonSet has the path /var/lib/kubelet/pod-resources",
         ],
+        "since": "2026-03-01T02:41:00+00:00",
         "cause": "the kubelet's pod-resources folder is not mounted, so the exporter cannot ask which pod holds a GPU",
         "fix": "mount /var/lib/kubelet/pod-resources, or the folder of a kubelet with another root",
         "doc": f"docs/doctor/{hop}.md#{id_.lower()}",

@@ -35,10 +35,11 @@ def test_a_finding_says_what_was_seen_the_cause_and_the_fix() -> None:
     lines = text_lines(BROKEN, width=200)
     its = finding()
     start = lines.index(f"1. error {its['id']}")
-    assert lines[start + 1 : start + 9] == [
+    assert lines[start + 1 : start + 10] == [
         f"   Series name the pods: {its['object']}",
         f"   seen   {its['seen'][0]}",
         f"          {its['seen'][1]}",
+        f"   since  {its['since']}",
         f"   cause  {its['cause']}",
         f"   fix    {its['fix']}",
         f"   then   {its['consequences'][0]}",

@@ -1,22 +1,44 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""All checks, by hop from left to right, so that a cause is met before its consequences; in a hop as its file has them.
+
+A hop's file declares its checks, `summary` in a few words for a hop that is well, and `nothing`: why a hop without a
+finding is not well either, because nothing of it is there. Empty if something could be judged.
+"""
+
 from __future__ import annotations
 
-from ..catalogue import HOPS
-from .adapter import ADAPTER_CHECKS
-from .node import NODE_CHECKS
-from .prometheus import PROMETHEUS_CHECKS
-from .queries import QUERY_CHECKS
-from .settings import CAUSE_CHECKS, SETTINGS_CHECKS
-from .workload import WORKLOAD_CHECKS
-
-_CHECKS = (
-    *CAUSE_CHECKS,
-    *NODE_CHECKS,
-    *PROMETHEUS_CHECKS,
-    *ADAPTER_CHECKS,
-    *WORKLOAD_CHECKS,
-    *SETTINGS_CHECKS,
-    *QUERY_CHECKS,
+from ...hops import Hop
+from ..check import Check, FindingType
+from . import (
+    device_plugin,
+    exporter,
+    hpa,
+    labels,
+    metric,
+    metrics_api,
+    node,
+    node_labels,
+    rule,
+    scrape,
+    workload,
 )
-# From left to right, so that a cause is met before what follows from it; in a hop, as they stand above.
-CHECKS = tuple(sorted(_CHECKS, key=lambda check: list(HOPS).index(check.hop)))
+
+HOPS = {
+    Hop.NODE: node,
+    Hop.DEVICE_PLUGIN: device_plugin,
+    Hop.NODE_LABELS: node_labels,
+    Hop.EXPORTER: exporter,
+    Hop.SCRAPE: scrape,
+    Hop.LABELS: labels,
+    Hop.RULE: rule,
+    Hop.METRICS_API: metrics_api,
+    Hop.METRIC: metric,
+    Hop.HPA: hpa,
+    Hop.WORKLOAD: workload,
+}
+CHECKS: tuple[Check, ...] = tuple(
+    check for module in HOPS.values() for check in vars(module).values() if isinstance(check, Check)
+)
+FINDING_TYPES: dict[str, FindingType] = {
+    finding_type.id: finding_type for check in CHECKS for finding_type in check.types
+}

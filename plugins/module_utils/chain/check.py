@@ -1,0 +1,130 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a check is: a question to the state, with the findings that it can come to declared beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..hops import CHAIN, Hop
+from .state import State
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A cause and a fix that fit better than the general ones where the evidence matches.
+
+    pattern: regular expression, searched for in what was seen, in capitals or not.
+    """
+
+    pattern: str
+    cause: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class FindingType:
+    """One way in which the chain breaks.
+
+    cause, fix:     may hold {variables} that a result fills in.
+    grace_s:        a condition younger than this passes by itself in a healthy cluster: in a start, a rolling update.
+    is_consequence: an error further left, or before it in its own hop, may explain it.
+    explained_by:   only an error of one of these hops does.
+    evidence:       the first that matches gives cause and fix.
+    before:         what the finding does before a change: it refuses the change, or warns. With "await" it refuses, but
+                    only warns in check mode, because an earlier task may mend it. None: it is not asked then.
+    """
+
+    id: str
+    hop: Hop
+    severity: Literal["error", "warning"]
+    cause: str
+    fix: str
+    grace_s: int = 0
+    is_consequence: bool = False
+    explained_by: tuple[Hop, ...] = CHAIN
+    evidence: tuple[Evidence, ...] = ()
+    before: Literal["refuse", "await", "warn"] | None = None
+
+    @property
+    def doc(self) -> str:
+        return f"docs/doctor/{self.hop}.md#{self.id.lower()}"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Something that one check saw.
+
+    affected:      what it concerns, and so what it may explain further right: `node <name>`,
+                   `autoscaler <namespace>/<name>`, or ALL.
+    age_s:         for how long it has been so, in seconds. None if nothing tells, and then it counts.
+    more_grace_s:  what an interval of this cluster adds to the grace of the type.
+    template_vars: for the texts of the type.
+    is_cut_off:    its object runs on nodes that do not report, so a finding about these nodes explains it.
+    """
+
+    type: FindingType
+    object: str
+    seen: str
+    affected: frozenset[str] = frozenset()
+    age_s: float | None = None
+    more_grace_s: float = 0
+    template_vars: Mapping[str, str] = field(default_factory=dict)
+    is_cut_off: bool = False
+
+    @property
+    def grace_s(self) -> int:
+        return round(self.type.grace_s + self.more_grace_s)
+
+    @property
+    def is_settling(self) -> bool:
+        return self.age_s is not None and self.age_s < self.grace_s
+
+    @property
+    def cause(self) -> str:
+        return self._text.cause.format(**self.template_vars)
+
+    @property
+    def fix(self) -> str:
+        return self._text.fix.format(**self.template_vars)
+
+    @property
+    def _text(self) -> FindingType | Evidence:
+        matching = (each for each in self.type.evidence if re.search(each.pattern, self.seen, re.IGNORECASE))
+        return next(matching, self.type)
+
+
+Judge = Callable[[State], Iterator[CheckResult]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question to the state.
+
+    needs: fields of the state without which it cannot be answered.
+    """
+
+    name: str
+    types: tuple[FindingType, ...]
+    judge: Judge
+    needs: tuple[str, ...] = ()
+
+    @property
+    def hop(self) -> Hop:
+        return self.types[0].hop
+
+    @property
+    def is_asked_before(self) -> bool:
+        """Whether it can be asked before a change."""
+        return any(finding_type.before for finding_type in self.types)
+
+    def obstacles(self, state: State) -> list[str]:
+        """Why it cannot be made."""
+        return [state.unavailable[need] for need in self.needs if need in state.unavailable]
+
+
+def check(name: str, *types: FindingType, needs: tuple[str, ...] = ()) -> Callable[[Judge], Check]:
+    """Make a check of a function. types: all that it can find, in the order of the documentation."""
+    return lambda judge: Check(name, types, judge, needs)

@@ -1,0 +1,147 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...autoscaling.capacity import NVIDIA
+from ...hops import Hop
+from ..check import CheckResult, FindingType, check
+from ..daemon_sets import failing_pods, missing_on, obstacle, place_of
+from ..objects import youngest
+from ..state import State, is_up, lost_gpus
+from ..texts import first_and_rest
+
+# A driver, an image pull and the first NVML call of a new node.
+NODE_GRACE_S = 300
+
+DEVICE_PLUGIN_MISSING = FindingType(
+    "DEVICE_PLUGIN_MISSING",
+    Hop.DEVICE_PLUGIN,
+    "error",
+    cause="the cluster has no DaemonSet of NVIDIA's device plugin, so no kubelet knows of GPUs",
+    fix="run the nvidia_device_plugin role",
+    grace_s=NODE_GRACE_S,
+)
+
+
+@check("the device plugin is there", DEVICE_PLUGIN_MISSING, needs=("nodes", "daemon_sets", "resource_slices"))
+def plugin_exists(state: State) -> Iterator[CheckResult]:
+    bare = state.bare_nodes
+    if bare and not state.plugins:
+        yield CheckResult(
+            DEVICE_PLUGIN_MISSING,
+            first_and_rest("node", bare),
+            f"{len(bare)} GPU nodes have no {NVIDIA}gpu, and no DaemonSet runs an image of the device plugin",
+            state.affected_by_nodes(bare),
+            youngest(state.age_s(node) for node in bare.values()),
+        )
+
+
+DEVICE_PLUGIN_NO_NVML = FindingType(
+    "DEVICE_PLUGIN_NO_NVML",
+    Hop.DEVICE_PLUGIN,
+    "error",
+    cause="the container does not see the driver: containerd's default runtime is not nvidia and the pod names no "
+    "RuntimeClass, or the node has no driver",
+    fix="run the nvidia_driver and nvidia_container_toolkit roles, or set the plugin's runtimeClassName to nvidia",
+    grace_s=NODE_GRACE_S,
+    is_consequence=True,
+)
+DEVICE_PLUGIN_NOT_READY = FindingType(
+    "DEVICE_PLUGIN_NOT_READY",
+    Hop.DEVICE_PLUGIN,
+    "error",
+    cause="the device plugin of the node does not run",
+    fix="kubectl -n {namespace} describe pod {name}; kubectl -n {namespace} logs {name} --previous",
+    grace_s=120,
+    is_consequence=True,
+)
+
+
+@check(
+    "the device plugin's pods run",
+    DEVICE_PLUGIN_NO_NVML,
+    DEVICE_PLUGIN_NOT_READY,
+    needs=("nodes", "daemon_sets", "component_pods"),
+)
+def plugin_pods(state: State) -> Iterator[CheckResult]:
+    yield from failing_pods(state, state.pods_of(state.plugins), DEVICE_PLUGIN_NO_NVML, DEVICE_PLUGIN_NOT_READY)
+
+
+DEVICE_PLUGIN_NOT_ON_NODE = FindingType(
+    "DEVICE_PLUGIN_NOT_ON_NODE",
+    Hop.DEVICE_PLUGIN,
+    "error",
+    cause="the device plugin may not run on the node: {why}",
+    fix="run the gpu_node_labels role; for a taint add a toleration to the plugin's values",
+    grace_s=NODE_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check(
+    "each GPU node has the device plugin", DEVICE_PLUGIN_NOT_ON_NODE, needs=("nodes", "daemon_sets", "component_pods")
+)
+def plugin_on_nodes(state: State) -> Iterator[CheckResult]:
+    pods = state.by_node(state.plugins)
+    for name, node in state.bare_nodes.items():
+        if state.plugins and name not in pods:
+            _labels, why = obstacle(state.plugins, node)
+            yield CheckResult(
+                DEVICE_PLUGIN_NOT_ON_NODE,
+                f"node {name}",
+                missing_on(state.plugins, why),
+                state.affected_by_nodes([name]),
+                state.age_s(node),
+                template_vars={"why": why},
+            )
+
+
+NODE_WITHOUT_GPUS = FindingType(
+    "NODE_WITHOUT_GPUS",
+    Hop.DEVICE_PLUGIN,
+    "error",
+    cause="the device plugin runs, but offers no healthy GPU: it sees none, or the kubelet was restarted under it",
+    fix="kubectl -n {namespace} logs {name}; kubectl -n {namespace} delete pod {name}",
+    grace_s=120,
+    is_consequence=True,
+)
+GPU_UNHEALTHY = FindingType(
+    "GPU_UNHEALTHY",
+    Hop.DEVICE_PLUGIN,
+    "warning",
+    cause="the device plugin has taken GPUs out of use, after an Xid error for instance",
+    fix="on the node: dmesg | grep -i xid; then reset the GPU or reboot the node",
+    grace_s=120,
+    is_consequence=True,
+)
+
+
+@check("nodes offer their GPUs", NODE_WITHOUT_GPUS, GPU_UNHEALTHY, needs=("nodes", "daemon_sets", "component_pods"))
+def allocatable_gpus(state: State) -> Iterator[CheckResult]:
+    pods_by_node, bare = state.by_node(state.plugins), state.bare_nodes
+    for name, node in state.gpu_nodes.items():
+        pods = pods_by_node.get(name, [])
+        age_s = youngest([state.condition_age_s(node, "Ready"), *(state.condition_age_s(pod, "Ready") for pod in pods)])
+        affected = state.affected_by_nodes([name])
+        if pods and name in bare:
+            yield CheckResult(
+                NODE_WITHOUT_GPUS,
+                f"node {name}",
+                f"Ready, with a pod of the device plugin, but status.allocatable has no {NVIDIA}gpu",
+                affected,
+                age_s,
+                template_vars=place_of(pods[0]),
+            )
+        elif (lost := lost_gpus(node)) and is_up(node):
+            yield CheckResult(GPU_UNHEALTHY, f"node {name}", lost, affected, age_s)
+
+
+def summary(state: State) -> str:
+    devices = sum(state.claimable_devices.values())
+    plugins = f"{len(state.pods_of(state.plugins))} pods of the device plugin"
+    return f"{devices} GPUs can be claimed, {plugins}" if devices else plugins
+
+
+def nothing(state: State) -> str:
+    return "" if state.pods_of(state.plugins) or state.claimable_devices else "no pod of a device plugin is known"

@@ -1,0 +1,155 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...hops import Hop
+from ..check import CheckResult, FindingType, check
+from ..objects import Manifest, youngest
+from ..state import ALL, AutoscalerState, MetricState, State
+from ..texts import pod_names
+
+POD_WITHOUT_GPU_LIMIT = FindingType(
+    "POD_WITHOUT_GPU_LIMIT",
+    Hop.LABELS,
+    "error",
+    cause="the kubelet knows of no GPU in the pods, so the exporter names none. The pods take GPUs around the "
+    "kubelet, by NVIDIA_VISIBLE_DEVICES or as privileged pods",
+    fix="give a container of the pod template resources.limits nvidia.com/gpu",
+    before="warn",
+)
+
+
+@check("pods have a GPU limit", POD_WITHOUT_GPU_LIMIT, needs=("targets", "prometheus", "metrics"))
+def gpu_limits(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.autoscalers:
+        metric = next((metric for metric in autoscaler.metrics if metric.is_of_gpus), None)
+        has_gpus = autoscaler.gpus or autoscaler.claims_devices or state.names_a_pod_of(autoscaler)
+        if metric and autoscaler.template and not has_gpus:
+            yield CheckResult(
+                POD_WITHOUT_GPU_LIMIT,
+                autoscaler.workload,
+                f"no container of its pod template has a limit of nvidia.com/*, and it scales on {metric.name}",
+                state.affected_by([autoscaler]),
+            )
+
+
+EXPORTER_NO_POD_LABELS = FindingType(
+    "EXPORTER_NO_POD_LABELS",
+    Hop.LABELS,
+    "error",
+    cause="the series of GPUs name no pod at all, though pods hold GPUs",
+    fix="see the log of dcgm-exporter for pod-resources; see that no relabeling drops the labels pod and exported_pod",
+    grace_s=120,
+    is_consequence=True,
+)
+SERIES_WITHOUT_NAMESPACE = FindingType(
+    "SERIES_WITHOUT_NAMESPACE",
+    Hop.LABELS,
+    "error",
+    cause="the series name pods, but not their namespace: a relabeling has dropped it",
+    fix="take the rule for namespace or exported_namespace out of the monitor's metricRelabelings",
+)
+
+
+@check(
+    "series name pods",
+    EXPORTER_NO_POD_LABELS,
+    SERIES_WITHOUT_NAMESPACE,
+    needs=("component_pods", "prometheus", "metrics"),
+)
+def some_pod_is_named(state: State) -> Iterator[CheckResult]:
+    users = [autoscaler for autoscaler, metric in _metrics_of_exporters(state) if metric.is_of_gpus]
+    if not users or not state.gpu_rows or state.gpus_name_pods:
+        return
+    labels = [row.labels for row in state.gpu_rows]
+    if any(row.get("exported_pod") or (row.get("pod") and not row.get("namespace")) for row in labels):
+        pod = next((row.get("pod") or row.get("exported_pod") for row in labels), None)
+        yield CheckResult(
+            SERIES_WITHOUT_NAMESPACE,
+            "series DCGM_FI_*",
+            f"{len(labels)} kinds of series, a pod is {pod}, no namespace",
+            frozenset({ALL}),
+        )
+        return
+    ready_pods = [pod for autoscaler in users for pod in autoscaler.ready_pods]
+    yield CheckResult(
+        EXPORTER_NO_POD_LABELS,
+        "series DCGM_FI_*",
+        f"{len(labels)} kinds of series, none names a pod; {len(users)} autoscalers have pods with GPUs",
+        frozenset({ALL}),
+        youngest(
+            [
+                state.longest_ready_s(ready_pods),
+                *(state.condition_age_s(pod, "Ready") for pod in state.exporter_pods),
+                state.prometheus_age_s,
+                0.0 if state.named_lately else None,
+            ]
+        ),
+    )
+
+
+def _metrics_of_exporters(state: State) -> Iterator[tuple[AutoscalerState, MetricState]]:
+    for autoscaler in state.autoscalers:
+        for metric in autoscaler.metrics:
+            if metric.sources and metric.expected_objects:
+                yield autoscaler, metric
+
+
+POD_WITHOUT_SERIES = FindingType(
+    "POD_WITHOUT_SERIES",
+    Hop.LABELS,
+    "error",
+    cause="the exporter serves GPUs, but no series names these pods",
+    fix="see that dcgm-exporter runs on their nodes and that the device plugin of these GPUs is NVIDIA's; a model "
+    "server's pods need a PodMonitor",
+    grace_s=120,
+    is_consequence=True,
+)
+
+
+@check("series name each pod", POD_WITHOUT_SERIES, needs=("component_pods", "prometheus", "metrics"))
+def each_pod_is_named(state: State) -> Iterator[CheckResult]:
+    """Pods that no series names, node by node: the exporter of one node may be at fault."""
+    exporters = state.by_node(state.exporters)
+    for autoscaler, metric in _metrics_of_exporters(state):
+        named = set().union(*(state.pods_named_by.get(source, set()) for source in metric.sources))
+        by_node: dict[str, list[Manifest]] = {}
+        for pod in autoscaler.ready_pods:
+            if (autoscaler.key[0], pod["metadata"]["name"]) not in named:
+                by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
+        for node, pods in by_node.items():
+            # As long as Prometheus remembers that a pod was named, it has just been lost.
+            unnamed = [pod for pod in pods if (autoscaler.key[0], pod["metadata"]["name"]) not in state.named_lately]
+            yield CheckResult(
+                POD_WITHOUT_SERIES,
+                f"pods of {autoscaler.workload}",
+                f"no row of {' or '.join(metric.sources)} names {pod_names(pods)}{f' on node {node}' if node else ''}",
+                state.affected_by([autoscaler]) | {f"node {node}"},
+                youngest(
+                    [
+                        state.longest_ready_s(unnamed) if unnamed else 0.0,
+                        *(state.condition_age_s(pod, "Ready") for pod in exporters.get(node, ()) if metric.is_of_gpus),
+                        state.prometheus_age_s,
+                    ]
+                ),
+                more_grace_s=autoscaler.lag_s,
+            )
+
+
+def summary(state: State) -> str:
+    """Which of the three layouts of labels there is, and how many pods the series name."""
+    rows = [row for row in state.prometheus.rows if row.pod]
+    layouts = {
+        "exported_namespace, exported_pod"
+        if row.labels.get("exported_pod")
+        else "exported_namespace, pod"
+        if row.labels.get("exported_namespace")
+        else "namespace, pod"
+        for row in rows
+    }
+    return f"{len({row.pod for row in rows})} pods are named by {' and by '.join(sorted(layouts))}"
+
+
+def nothing(state: State) -> str:
+    return "" if any(row.pod for row in state.prometheus.rows) else "no series names a pod"

@@ -1,0 +1,87 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import enumeration
+from ...hops import Hop
+from ..check import CheckResult, FindingType, check
+from ..objects import youngest
+from ..state import ApiState, MetricState, State
+
+METRIC_NOT_LISTED = FindingType(
+    "METRIC_NOT_LISTED",
+    Hop.METRIC,
+    "error",
+    cause="the API does not offer the metric: no rule of the adapter makes it of a series, or the series has no "
+    "samples",
+    fix="run the prometheus_adapter role: its one rule makes a metric of each recorded series",
+    is_consequence=True,
+)
+METRIC_WITHOUT_VALUE = FindingType(
+    "METRIC_WITHOUT_VALUE",
+    Hop.METRIC,
+    "error",
+    cause="the API gives no value for these objects: the adapter's rule loses the labels namespace and pod, or takes "
+    "them from the exporter's own pod",
+    fix="see the log of {owner}; its query has to keep namespace and pod (by (<<.GroupBy>>))",
+    grace_s=120,
+    is_consequence=True,
+)
+METRIC_DISAGREES = FindingType(
+    "METRIC_DISAGREES",
+    Hop.METRIC,
+    "warning",
+    cause="the API gives another value than Prometheus has recorded: it asks another Prometheus, or a second rule "
+    "makes the metric",
+    fix="see --prometheus-url of the adapter, and its rules for a second one of that name",
+    grace_s=120,
+)
+
+
+@check(
+    "each pod has a value, and Prometheus' one",
+    METRIC_NOT_LISTED,
+    METRIC_WITHOUT_VALUE,
+    METRIC_DISAGREES,
+    needs=("metrics",),
+)
+def values(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.autoscalers:
+        name, affected = f"autoscaler {autoscaler}", state.affected_by([autoscaler])
+        reached = affected | {f"node {node}" for node in autoscaler.nodes}
+        for metric in autoscaler.metrics:
+            api = state.api.get(metric.group, ApiState(metric.group))
+            settled_s = [
+                state.rule_age_s(metric.series),
+                *(state.condition_age_s(pod, "Ready") for pod in api.pods),
+            ]
+            missing = metric.missing_in_api
+            age_s = youngest([state.missing_for_s(autoscaler, missing), *settled_s, state.prometheus_age_s])
+            owner = {"owner": api.owner or metric.group}
+            # Others list one name for all that they serve, or a few of them: only prometheus-adapter's list is whole.
+            if missing and metric.listed is False and api.is_prometheus_adapter:
+                seen = f"{metric.group} does not list {metric.name}"
+                grace_s = 2 * api.relist_s + autoscaler.lag_s
+                yield CheckResult(METRIC_NOT_LISTED, name, seen, reached, age_s, grace_s, owner)
+            elif missing:
+                seen = f"no {metric.name} for {enumeration(missing)}{metric.refusal and f': {metric.refusal}'}"
+                yield CheckResult(METRIC_WITHOUT_VALUE, name, seen, reached, age_s, autoscaler.lag_s, owner)
+            elif metric.disagreeing:
+                seen = _difference(metric, metric.disagreeing[0])
+                yield CheckResult(METRIC_DISAGREES, name, seen, affected, youngest(settled_s), autoscaler.lag_s)
+
+
+def _difference(metric: MetricState, name: str) -> str:
+    samples = metric.recorded[name]
+    recorded = f"Prometheus recorded {min(samples):g} to {max(samples):g}"
+    return f"{metric.name} of {name} is {metric.values[name]:g}, {recorded}"
+
+
+def summary(state: State) -> str:
+    return f"{sum(len(autoscaler.metrics) for autoscaler in state.autoscalers)} metrics are looked at"
+
+
+def nothing(state: State) -> str:
+    expected = any(metric.expected_objects for autoscaler in state.autoscalers for metric in autoscaler.metrics)
+    return "" if expected else "no ready pod of an autoscaler has to have a value"

@@ -1,0 +1,349 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...errors import enumeration
+from ...hops import Hop
+from ..adapter_config import fault_of, takes_all
+from ..check import CheckResult, Evidence, FindingType, check
+from ..daemon_sets import place_of
+from ..objects import Manifest, clock, made_s, name_of, seconds, statuses, unix, youngest
+from ..state import ALL, ApiState, State
+from ..texts import quote
+
+_START_GRACE_S = 120
+# Older restarts have passed.
+_RECENT_S = 3600
+_URL = re.compile(r"https?://(?P<host>[^/:]+)(?::(?P<port>\d+))?(?:/.*)?")
+
+ADAPTER_RULE_WRONG = FindingType(
+    "ADAPTER_RULE_WRONG",
+    Hop.METRICS_API,
+    "error",
+    cause="one wrong rule holds back all metrics: the adapter does not start with it, or Prometheus refuses its series "
+    "query",
+    fix="correct the rule in the adapter's values or ConfigMap and restart the adapter; its log has the rest of it",
+)
+
+
+# Before the checks that see what follows from a wrong configuration.
+@check("the adapter's rules can work", ADAPTER_RULE_WRONG, needs=("apis", "adapter_config", "metrics"))
+def adapter_rules(state: State) -> Iterator[CheckResult]:
+    """Only where nothing is listed: the adapter cannot have started, or cannot list, with such a rule."""
+    for api in state.apis:
+        if api.config is None or api.listed or api.service is None:
+            continue
+        faults = [
+            f"rule {number} of {len(api.config.rules)}, for {quote(_query_of(rule))}: {fault}"
+            for number, rule in enumerate(api.config.rules, 1)
+            if (fault := fault_of(rule))
+        ]
+        for seen in [api.config.error] if api.config.error else faults:
+            place = f"ConfigMap {name_of(api.config.config_map)}"
+            yield CheckResult(ADAPTER_RULE_WRONG, place, seen, state.affected_by(state.users_of(api.group)))
+
+
+def _query_of(rule: object) -> str:
+    return str(rule.get("seriesQuery", "")) if isinstance(rule, dict) else str(rule)
+
+
+ADAPTER_NOT_RESTARTED = FindingType(
+    "ADAPTER_NOT_RESTARTED",
+    Hop.METRICS_API,
+    "error",
+    cause="the adapter reads its rules only when it starts, and they have changed since",
+    fix="kubectl -n {namespace} rollout restart deployment {name}; the chart's checksum/config annotation does it by "
+    "itself",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check(
+    "the adapter runs with its present rules",
+    ADAPTER_NOT_RESTARTED,
+    needs=("apis", "adapter_config", "metrics", "component_pods"),
+)
+def adapter_restarted(state: State) -> Iterator[CheckResult]:
+    """Only where a metric is missing: labels of the ConfigMap may change without a restart."""
+    for api in state.apis:
+        pods = [pod for pod in api.pods if not pod["metadata"].get("deletionTimestamp")]
+        users = [
+            autoscaler
+            for autoscaler in state.users_of(api.group)
+            if any(
+                metric.group == api.group and metric.missing_in_api and not metric.values
+                for metric in autoscaler.metrics
+            )
+        ]
+        if api.config is None or api.listed is None or not pods or not users:
+            continue
+        written_s = _written_s(api.config.config_map)
+        started_s = max(map(_started_s, pods))
+        if written_s > started_s:
+            adapter = api.adapter or api.config.config_map
+            yield CheckResult(
+                ADAPTER_NOT_RESTARTED,
+                f"Deployment {name_of(adapter)}",
+                f"ConfigMap {name_of(api.config.config_map)} was written at {clock(written_s)}, the adapter's newest "
+                f"pod has run since {clock(started_s)}",
+                state.affected_by(users),
+                youngest([state.now_s - written_s, *(state.readable_s(user.ready_pods) for user in users)]),
+                2 * api.relist_s + max(user.lag_s for user in users),
+                place_of(adapter),
+            )
+
+
+def _written_s(config_map: Manifest) -> float:
+    """When its data last changed; when it was made if it has no managedFields. Unix seconds."""
+    times = [
+        unix(entry.get("time")) or 0.0
+        for entry in config_map["metadata"].get("managedFields") or ()
+        if "f:data" in (entry.get("fieldsV1") or {})
+    ]
+    return max([made_s(config_map), *times])
+
+
+def _started_s(pod: Manifest) -> float:
+    """A container that is restarted reads its files again. Unix seconds."""
+    times = [unix(((status.get("state") or {}).get("running") or {}).get("startedAt")) for status in statuses(pod)]
+    return max([made_s(pod), *filter(None, times)])
+
+
+ADAPTER_OVERLOADED = FindingType(
+    "ADAPTER_OVERLOADED",
+    Hop.METRICS_API,
+    "warning",
+    cause="the adapter runs out of memory. Its rules, the chart's default ones for instance, list nearly all series of "
+    "the cluster again and again",
+    fix="set rules.default: false in the chart's values, as the prometheus_adapter role does; else raise its memory",
+)
+
+
+@check("the adapter bears its rules", ADAPTER_OVERLOADED, needs=("apis", "adapter_config", "metrics", "component_pods"))
+def adapter_load(state: State) -> Iterator[CheckResult]:
+    """The chart's default rules are common, and harm nobody in a small cluster."""
+    for api in state.apis:
+        rules = [rule for rule in api.config.rules if takes_all(rule)] if api.config else []
+        for pod in api.pods if rules else ():
+            killed, age_s = _out_of_memory(state, pod)
+            if killed:
+                yield CheckResult(
+                    ADAPTER_OVERLOADED,
+                    f"Deployment {name_of(api.adapter or pod)}",
+                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules take series of any name, the first by "
+                    f"{quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
+                    age_s=age_s,
+                )
+
+
+def _out_of_memory(state: State, pod: Manifest) -> tuple[str, float | None]:
+    """How and when a container was lately ended for want of memory."""
+    for status in statuses(pod):
+        ended = (status.get("lastState") or {}).get("terminated") or {}
+        age_s = state.seconds_since(ended.get("finishedAt"))
+        if ended.get("reason") == "OOMKilled" and age_s is not None and age_s < _RECENT_S:
+            return f"OOMKilled {age_s / 60:.0f} minutes ago, {status.get('restartCount')} restarts", age_s
+    return "", None
+
+
+METRICS_API_MISSING = FindingType(
+    "METRICS_API_MISSING",
+    Hop.METRICS_API,
+    "error",
+    cause="no server is registered for {group}",
+    fix="run the prometheus_adapter role, for external metrics with prometheus_adapter_external_metrics: true; or "
+    "leave metric_type at Pods",
+    before="await",
+)
+METRICS_API_UNAVAILABLE = FindingType(
+    "METRICS_API_UNAVAILABLE",
+    Hop.METRICS_API,
+    "error",
+    cause="the control plane does not reach the server of {group}",
+    fix="kubectl describe apiservice v1beta1.{group}; see the pods of {owner}",
+    grace_s=_START_GRACE_S,
+    explained_by=(Hop.NODE,),
+    evidence=(
+        Evidence(
+            r"x509|certificate|tls:",
+            "the API server does not accept the certificate of {owner}",
+            "renew the certificate, and give its authority as spec.caBundle of APIService v1beta1.{group}",
+        ),
+        Evidence(
+            r"\b40[13]\b|forbidden|unauthorized",
+            "{owner} refuses the API server's own requests",
+            "bind the ClusterRole system:auth-delegator and the Role extension-apiserver-authentication-reader to the "
+            "service account of {owner}, as its chart does",
+        ),
+        Evidence(
+            r"ServiceNotFound|ServicePortError|ServiceAccessError",
+            "the Service behind {group} is gone, or has another port",
+            "run the prometheus_adapter role again; kubectl describe apiservice v1beta1.{group}",
+        ),
+        Evidence(
+            r"EndpointsNotFound|MissingEndpoints|no endpoints",
+            "no pod of {owner} is ready",
+            "kubectl describe the pods of {owner}, and see their log",
+        ),
+        Evidence(
+            r"timeout|deadline|connection refused|no route|i/o|dial tcp|context canceled",
+            "the control plane cannot connect to {owner}: a firewall is between, or its pods hang",
+            "open the pods' port (6443 by default, not the Service's 443) from the control plane to the nodes; see the "
+            "log of {owner}",
+        ),
+    ),
+    before="warn",
+)
+
+
+@check("the metrics APIs are served", METRICS_API_MISSING, METRICS_API_UNAVAILABLE, needs=("apis",))
+def apis_are_served(state: State) -> Iterator[CheckResult]:
+    for api in state.apis:
+        template_vars = {"group": api.group, "owner": api.owner}
+        affected, name = state.affected_by(state.users_of(api.group)), f"APIService v1beta1.{api.group}"
+        if api.service is None:
+            yield CheckResult(METRICS_API_MISSING, name, "there is none", affected, template_vars=template_vars)
+        elif api.unavailable or api.listed is None:
+            yield CheckResult(
+                METRICS_API_UNAVAILABLE,
+                name,
+                f"not Available: {api.unavailable}" if api.unavailable else f"{api.owner} does not answer{api.silence}",
+                affected,
+                state.condition_age_s(api.service, "Available") if api.unavailable else _adapter_age_s(state, api),
+                template_vars=template_vars,
+                is_cut_off=state.are_cut_off(api.pods),
+            )
+
+
+def _adapter_age_s(state: State, api: ApiState) -> float | None:
+    return youngest(state.condition_age_s(pod, "Ready") for pod in api.pods)
+
+
+METRICS_API_OF_ANOTHER = FindingType(
+    "METRICS_API_OF_ANOTHER",
+    Hop.METRICS_API,
+    "error",
+    cause="{group} belongs to {owner}, which does not know recorded series. A cluster has one server of that API",
+    fix="remove that server and run the prometheus_adapter role, or scale on a metric that it serves",
+    grace_s=_START_GRACE_S,
+    before="refuse",
+)
+
+
+@check("their server knows recorded series", METRICS_API_OF_ANOTHER, needs=("apis", "metrics"))
+def api_knows_series(state: State) -> Iterator[CheckResult]:
+    """Another server is fine as long as it has the metrics; one that has some values has them."""
+    for api in state.apis:
+        lacking = [
+            (autoscaler, metric)
+            for autoscaler in state.users_of(api.group)
+            for metric in autoscaler.metrics
+            if metric.group == api.group
+            and metric.series
+            and (metric.expected_objects or state.is_before)
+            and not (metric.values or metric.listed)
+        ]
+        if lacking and api.service is not None and not api.is_prometheus_adapter and not api.unavailable:
+            users = list(dict.fromkeys(str(autoscaler) for autoscaler, _metric in lacking))
+            ages = [state.missing_for_s(autoscaler, metric.missing_in_api) for autoscaler, metric in lacking]
+            yield CheckResult(
+                METRICS_API_OF_ANOTHER,
+                f"APIService v1beta1.{api.group}",
+                f"{api.owner} does not offer the metrics of {enumeration(users)}",
+                state.affected_by(autoscaler for autoscaler, _metric in lacking),
+                youngest([_adapter_age_s(state, api), max((age for age in ages if age is not None), default=None)]),
+                template_vars={"group": api.group, "owner": api.owner},
+            )
+
+
+ADAPTER_WRONG_URL = FindingType(
+    "ADAPTER_WRONG_URL",
+    Hop.METRICS_API,
+    "error",
+    cause="prometheus-adapter asks a Prometheus that is not there: {why}",
+    fix="set prometheus_adapter_prometheus_url and prometheus_adapter_prometheus_port",
+)
+ADAPTER_LISTS_NOTHING = FindingType(
+    "ADAPTER_LISTS_NOTHING",
+    Hop.METRICS_API,
+    "error",
+    cause="the adapter runs, but lists no metric at all: its Prometheus has none of the series, or one of its rules is "
+    "wrong and holds all back",
+    fix="see its log for `unable to update list of all metrics`; see --prometheus-url of its Deployment",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check("the adapter finds Prometheus and lists metrics", ADAPTER_WRONG_URL, ADAPTER_LISTS_NOTHING, needs=("apis",))
+def adapter_lists(state: State) -> Iterator[CheckResult]:
+    for api in state.apis:
+        affected = state.affected_by(state.users_of(api.group))
+        name = f"Deployment {name_of(api.adapter)}" if api.adapter else api.owner
+        if api.is_prometheus_adapter and not api.listed and (why := _wrong_url(state, api)):
+            yield CheckResult(ADAPTER_WRONG_URL, name, why, affected, template_vars={"why": why})
+        if api.is_prometheus_adapter and api.listed is not None and not api.listed and not api.unavailable:
+            ready_pods = [pod for autoscaler in state.autoscalers for pod in autoscaler.ready_pods]
+            series_age_s = state.longest_ready_s(ready_pods) or 0.0
+            yield CheckResult(
+                ADAPTER_LISTS_NOTHING,
+                name,
+                f"GET /apis/{api.group}/v1beta1: resources is empty",
+                affected | {ALL},
+                youngest([_adapter_age_s(state, api), state.prometheus_age_s, series_age_s]),
+                more_grace_s=2 * api.relist_s,
+            )
+
+
+def _wrong_url(state: State, api: ApiState) -> str:
+    """The fault of an address that is a Service's; empty for other addresses."""
+    url = api.option("--prometheus-url")
+    match = _URL.fullmatch(url)
+    if not match:
+        return f"--prometheus-url is {url}, which is no address" if url else ""
+    port = int(match["port"] or (443 if url.startswith("https") else 80))
+    name, *rest = match["host"].split(".")
+    is_of_service = not rest[1:] or rest[1] == "svc"
+    if "services" in state.unavailable or not is_of_service or not name or name.isdigit():
+        return ""
+    namespace = rest[0] if rest else (api.adapter or {"metadata": {"namespace": ""}})["metadata"]["namespace"]
+    service = next((service for service in state.services if name_of(service) == f"{namespace}/{name}"), None)
+    if service is None:
+        return f"--prometheus-url is {url}, and there is no Service {namespace}/{name}"
+    ports = [entry["port"] for entry in service["spec"].get("ports") or ()]
+    if port in ports:
+        return ""
+    return f"--prometheus-url is {url}, Service {namespace}/{name} has {enumeration(list(map(str, ports)))}"
+
+
+ADAPTER_FORGETS = FindingType(
+    "ADAPTER_FORGETS",
+    Hop.METRICS_API,
+    "warning",
+    cause="--metrics-max-age is shorter than two evaluation intervals, so metrics appear and disappear",
+    fix="set --metrics-max-age to twice the slowest interval (prometheus_adapter_relist_interval sets both)",
+)
+
+
+@check("the adapter looks back far enough", ADAPTER_FORGETS, needs=("apis", "prometheus"))
+def adapter_memory(state: State) -> Iterator[CheckResult]:
+    for api in state.apis:
+        if not api.is_prometheus_adapter or not api.adapter:
+            continue
+        kept_s = seconds(api.option("--metrics-max-age")) or api.relist_s
+        series = {metric.series for autoscaler in state.users_of(api.group) for metric in autoscaler.metrics}
+        slowest_s = max((state.rule_interval_s(name) or 0 for name in series - {""}), default=0)
+        if kept_s < slowest_s:
+            seen = f"it looks back {kept_s:g} s, the slowest rule is evaluated every {slowest_s:g} s"
+            yield CheckResult(ADAPTER_FORGETS, f"Deployment {name_of(api.adapter)}", seen)
+
+
+def summary(state: State) -> str:
+    return ", ".join(f"{api.group} by {api.owner}" for api in state.apis)
+
+
+def nothing(state: State) -> str:
+    return "" if state.apis else "no autoscaler asks for a metrics API"

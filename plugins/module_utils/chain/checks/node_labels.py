@@ -1,0 +1,45 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...hops import Hop
+from ..check import CheckResult, FindingType, check
+from ..daemon_sets import missing_on, nodes_without_exporter
+from ..state import State
+
+NODE_LABEL_MISSING = FindingType(
+    "NODE_LABEL_MISSING",
+    Hop.NODE_LABELS,
+    "error",
+    cause="{component} selects nodes by labels that this node lacks. On nodes that an autoscaler adds, the template of "
+    "the node group has to set them",
+    fix="run the gpu_node_labels role, or label the node: {labels}",
+    grace_s=300,
+)
+
+
+@check(
+    "nodes have the labels that the exporter selects",
+    NODE_LABEL_MISSING,
+    needs=("nodes", "daemon_sets", "component_pods"),
+)
+def exporter_labels(state: State) -> Iterator[CheckResult]:
+    for name, node, labels, why in nodes_without_exporter(state):
+        if labels:
+            yield CheckResult(
+                NODE_LABEL_MISSING,
+                f"node {name}",
+                missing_on(state.exporters, why),
+                state.affected_by_nodes([name]),
+                state.age_s(node),
+                template_vars={"component": "dcgm-exporter", "labels": labels},
+            )
+
+
+def summary(state: State) -> str:
+    return f"{len(state.gpu_nodes)} GPU nodes have the labels that the exporter selects"
+
+
+def nothing(state: State) -> str:
+    return "" if state.gpu_nodes and state.exporters else "no dcgm-exporter is known"

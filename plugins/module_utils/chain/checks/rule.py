@@ -1,0 +1,433 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Recording rules: whether Prometheus loads and evaluates them, and whether their text can work.
+
+A rule of this collection is no exception: it passes. A text is judged only where it is certain to be wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ...errors import enumeration
+from ...hops import Hop
+from ..check import CheckResult, Evidence, FindingType, check
+from ..objects import Manifest, is_ready, labels_of, name_of, seconds, youngest
+from ..prometheus_objects import why_not_selected
+from ..rule_texts import NODE_LABELS, RATE, WINDOW, labels_joined, labels_read
+from ..selectors import labels_match
+from ..state import AutoscalerState, MetricState, State
+from ..texts import labels_text, quote
+
+_START_GRACE_S = 120
+# A group that has missed so many intervals, and this long, is not evaluated any more.
+_MISSED = 5
+_MISSED_S = 60
+# A sample may be some milliseconds late.
+_PUNCTUALITY = 0.95
+_SERIES = ("prometheus", "metrics")
+
+RULE_NOT_SELECTED = FindingType(
+    "RULE_NOT_SELECTED",
+    Hop.RULE,
+    "error",
+    cause="no Prometheus object selects the PrometheusRule: {why}",
+    fix="set prometheus.rule_labels and prometheus.rule_namespace as ruleSelector and ruleNamespaceSelector ask for",
+)
+
+
+@check(
+    "Prometheus selects the rules", RULE_NOT_SELECTED, needs=(*_SERIES, "rule_objects", "prometheuses", "namespaces")
+)
+def rules_are_selected(state: State) -> Iterator[CheckResult]:
+    for series, users in _unloaded(state).items():
+        rule_object, why = _not_selected(state, series)
+        if rule_object:
+            yield CheckResult(
+                RULE_NOT_SELECTED,
+                f"PrometheusRule {name_of(rule_object)}",
+                f"its labels are {labels_text(labels_of(rule_object))}; {why}",
+                state.affected_by(users),
+                template_vars={"why": why},
+            )
+
+
+def _unloaded(state: State) -> dict[str, list[AutoscalerState]]:
+    """The series that no loaded rule records, with those who need them; none if Prometheus does not say its rules.
+
+    Of somebody else's autoscaler only metrics without a value count: others may have one by another way.
+    """
+    users: dict[str, list[AutoscalerState]] = {}
+    for autoscaler, metric in _recorded_metrics(state):
+        is_needed = autoscaler.is_managed or metric.missing_in_api
+        if is_needed and state.prometheus.rules is not None and metric.series not in state.prometheus.rules:
+            users.setdefault(metric.series, []).append(autoscaler)
+    return users
+
+
+def _recorded_metrics(state: State) -> Iterator[tuple[AutoscalerState, MetricState]]:
+    for autoscaler in state.autoscalers:
+        for metric in autoscaler.metrics:
+            if metric.series:
+                yield autoscaler, metric
+
+
+def _not_selected(state: State, series: str) -> tuple[Manifest | None, str]:
+    """A PrometheusRule for the series that no Prometheus object selects, and why."""
+    for rule_object in state.recorders(series)[:1]:
+        if why := why_not_selected(state, rule_object, "ruleSelector", "ruleNamespaceSelector"):
+            return rule_object, why
+    return None, ""
+
+
+RULE_NOT_LOADED = FindingType(
+    "RULE_NOT_LOADED",
+    Hop.RULE,
+    "error",
+    cause="Prometheus has not loaded the PrometheusRule: the operator does not run, or a broken rule blocks the reload",
+    fix="kubectl get prometheusrules -A; see the logs of the operator and of Prometheus' config-reloader",
+    grace_s=_START_GRACE_S,
+)
+RULE_MISSING = FindingType(
+    "RULE_MISSING",
+    Hop.RULE,
+    "error",
+    cause="no rule records the series that the metric is made of",
+    fix="run gpu_autoscaler for the autoscaler: it makes the PrometheusRule",
+    is_consequence=True,
+)
+
+
+@check("rules are loaded", RULE_NOT_LOADED, RULE_MISSING, needs=_SERIES)
+def rules_are_loaded(state: State) -> Iterator[CheckResult]:
+    for series, users in _unloaded(state).items():
+        rule_objects, prometheus = state.recorders(series), f"Prometheus {state.prometheus.name}"
+        if not rule_objects:
+            seen = f"{prometheus} has no rule for it"
+            yield CheckResult(RULE_MISSING, f"series {series}", seen, state.affected_by(users))
+        elif not _not_selected(state, series)[0]:
+            yield CheckResult(
+                RULE_NOT_LOADED,
+                f"PrometheusRule {name_of(rule_objects[0])}",
+                f"it records {series}, which {prometheus} has not loaded",
+                state.affected_by(users),
+                state.rule_age_s(series),
+            )
+
+
+RULE_FAILS = FindingType(
+    "RULE_FAILS",
+    Hop.RULE,
+    "error",
+    cause="Prometheus cannot evaluate the rule",
+    fix="try the query in Prometheus; look for other rules that record the same series",
+    grace_s=_START_GRACE_S,
+    evidence=(
+        Evidence(
+            r"many-to-many|duplicate series|same labelset|multiple matches",
+            "the rule makes several series with the same labels",
+            "aggregate before the join or the rename, by (namespace, pod); look for a second rule of the same series",
+        ),
+        Evidence(
+            r"timed out|timeout|too many samples|memory",
+            "the rule reads more than Prometheus' limits allow",
+            "narrow its selectors, or raise query.timeout and query.max-samples",
+        ),
+    ),
+)
+RULE_NOT_EVALUATED = FindingType(
+    "RULE_NOT_EVALUATED",
+    Hop.RULE,
+    "error",
+    cause="Prometheus has not evaluated the rule's group for long: it is overloaded or hangs",
+    fix="see prometheus_rule_group_iterations_missed_total; give Prometheus more CPU",
+)
+RULE_TOO_SLOW = FindingType(
+    "RULE_TOO_SLOW",
+    Hop.RULE,
+    "warning",
+    cause="an evaluation takes longer than the interval, so some are left out",
+    fix="raise prometheus.evaluation_interval, or give Prometheus more CPU",
+)
+RULE_TWICE = FindingType(
+    "RULE_TWICE",
+    Hop.RULE,
+    "warning",
+    cause="several rules record the same series: of two values for one pod the last one counts, or the rule fails",
+    fix="keep one of them: kubectl get prometheusrules -A -o yaml | grep -n {series}",
+)
+
+
+@check("rules are evaluated", RULE_FAILS, RULE_NOT_EVALUATED, RULE_TOO_SLOW, RULE_TWICE, needs=_SERIES)
+def rules_are_evaluated(state: State) -> Iterator[CheckResult]:
+    users: dict[str, list[AutoscalerState]] = {}
+    for autoscaler, metric in _recorded_metrics(state):
+        users.setdefault(metric.series, []).append(autoscaler)
+    for series, autoscalers in users.items():
+        rules = (state.prometheus.rules or {}).get(series, ())
+        for rule in rules:
+            yield from _evaluation(state, series, rule, state.affected_by(autoscalers))
+        # Each workload may have a rule of its own for a series, which its labels tell apart.
+        several = Counter(tuple(sorted((rule.get("labels") or {}).items())) for rule in rules).most_common(1)
+        if several and several[0][1] > 1:
+            seen = f"{several[0][1]} rules record it"
+            yield CheckResult(RULE_TWICE, f"series {series}", seen, template_vars={"series": series})
+
+
+def _evaluation(state: State, series: str, rule: Mapping[str, Any], affected: frozenset[str]) -> Iterator[CheckResult]:
+    name, interval_s = f"series {series}", float(rule.get("interval") or 0)
+    evaluated = str(rule.get("lastEvaluation", "0001"))
+    # Prometheus says the year 1 of a rule that it has not evaluated yet.
+    age_s = None if evaluated.startswith("0001") else state.seconds_since(evaluated)
+    if rule.get("health") == "err":
+        seen = str(rule.get("lastError"))
+        yield CheckResult(RULE_FAILS, name, seen, affected, state.rule_age_s(series), 2 * interval_s)
+    elif age_s is not None and age_s > _MISSED * interval_s + _MISSED_S:
+        seen = f"evaluated {age_s:.0f} s ago, its interval is {interval_s:g} s"
+        yield CheckResult(RULE_NOT_EVALUATED, name, seen, affected, age_s)
+    elif interval_s and float(rule.get("evaluationTime") or 0) > interval_s:
+        seen = f"an evaluation takes {rule['evaluationTime']:g} s, its interval is {interval_s:g} s"
+        yield CheckResult(RULE_TOO_SLOW, name, seen)
+
+
+RULE_GIVES_NAN = FindingType(
+    "RULE_GIVES_NAN",
+    Hop.RULE,
+    "error",
+    cause="the rule divides by zero. The adapter makes 0 of NaN unless its own rule leaves that out, and the HPA "
+    "scales down to the minimum",
+    fix="guard the denominator: `x / (y > 0)`",
+    grace_s=_START_GRACE_S,
+)
+RULE_GIVES_NOTHING = FindingType(
+    "RULE_GIVES_NOTHING",
+    Hop.RULE,
+    "error",
+    cause="the rule gives no value: all values are outside of 0..100, or it asks for labels that the series do not "
+    "have",
+    fix="try the rule's query in Prometheus",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check("rules give a value for each pod", RULE_GIVES_NAN, RULE_GIVES_NOTHING, needs=_SERIES)
+def rules_give_values(state: State) -> Iterator[CheckResult]:
+    for autoscaler, metric in _recorded_metrics(state):
+        name, affected = f"autoscaler {autoscaler}", state.affected_by([autoscaler])
+        nan = sorted(pod for pod, samples in metric.recorded.items() if samples and math.isnan(samples[-1]))
+        if nan:
+            yield CheckResult(
+                RULE_GIVES_NAN,
+                name,
+                f"{metric.series} is NaN for {enumeration(nan)}",
+                affected,
+                youngest([state.missing_for_s(autoscaler, nan), state.rule_age_s(metric.series)]),
+                more_grace_s=autoscaler.lag_s,
+            )
+        missing = metric.missing_in_prometheus
+        if missing and metric.series in (state.prometheus.rules or {}):
+            yield CheckResult(
+                RULE_GIVES_NOTHING,
+                name,
+                f"{metric.series} has no value for {enumeration(missing)}",
+                affected | {f"node {node}" for node in autoscaler.nodes},
+                youngest([state.missing_for_s(autoscaler, missing), state.prometheus_age_s]),
+                more_grace_s=autoscaler.lag_s,
+            )
+
+
+RULE_WEBHOOK_UNSERVED = FindingType(
+    "RULE_WEBHOOK_UNSERVED",
+    Hop.RULE,
+    "warning",
+    cause="the API server asks a webhook before it takes a PrometheusRule, and nothing answers there. No rule can be "
+    "made or changed",
+    fix="see that the Prometheus operator runs; the webhook of a removed operator goes with kubectl delete "
+    "validatingwebhookconfiguration {name}, and mutatingwebhookconfiguration",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+    explained_by=(Hop.NODE,),
+)
+
+
+@check("webhooks of PrometheusRules answer", RULE_WEBHOOK_UNSERVED, needs=("webhooks", "services", "component_pods"))
+def rule_webhooks(state: State) -> Iterator[CheckResult]:
+    """Only of namespaces whose pods are read: pods of others may well be there."""
+    services = {name_of(service): service for service in state.services}
+    for config in state.webhooks:
+        name, webhooks = config["metadata"]["name"], config.get("webhooks") or ()
+        places = [_service_of(webhook) for webhook in webhooks if _refuses_rules(webhook)]
+        for place in dict.fromkeys(filter(None, places)):
+            pods = _pods_behind(state, services[place]) if place in services else []
+            missing = (
+                _why_unserved(state, services[place], pods) if place in services else f"there is no Service {place}"
+            )
+            if missing:
+                yield CheckResult(
+                    RULE_WEBHOOK_UNSERVED,
+                    f"webhook {name}",
+                    missing,
+                    frozenset(f"node {pod['spec'].get('nodeName')}" for pod in pods),
+                    youngest(state.condition_age_s(pod, "Ready") for pod in pods),
+                    template_vars={"name": name},
+                )
+
+
+def _why_unserved(state: State, service: Manifest, pods: Sequence[Manifest]) -> str:
+    """Empty if a pod is ready, if somebody else keeps the Service's endpoints, or if its pods are not read."""
+    is_read = any(pod["metadata"]["namespace"] == service["metadata"]["namespace"] for pod in state.component_pods)
+    if not is_read or not service["spec"].get("selector") or any(map(is_ready, pods)):
+        return ""
+    return f"Service {name_of(service)} has {f'{len(pods)} pods, none is ready' if pods else 'no pods'}"
+
+
+def _refuses_rules(webhook: Manifest) -> bool:
+    return webhook.get("failurePolicy", "Fail") == "Fail" and any(
+        "prometheusrules" in (rule.get("resources") or ()) for rule in webhook.get("rules") or ()
+    )
+
+
+def _service_of(webhook: Manifest) -> str:
+    service = (webhook.get("clientConfig") or {}).get("service") or {}
+    return f"{service['namespace']}/{service['name']}" if service else ""
+
+
+def _pods_behind(state: State, service: Manifest) -> list[Manifest]:
+    selector, namespace = {"matchLabels": service["spec"].get("selector")}, service["metadata"]["namespace"]
+    return [
+        pod
+        for pod in state.component_pods
+        if pod["metadata"]["namespace"] == namespace and labels_match(selector, labels_of(pod))
+    ]
+
+
+RULE_LABEL_RENAMED = FindingType(
+    "RULE_LABEL_RENAMED",
+    Hop.RULE,
+    "warning",
+    cause="dcgm-exporter calls the node's label Hostname or hostname by its version, and the rule asks for the other "
+    "one",
+    fix="write {label} in the rule; better, have the target's relabeling add a label node and use that",
+)
+
+
+@check("rules read labels that there are", RULE_LABEL_RENAMED, needs=_SERIES)
+def rule_labels(state: State) -> Iterator[CheckResult]:
+    """Silent about queries that make labels themselves, and where the exporters do not agree."""
+    present = {label for row in state.gpu_rows for label in NODE_LABELS if row.labels.get(label)}
+    for series, query in _gpu_queries(state) if len(present) == 1 else ():
+        read = labels_read(query)
+        if read and not read & present:
+            label = "".join(present)
+            yield CheckResult(
+                RULE_LABEL_RENAMED,
+                series,
+                f"it reads the label {', '.join(read)}, the exporter's series have {label}: {quote(query)}",
+                template_vars={"label": label},
+            )
+
+
+def _gpu_queries(state: State) -> Iterator[tuple[str, str]]:
+    """Recorded series and query of each loaded rule over the exporter's series."""
+    for series, rules in (state.prometheus.rules or {}).items():
+        for rule in rules:
+            if "DCGM_FI_" in (query := str(rule.get("query") or "")):
+                yield f"series {series}", query
+
+
+RULE_JOINS_WRONG_POD = FindingType(
+    "RULE_JOINS_WRONG_POD",
+    Hop.RULE,
+    "warning",
+    cause="the rule joins on the label pod, which on kube-state-metrics' series names kube-state-metrics itself. "
+    "Nothing matches",
+    fix="set honorLabels: true in the monitor of kube-state-metrics, as kube-prometheus-stack does",
+)
+RULE_POD_LABELS_MISSING = FindingType(
+    "RULE_POD_LABELS_MISSING",
+    Hop.RULE,
+    "warning",
+    cause="the rule joins a label of pods that kube-state-metrics is not told to export, so it gives nothing",
+    fix="kube-state-metrics' values: metricLabelsAllowlist: ['pods=[{label}]'], plural and with brackets; or join "
+    "kube_pod_owner",
+)
+
+
+@check("rules join labels that pods have", RULE_JOINS_WRONG_POD, RULE_POD_LABELS_MISSING, needs=("prometheus",))
+def rule_joins(state: State) -> Iterator[CheckResult]:
+    """Only where kube-state-metrics is there: its absence passes, or is seen by everybody."""
+    present = state.prometheus.joined or frozenset()
+    for series, query in _gpu_queries(state) if "pod" in present else ():
+        joined = labels_joined(query)
+        missing = sorted(joined - present)
+        if joined and "exported_pod" in present and "exported_pod" not in query:
+            seen = f"kube-state-metrics' series have exported_pod, their pod is its own: {quote(query)}"
+            yield CheckResult(RULE_JOINS_WRONG_POD, series, seen)
+        elif missing:
+            seen = f"no series of kube_pod_labels has {', '.join(missing)}: {quote(query)}"
+            label = missing[0].removeprefix("label_")
+            yield CheckResult(RULE_POD_LABELS_MISSING, series, seen, template_vars={"label": label})
+
+
+RULE_RATE_OF_GAUGE = FindingType(
+    "RULE_RATE_OF_GAUGE",
+    Hop.RULE,
+    "warning",
+    cause="{field} goes up and down, and {function}() takes each fall for a restart of a counter. Its value says "
+    "nothing",
+    fix="use avg_over_time(), or the field itself; the fields that DCGM calls bytes are bytes per second already",
+)
+
+
+@check("rates are of counters", RULE_RATE_OF_GAUGE, needs=("prometheus",))
+def rule_rates(state: State) -> Iterator[CheckResult]:
+    for series, query in _gpu_queries(state):
+        if match := RATE.search(query):
+            function, field = match.groups()
+            seen = f"{function}() of {field}: {quote(query)}"
+            yield CheckResult(RULE_RATE_OF_GAUGE, series, seen, template_vars={"function": function, "field": field})
+
+
+RULE_WINDOW_TOO_SHORT = FindingType(
+    "RULE_WINDOW_TOO_SHORT",
+    Hop.RULE,
+    "warning",
+    cause="the rule's window is shorter than two scrapes: it has no value whenever a scrape comes late",
+    fix="make the window {least} or longer, four scrapes, or scrape more often",
+)
+
+
+@check("windows hold two samples", RULE_WINDOW_TOO_SHORT, needs=_SERIES)
+def rule_windows(state: State) -> Iterator[CheckResult]:
+    """Only where the scrape interval is known."""
+    scrape_s = min(state.known_scrape_intervals, default=0.0)
+    for series, query in _gpu_queries(state) if scrape_s else ():
+        for field, window in _short_windows(query, scrape_s)[:1]:
+            yield CheckResult(
+                RULE_WINDOW_TOO_SHORT,
+                series,
+                f"{field}[{window}], it is scraped every {scrape_s:g} s: {quote(query)}",
+                template_vars={"least": f"{4 * scrape_s:g}s"},
+            )
+
+
+def _short_windows(query: str, scrape_s: float) -> Sequence[tuple[str, str]]:
+    return [
+        (field, window)
+        for field, window in WINDOW.findall(query)
+        if (window_s := seconds(window)) and window_s < 2 * _PUNCTUALITY * scrape_s
+    ]
+
+
+def summary(state: State) -> str:
+    return f"{len(state.prometheus.rules or {})} recorded series"
+
+
+def nothing(state: State) -> str:
+    if state.prometheus.rules is None:
+        return "Prometheus does not say which rules it has"
+    is_recorded = any(metric.series for autoscaler in state.autoscalers for metric in autoscaler.metrics)
+    return "" if is_recorded else "no metric that is looked at is recorded by a rule"

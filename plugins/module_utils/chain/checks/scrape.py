@@ -1,0 +1,344 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...hops import Hop
+from ..check import CheckResult, Evidence, FindingType, check
+from ..daemon_sets import place_of
+from ..objects import Manifest, containers_of, is_ready, labels_of, name_of, youngest
+from ..prometheus_objects import why_not_selected
+from ..selectors import labels_match
+from ..state import ALL, State
+from ..texts import labels_text, names_of, selector_text
+
+_PODS = ("daemon_sets", "component_pods", "prometheus")
+_MONITORS = (*_PODS, "services", "service_monitors", "pod_monitors")
+_SELECTED = (*_MONITORS, "prometheuses", "namespaces")
+
+PROMETHEUS_UNREACHABLE = FindingType(
+    "PROMETHEUS_UNREACHABLE",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus does not answer",
+    fix="see that its pods are ready and that the control plane may reach its port on the nodes' network, or set "
+    "prometheus.url to an address that this controller reaches",
+    grace_s=300,
+    explained_by=(Hop.NODE,),
+    evidence=(
+        Evidence(
+            r"x509|certificate|\btls\b",
+            "the certificate of Prometheus is not accepted",
+            "set prometheus.ca_cert to the authority of its certificate, or prometheus.scheme to http",
+        ),
+        Evidence(
+            r"\b40[13]\b|forbidden|unauthorized",
+            "the login may not ask Prometheus",
+            "allow the user to get services/proxy in Prometheus' namespace, or set prometheus.url and "
+            "prometheus.bearer_token",
+        ),
+        Evidence(
+            r"not found|\b404\b",
+            "there is no such Service, port or path",
+            "run the prometheus_stack role, or set prometheus.namespace, prometheus.service, prometheus.port and "
+            "prometheus.path_prefix",
+        ),
+        Evidence(
+            r"no endpoints",
+            "the Service of Prometheus has no ready pod",
+            "kubectl -n {namespace} get pods; kubectl -n {namespace} describe prometheus",
+        ),
+    ),
+    before="await",
+)
+
+
+@check("Prometheus answers", PROMETHEUS_UNREACHABLE, needs=("prometheus",))
+def prometheus_answers(state: State) -> Iterator[CheckResult]:
+    if state.prometheus.error:
+        yield CheckResult(
+            PROMETHEUS_UNREACHABLE,
+            f"Prometheus {state.prometheus.name}",
+            state.prometheus.error,
+            frozenset({ALL}),
+            state.prometheus_age_s,
+            template_vars={"namespace": state.prometheus.name.partition("/")[0]},
+            is_cut_off=state.are_cut_off(state.prometheus.pods),
+        )
+
+
+MONITOR_MISSING = FindingType(
+    "MONITOR_MISSING",
+    Hop.SCRAPE,
+    "error",
+    cause="no ServiceMonitor or PodMonitor points at the exporter, and nothing else scrapes it",
+    fix="run the dcgm_exporter role, or set serviceMonitor.enabled in the chart's values",
+    is_consequence=True,
+)
+
+
+@check("a monitor points at the exporter", MONITOR_MISSING, needs=(*_MONITORS, "prometheuses"))
+def monitor_exists(state: State) -> Iterator[CheckResult]:
+    if _is_exporter_unseen(state) and state.prometheuses and not list(_monitors(state)):
+        yield CheckResult(
+            MONITOR_MISSING,
+            names_of(state.exporters),
+            f"no ServiceMonitor or PodMonitor selects {names_of(_exporter_services(state)) or 'its pods'}, "
+            "and Prometheus has no target of it",
+            frozenset({ALL}),
+        )
+
+
+def _is_exporter_unseen(state: State) -> bool:
+    """Exporters run, Prometheus answers, and nothing of them arrives: then the monitors are looked at."""
+    return bool(state.exporter_pods) and not (state.prometheus.error or state.gpu_rows or state.targets)
+
+
+def _monitors(state: State) -> Iterator[tuple[Manifest, str, str]]:
+    """The exporter's monitors, with the fields of the Prometheus object that select them."""
+    for service_monitor in state.service_monitors:
+        if _is_of_exporter(state, service_monitor):
+            yield service_monitor, "serviceMonitorSelector", "serviceMonitorNamespaceSelector"
+    for pod_monitor in state.pod_monitors:
+        if _is_of_exporter(state, pod_monitor):
+            yield pod_monitor, "podMonitorSelector", "podMonitorNamespaceSelector"
+
+
+def _is_of_exporter(state: State, monitor: Manifest) -> bool:
+    """By its name and selector, because a wrong selector selects nothing; or by what it selects."""
+    is_named = "dcgm" in f"{monitor['metadata']['name']} {monitor['spec'].get('selector')}"
+    return is_named or bool(_selected_services(state, monitor)) or _selects_pods(state, monitor)
+
+
+def _is_pod_monitor(monitor: Manifest) -> bool:
+    return "podMetricsEndpoints" in monitor["spec"]
+
+
+def _looks_in(monitor: Manifest, namespace: str) -> bool:
+    selector = monitor["spec"].get("namespaceSelector") or {}
+    return bool(selector.get("any")) or namespace in (selector.get("matchNames") or [monitor["metadata"]["namespace"]])
+
+
+def _selects_pods(state: State, monitor: Manifest) -> bool:
+    return _is_pod_monitor(monitor) and any(
+        _looks_in(monitor, pod["metadata"]["namespace"])
+        and labels_match(monitor["spec"].get("selector"), labels_of(pod))
+        for pod in state.exporter_pods
+    )
+
+
+def _exporter_services(state: State) -> list[Manifest]:
+    some_pods = state.exporter_pods[:1] + state.exporter_pods[-1:]
+    return [
+        service
+        for service in state.services
+        if (selector := service["spec"].get("selector"))
+        and any(
+            pod["metadata"]["namespace"] == service["metadata"]["namespace"]
+            and labels_match({"matchLabels": selector}, labels_of(pod))
+            for pod in some_pods
+        )
+    ]
+
+
+def _selected_services(state: State, monitor: Manifest) -> list[Manifest]:
+    return [
+        service
+        for service in (() if _is_pod_monitor(monitor) else _exporter_services(state))
+        if _looks_in(monitor, service["metadata"]["namespace"])
+        and labels_match(monitor["spec"].get("selector"), labels_of(service))
+    ]
+
+
+MONITOR_NOT_SELECTED = FindingType(
+    "MONITOR_NOT_SELECTED",
+    Hop.SCRAPE,
+    "error",
+    cause="no Prometheus object selects the exporter's monitor: {why}",
+    fix="set dcgm_exporter_prometheus_release to the release of the stack, or label the monitor: {labels}",
+    is_consequence=True,
+)
+
+
+@check("Prometheus selects the monitor", MONITOR_NOT_SELECTED, needs=_SELECTED)
+def monitor_is_selected(state: State) -> Iterator[CheckResult]:
+    if not _is_exporter_unseen(state) or not state.prometheuses:
+        return
+    monitors = list(_monitors(state))
+    missed = [(monitor, why) for monitor, *fields in monitors if (why := why_not_selected(state, monitor, *fields))]
+    if missed and len(missed) == len(monitors):
+        monitor, why = missed[0]
+        selector = state.prometheuses[0]["spec"].get("serviceMonitorSelector") or {}
+        yield CheckResult(
+            MONITOR_NOT_SELECTED,
+            f"monitor {name_of(monitor)}",
+            f"its labels are {labels_text(labels_of(monitor))}; {why}",
+            frozenset({ALL}),
+            template_vars={"why": why, "labels": labels_text(selector.get("matchLabels") or {})},
+        )
+
+
+MONITOR_FITS_NO_SERVICE = FindingType(
+    "MONITOR_FITS_NO_SERVICE",
+    Hop.SCRAPE,
+    "error",
+    cause="the exporter's monitor finds nothing to scrape: {why}",
+    fix="correct its selector, namespaceSelector or port; the dcgm_exporter role keeps them alike",
+    is_consequence=True,
+)
+
+
+@check("the monitor fits a Service and its port", MONITOR_FITS_NO_SERVICE, needs=_SELECTED)
+def monitor_fits(state: State) -> Iterator[CheckResult]:
+    """Of the monitors that a Prometheus selects, none finds a Service, or a port of it."""
+    if not _is_exporter_unseen(state):
+        return
+    monitors = [monitor for monitor, *fields in _monitors(state) if not why_not_selected(state, monitor, *fields)]
+    misfits = [(monitor, why) for monitor in monitors if (why := _misfit(state, monitor))]
+    if misfits and len(misfits) == len(monitors):
+        monitor, why = misfits[0]
+        name = f"monitor {name_of(monitor)}"
+        yield CheckResult(MONITOR_FITS_NO_SERVICE, name, why, frozenset({ALL}), template_vars={"why": why})
+
+
+def _misfit(state: State, monitor: Manifest) -> str:
+    selector = selector_text(monitor["spec"].get("selector"))
+    if _is_pod_monitor(monitor):
+        containers = [container for daemon_set in state.exporters for container in containers_of(daemon_set)]
+        if not _selects_pods(state, monitor):
+            return f"its selector {selector} fits no pod of {names_of(state.exporters)}"
+        ports = {port.get("name") for container in containers for port in container.get("ports") or ()}
+        return _wrong_port(monitor["spec"].get("podMetricsEndpoints") or (), ports)
+    services = _exporter_services(state)
+    if not services:
+        return f"no Service selects the pods of {names_of(state.exporters)}"
+    selected = _selected_services(state, monitor)
+    if not selected:
+        return (
+            f"its selector {selector} does not fit Service {name_of(services[0])}, "
+            f"labelled {labels_text(labels_of(services[0]))}, or not its namespace"
+        )
+    ports = {port.get("name") for service in selected for port in service["spec"].get("ports") or ()}
+    return _wrong_port(monitor["spec"].get("endpoints") or (), ports)
+
+
+def _wrong_port(endpoints: Sequence[Manifest], ports: set[str | None]) -> str:
+    asked = [str(endpoint["port"]) for endpoint in endpoints if endpoint.get("port")]
+    if not asked or set(asked) & ports or any("targetPort" in endpoint for endpoint in endpoints):
+        return ""
+    return f"it asks for port {', '.join(asked)}, the ports are called {', '.join(sorted(map(str, ports)))}"
+
+
+MONITOR_INTERVAL_IGNORED = FindingType(
+    "MONITOR_INTERVAL_IGNORED",
+    Hop.SCRAPE,
+    "warning",
+    cause="port and interval stand in two endpoints (`- port` and `- interval`), so the interval belongs to no port",
+    fix="put interval under the same list item as port",
+)
+
+
+@check("the monitor's interval belongs to a port", MONITOR_INTERVAL_IGNORED, needs=_MONITORS)
+def monitor_intervals(state: State) -> Iterator[CheckResult]:
+    for monitor, *_fields in _monitors(state):
+        endpoints = monitor["spec"].get("endpoints") or monitor["spec"].get("podMetricsEndpoints") or ()
+        without_port = [
+            endpoint
+            for endpoint in endpoints
+            if "interval" in endpoint and not {"port", "targetPort", "portNumber"} & set(endpoint)
+        ]
+        if without_port and len(endpoints) > 1:
+            yield CheckResult(
+                MONITOR_INTERVAL_IGNORED,
+                f"monitor {name_of(monitor)}",
+                f"an endpoint has interval {without_port[0]['interval']} and no port, another has the port",
+            )
+
+
+TARGET_DOWN = FindingType(
+    "TARGET_DOWN",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus knows the exporter, but cannot read it",
+    fix="see lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
+    grace_s=120,
+    is_consequence=True,
+    evidence=(
+        Evidence(
+            r"x509|certificate",
+            "Prometheus does not accept the exporter's certificate",
+            "set tlsConfig of the monitor to the authority of the certificate, or serve plain http",
+        ),
+        Evidence(
+            r"HTTP response to HTTPS client|\btls\b",
+            "Prometheus and the exporter disagree about https",
+            "set scheme of the monitor's endpoint to what the exporter serves",
+        ),
+        Evidence(
+            r"status 40[13]",
+            "the exporter refuses the login of Prometheus",
+            "give the monitor's endpoint an authorization, or take the login away from the exporter",
+        ),
+        Evidence(
+            r"status 404",
+            "the exporter does not serve the path that the monitor asks for",
+            "set path of the monitor's endpoint to /metrics",
+        ),
+        Evidence(
+            r"sample limit|body size|label.* limit",
+            "the exporter serves more than Prometheus' limits allow",
+            "raise sampleLimit or bodySizeLimit of the monitor, or serve fewer fields",
+        ),
+        Evidence(
+            r"connection refused",
+            "nothing listens on the exporter's port",
+            "kubectl -n {namespace} logs {name}; see that the port of the monitor is the exporter's",
+        ),
+        Evidence(
+            r"deadline exceeded|timeout|no route|i/o",
+            "the exporter does not answer in time: a network policy is between, the exporter hangs, or a dcgm-exporter "
+            "before 4.5.3 waits for its kubelet",
+            "see the NetworkPolicies of namespace {namespace}; kubectl -n {namespace} logs {name}",
+        ),
+    ),
+)
+TARGET_MISSING = FindingType(
+    "TARGET_MISSING",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus has no target for an exporter that is ready",
+    fix="see Status > Service discovery in Prometheus; compare the monitor's selector, port and namespaces",
+    grace_s=120,
+    is_consequence=True,
+)
+
+
+@check("each exporter is a target that is up", TARGET_DOWN, TARGET_MISSING, needs=_PODS)
+def targets(state: State) -> Iterator[CheckResult]:
+    """Judged pod by pod as soon as one can be found among the targets: a static job may hide them behind a name."""
+    if state.prometheus.error or not (state.targets or _is_exporter_unseen(state)):
+        return
+    for pod in state.exporter_pods:
+        if not is_ready(pod):
+            continue
+        row, node = state.targets.get(name_of(pod)), pod["spec"].get("nodeName", "")
+        age_s = youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s])
+        place, affected = f"pod {name_of(pod)} on node {node}", state.affected_by_nodes([node])
+        if row is None:
+            seen = "ready, but `up` has no series of it"
+            yield CheckResult(TARGET_MISSING, place, seen, affected, age_s, template_vars=place_of(pod))
+        elif not row.value:
+            job, instance = row.target
+            if row.target in state.answered_lately:
+                age_s = 0.0
+            error = state.prometheus.scrape_errors.get(row.target, "")
+            seen = f"up is 0, job {job}, {instance}{error and f': {error}'}"
+            yield CheckResult(TARGET_DOWN, place, seen, affected, age_s, template_vars=place_of(pod))
+
+
+def summary(state: State) -> str:
+    return f"{state.prometheus.name} has {len(state.gpu_rows)} kinds of GPU series"
+
+
+def nothing(state: State) -> str:
+    return "" if state.exporter_pods or state.gpu_rows else "no dcgm-exporter is known"

@@ -1,0 +1,97 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Why a DaemonSet has no pod on a node, or one that does not run: the same for device plugin and exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..autoscaling.capacity import may_run_on
+from .check import CheckResult, FindingType
+from .objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, pod_spec, statuses, trouble
+from .state import State
+
+RESTARTS = 3
+# The DaemonSet controller adds tolerations for these taints itself.
+_OWN_TAINTS = ("node.kubernetes.io/",)
+
+
+def obstacle(daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]:
+    """The labels that a node lacks for the first DaemonSet, empty if it has them; and what keeps its pods away."""
+    pod = pod_spec(daemon_sets[0])
+    if not may_run_on(pod, {**node, "spec": {}}):
+        labels = _wanted_labels(pod)
+        return labels, f"the node lacks a label that the DaemonSet selects nodes by ({labels})"
+    taints = [
+        taint for taint in (node.get("spec") or {}).get("taints") or () if not taint["key"].startswith(_OWN_TAINTS)
+    ]
+    if taints and not may_run_on(pod, {**node, "spec": {"taints": taints}}):
+        texts = [
+            f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}" for taint in taints
+        ]
+        return "", f"the DaemonSet does not tolerate the taint {', '.join(texts)}"
+    return "", "the DaemonSet's controller has made no pod there"
+
+
+def _wanted_labels(pod: Manifest) -> str:
+    selected = [f"{key}={value}" for key, value in (pod.get("nodeSelector") or {}).items()]
+    affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    terms = [
+        f"{expression['key']}={(expression.get('values') or ['...'])[0]}"
+        for term in (affinity or {}).get("nodeSelectorTerms") or ()
+        for expression in term.get("matchExpressions") or ()
+    ]
+    return ", ".join(selected) or " or ".join(terms)
+
+
+def nodes_without_exporter(state: State) -> Iterator[tuple[str, Manifest, str, str]]:
+    """Nodes that offer GPUs and have no exporter: name, node, the labels that it lacks, what keeps the pods away."""
+    pods = state.by_node(state.exporters)
+    for name, node in state.gpu_nodes.items():
+        if state.exporters and name not in pods and name not in state.bare_nodes:
+            obstacles = [obstacle([daemon_set], node) for daemon_set in state.exporters]
+            labels, why = min(obstacles, key=lambda found: bool(found[0]))
+            yield name, node, labels, why
+
+
+def missing_on(daemon_sets: Sequence[Manifest], why: str) -> str:
+    return f"no pod of {' or '.join(map(name_of, daemon_sets))} runs there: {why}"
+
+
+def failing_pods(
+    state: State, pods: Sequence[Manifest], no_nvml: FindingType, not_ready: FindingType
+) -> Iterator[CheckResult]:
+    """Pods on GPU nodes that are not ready: blind, so without NVML, or failing for another reason."""
+    for pod in pods:
+        node = pod["spec"].get("nodeName", "")
+        if node not in state.gpu_nodes or is_ready(pod) or pod["metadata"].get("deletionTimestamp"):
+            continue
+        text = trouble(pod)
+        is_blind = mentions_nvml(text)
+        if not is_blind and _lacks_runtime(pod, pods):
+            is_blind, text = True, f"{text}; its pod names no RuntimeClass"
+        # A pod in a crash loop is ready in between, so its own age counts.
+        is_looping = max((status.get("restartCount", 0) for status in statuses(pod)), default=0) >= RESTARTS
+        yield CheckResult(
+            no_nvml if is_blind else not_ready,
+            f"pod {name_of(pod)} on node {node}",
+            text or f"phase {(pod.get('status') or {}).get('phase')}, not ready",
+            state.affected_by_nodes([node]),
+            state.age_s(pod) if is_looping else state.condition_age_s(pod, "Ready"),
+            template_vars=place_of(pod),
+        )
+
+
+def _lacks_runtime(pod: Manifest, siblings: Sequence[Manifest]) -> bool:
+    """Whether it crashes without a RuntimeClass, and no other pod shows that it would do without one."""
+    return (
+        not pod["spec"].get("runtimeClassName")
+        and has_crashed(pod)
+        and not any(is_ready(sibling) and not sibling["spec"].get("runtimeClassName") for sibling in siblings)
+    )
+
+
+def place_of(manifest: Manifest) -> dict[str, str]:
+    """Namespace and name, for the texts of a finding."""
+    return {"namespace": manifest["metadata"]["namespace"], "name": manifest["metadata"]["name"]}

@@ -1,0 +1,111 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The doctor's report, as docs/doctor/report.schema.json defines it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ..errors import HopError
+from ..hops import CHAIN, TITLES, Hop
+from .checks.metric import METRIC_DISAGREES
+from .checks.registry import CHECKS, HOPS
+from .checks.workload import WORKLOAD_AT_ZERO
+from .findings import Finding, first_causes
+from .state import ALL, AutoscalerState, State
+
+# Warnings that keep an autoscaler from being proven.
+_DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)
+SCHEMA = "kubegpu.autoscale/doctor/v1"
+
+
+def findings_of(state: State, *, grace: bool = True) -> list[Finding]:
+    """What all checks that can be made find, errors first, then from left to right."""
+    results = (result for check in CHECKS if not check.obstacles(state) for result in check.judge(state))
+    findings = first_causes(results, grace=grace)
+    return sorted(findings, key=lambda finding: (finding.type.severity != "error", CHAIN.index(finding.type.hop)))
+
+
+def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding]) -> HopError:
+    """Why an autoscaler is not proven to work: the leftmost error about it. None: its HPA is gone."""
+    if autoscaler is None:
+        return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to make it again")
+    names = {ALL, f"autoscaler {autoscaler}", *(f"node {node}" for node in autoscaler.nodes)}
+    for finding in sorted(findings, key=lambda finding: CHAIN.index(finding.type.hop)):
+        results = [result for result in finding.results if result.affected & names]
+        if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
+            return Finding(results).error()
+    return HopError(Hop.HPA, "all hops work now, but not before wait_timeout ended", "raise wait_timeout")
+
+
+def health_report(state: State, *, grace: bool = True, duration_s: float = 0) -> dict[str, Any]:
+    findings = findings_of(state, grace=grace)
+    severities = {finding.type.severity for finding in findings}
+    return {
+        "schema": SCHEMA,
+        "generated_at": datetime.fromtimestamp(state.now_s, UTC).isoformat(timespec="seconds"),
+        "duration_s": duration_s,
+        "cluster": {
+            "server_version": state.server_version,
+            "nodes": len(state.nodes),
+            "gpu_nodes": len(state.gpu_nodes),
+        },
+        "scope": {"namespace": state.scope.namespace, "name": state.scope.name},
+        "verdict": "broken" if "error" in severities else "warning" if severities else "ok",
+        "hops": [_hop(hop, findings, state) for hop in CHAIN],
+        "findings": [finding.describe(state.now_s) for finding in findings],
+        "not_checked": [
+            {"check": check.name, "hop": str(check.hop), "reason": "; ".join(dict.fromkeys(obstacles))}
+            for check in CHECKS
+            if (obstacles := check.obstacles(state))
+        ],
+        "autoscalers": [_autoscaler(autoscaler) for autoscaler in state.autoscalers],
+    }
+
+
+def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
+    of_hop = [finding for finding in findings if finding.type.hop == hop]
+    errors = [finding for finding in of_hop if finding.type.severity == "error"]
+    consequences = [result for finding in findings for result in finding.consequences if result.type.hop == hop]
+    obstacles = [check.obstacles(state) for check in CHECKS if check.hop == hop]
+    reasons = [reason for reasons in obstacles for reason in reasons]
+    if errors:
+        status, summary = "broken", _summary(errors)
+    elif consequences:
+        status, summary = "consequence", consequences[0].seen
+    elif all(obstacles):
+        status, summary = "unknown", reasons[0]
+    elif of_hop:
+        status, summary = "warning", _summary(of_hop)
+    elif nothing := HOPS[hop].nothing(state):
+        status, summary = "unknown", ": ".join([nothing, *reasons[:1]])
+    else:
+        status, summary = "ok", HOPS[hop].summary(state)
+    return {"id": str(hop), "title": TITLES[hop], "status": status, "summary": summary}
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    first = findings[0].results[0]
+    rest = sum(len(finding.results) for finding in findings) - 1
+    return f"{first.object}: {first.seen}" + (f" and {rest} more" if rest else "")
+
+
+def _autoscaler(autoscaler: AutoscalerState) -> dict[str, Any]:
+    status, spec = autoscaler.hpa.get("status") or {}, autoscaler.hpa["spec"]
+    metric = autoscaler.metrics[0] if autoscaler.metrics else None
+    return {
+        "namespace": autoscaler.key[0],
+        "name": autoscaler.key[1],
+        "target": {"kind": autoscaler.reference.get("kind", "Deployment"), "name": autoscaler.reference["name"]},
+        "metric": metric.name if metric else "",
+        "target_value": metric.target_value if metric else None,
+        "unit": metric.unit if metric else "",
+        "min_replicas": spec.get("minReplicas", 1),
+        "max_replicas": spec["maxReplicas"],
+        "replicas": status.get("currentReplicas") if autoscaler.replicas is None else autoscaler.replicas,
+        "desired_replicas": status.get("desiredReplicas"),
+        "verified": autoscaler.is_proven,
+        "budget": autoscaler.budget,
+        "history": autoscaler.history,
+    }

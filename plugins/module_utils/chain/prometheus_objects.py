@@ -1,0 +1,33 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether a Prometheus object selects a monitor or a PrometheusRule, as the operator decides it."""
+
+from __future__ import annotations
+
+from .objects import Manifest, labels_of, name_of
+from .selectors import labels_match
+from .state import State
+from .texts import selector_text
+
+
+def why_not_selected(state: State, thing: Manifest, selector: str, namespaces: str) -> str:
+    """Why no Prometheus object selects a thing; empty if one does. selector, namespaces: fields of its spec."""
+    reasons = [_why_not(state, prometheus, thing, selector, namespaces) for prometheus in state.prometheuses]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def _why_not(state: State, prometheus: Manifest, thing: Manifest, selector: str, namespaces: str) -> str:
+    spec, name = prometheus["spec"], f"Prometheus {name_of(prometheus)}"
+    if not labels_match(spec.get(selector), labels_of(thing)):
+        return f"{selector} of {name} is {selector_text(spec.get(selector))}"
+    if not _is_namespace_selected(state, prometheus, thing, spec.get(namespaces)):
+        return f"{namespaces} of {name} is {selector_text(spec.get(namespaces))}"
+    return ""
+
+
+def _is_namespace_selected(state: State, prometheus: Manifest, thing: Manifest, selector: Manifest | None) -> bool:
+    """No selector means the namespace of the Prometheus object itself."""
+    name = thing["metadata"]["namespace"]
+    if selector is None:
+        return name == prometheus["metadata"]["namespace"]
+    labels = {namespace["metadata"]["name"]: labels_of(namespace) for namespace in state.namespaces}
+    return labels_match(selector, labels.get(name, {"kubernetes.io/metadata.name": name}))

@@ -1,0 +1,41 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Hop(StrEnum):
+    """Where something can be broken: the chain from the GPU to the workload, left to right.
+
+    The first two come before the chain: the options of a run, and the API server itself.
+    """
+
+    SPEC = "autoscaler spec"
+    API_SERVER = "API server"
+    NODE = "node"
+    DEVICE_PLUGIN = "device_plugin"
+    NODE_LABELS = "node_labels"
+    EXPORTER = "exporter"
+    SCRAPE = "scrape"
+    LABELS = "labels"
+    RULE = "rule"
+    METRICS_API = "metrics_api"
+    METRIC = "metric"
+    HPA = "hpa"
+    WORKLOAD = "workload"
+
+
+TITLES = {
+    Hop.NODE: "GPU nodes and drivers",
+    Hop.DEVICE_PLUGIN: "Device plugin and allocatable GPUs",
+    Hop.NODE_LABELS: "Node labels",
+    Hop.EXPORTER: "dcgm-exporter",
+    Hop.SCRAPE: "Prometheus scrapes the exporter",
+    Hop.LABELS: "Series name the pods",
+    Hop.RULE: "Recording rules",
+    Hop.METRICS_API: "Metrics API",
+    Hop.METRIC: "Metric of each pod",
+    Hop.HPA: "HorizontalPodAutoscaler",
+    Hop.WORKLOAD: "Workload",
+}
+CHAIN = tuple(TITLES)
