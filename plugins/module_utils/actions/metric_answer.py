@@ -10,7 +10,6 @@ from ..autoscaling.spec import API_VERSIONS, Target
 from ..cluster.errors import ApiError
 from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
 from ..errors import Finding, HopError
-from ..hops import Hop
 
 # The hop at which options that contradict each other are refused.
 QUERY = "query"

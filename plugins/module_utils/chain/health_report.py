@@ -28,11 +28,15 @@ def findings_of(state: State, *, grace: bool = True) -> list[Finding]:
 
 
 def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding]) -> HopError:
-    """Why an autoscaler is not proven to work: the leftmost error about it. None: its HPA is gone."""
+    """Why an autoscaler is not proven to work: the leftmost error about it. None: its HPA is gone.
+
+    Without a ready pod nothing of the chain can be seen, so the workload comes first then.
+    """
     if autoscaler is None:
         return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to make it again")
     names = {ALL, f"autoscaler {autoscaler}", *(f"node {node}" for node in autoscaler.nodes)}
-    for finding in sorted(findings, key=lambda finding: CHAIN.index(finding.type.hop)):
+    first = Hop.NODE if autoscaler.ready_pods else Hop.WORKLOAD
+    for finding in sorted(findings, key=lambda found: (found.type.hop != first, CHAIN.index(found.type.hop))):
         results = [result for result in finding.results if result.affected & names]
         if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
             return Finding(results).error()

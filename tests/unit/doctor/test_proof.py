@@ -67,6 +67,11 @@ def gone(cluster: Cluster) -> None:
     cluster.metric = metric(expected_objects=frozenset(), values={}, recorded={})
 
 
+def gone_before_the_hpa_was_seen(cluster: Cluster) -> None:
+    gone(cluster)
+    cluster.hpa["status"] = {}
+
+
 def at_zero(cluster: Cluster) -> None:
     cluster.replicas = 0
     del cluster.pods["chat-0"], cluster.pods["chat-1"]
@@ -105,6 +110,7 @@ def not_scaling(cluster: Cluster) -> None:
 CASES: dict[str, tuple[Callable[[Cluster], None], str, str, str]] = {
     "nothing any more": (lambda cluster: None, "hpa", "not before wait_timeout ended", ""),
     "target gone": (gone, "workload", "Deployment ml/chat: there is none", ""),
+    "target gone, and the HPA is new": (gone_before_the_hpa_was_seen, "workload", "there is none", ""),
     "scaled to nothing": (at_zero, "workload", "replicas is 0", ""),
     "prometheus down": (everything, "scrape", "no endpoints available", "has no ready pod"),
     "no rule": (without_rule, "rule", "has no rule for it", ""),
