@@ -19,7 +19,8 @@ options:
   state:
     description:
       - V(present) brings the CRDs of O(chart) to what it has.
-      - V(absent) removes those of O(group) that this module brought, and with them every object of their kinds.
+      - V(absent) removes those of O(group) that this module brought. One stays, with a warning, as long as there is an
+        object of its kind that somebody else made.
     type: str
     choices: [present, absent]
     default: present
@@ -77,7 +78,7 @@ result:
       contains:
         name: {description: Name of the CRD., type: str}
         action:
-          description: V(created), V(changed), V(unchanged), V(deleted), or V(kept) for one that somebody else brought.
+          description: V(created), V(changed), V(unchanged), V(deleted), or V(kept) for one that others brought or use.
           type: str
   sample:
     crds:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: chart_release
-short_description: Compare a Helm release with what it should be, and put back what was deleted or edited
+short_description: Bring a Helm release to what it should be, if it is ours, or remove it
 version_added: 0.1.0
 description:
-  - Compares chart, version, values and served kinds of a release with what is wanted. Nothing is changed where they
-    differ, since that is an upgrade; RV(result.differs) says so.
-  - Helm compares charts and values, never objects. Where a release is as wanted, each object of it that somebody has
+  - Compares chart, version, values and served kinds of a release with what is wanted. Where they differ, that is an
+    upgrade; RV(result.differs) says so, and O(chart_folder) lets the module make it.
+  - A release that this module made carries the label C(kubegpu.autoscale/release), at Helm's record of it and at each
+    of its objects. A release without that label belongs to somebody else. It is neither changed nor removed, whatever
+    its name, unless O(adopt) says that it is to become ours.
+  - Helm compares charts and values, never objects. Where a release of ours is as wanted, each object of it that was
     deleted or edited is put back. What others added to an object stays.
   - Secrets are left alone, since their difference would be shown.
 author:
@@ -17,6 +20,13 @@ author:
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
+  state:
+    description:
+      - V(present) compares, and with O(chart_folder) installs or upgrades.
+      - V(absent) removes a release of ours, and what a deleted namespace or a broken installation has left of one.
+    type: str
+    choices: [present, absent]
+    default: present
   binary_path:
     description: Path of helm, on the machine that runs the module.
     type: path
@@ -30,13 +40,14 @@ options:
     type: str
     required: true
   chart_name:
-    description: Name of the chart that the release should have.
+    description: Name of the chart that the release should have. Needed with O(state=present).
     type: str
-    required: true
   chart_version:
-    description: Version of the chart that the release should have.
+    description: Version of the chart that the release should have. Needed with O(state=present).
     type: str
-    required: true
+  chart_folder:
+    description: Folder of the unpacked chart, on the machine that runs the module. Without it nothing is installed.
+    type: path
   release_values:
     description: Values that the release should have, beside the chart's own.
     type: dict
@@ -46,14 +57,18 @@ options:
     type: list
     elements: str
     default: []
+  adopt:
+    description: Whether O(chart_folder) may upgrade a release of somebody else, which then is ours.
+    type: bool
+    default: false
 requirements:
-  - helm >= 3.0.0
+  - helm >= 3.14.0
   - kubernetes >= 24.2.0 (Python)
   - PyYAML
 attributes:
   check_mode:
     support: full
-    description: The API server judges every change in a dry run.
+    description: The API server judges every change in a dry run. Helm is not run for one.
   diff_mode:
     support: full
 """
@@ -70,43 +85,55 @@ EXAMPLES = r"""
   register: release
 
 - name: Upgrade it
-  kubernetes.core.helm:
+  kubegpu.autoscale.chart_release:
     binary_path: /usr/local/bin/helm
-    name: dcgm-exporter
+    release_name: dcgm-exporter
     release_namespace: monitoring
-    chart_repo_url: https://nvidia.github.io/dcgm-exporter/helm-charts
-    chart_ref: dcgm-exporter
+    chart_name: dcgm-exporter
     chart_version: 4.8.2
-    values: {serviceMonitor: {interval: 2s}}
+    chart_folder: /tmp/dcgm-exporter
+    release_values: {serviceMonitor: {interval: 2s}}
   when: release.result.differs
+
+- name: Remove it
+  kubegpu.autoscale.chart_release:
+    state: absent
+    binary_path: /usr/local/bin/helm
+    release_name: dcgm-exporter
+    release_namespace: monitoring
 """
 
 RETURN = r"""
 result:
-  description: What there is.
+  description: What there is, as it was found.
   returned: always
   type: dict
   contains:
-    differs: {description: "Whether chart, version, values, state or kinds are not as wanted.", type: bool}
+    owned: {description: "Whether the release is ours; V(false) if there is none.", type: bool}
+    differs: {description: "Whether owner, chart, version, values, state or kinds are not as wanted.", type: bool}
     status: {description: "State of the release, V(deployed) for instance; empty if there is none.", type: str}
     chart: {description: "Chart and version, V(dcgm-exporter-4.8.2); empty if there is no release.", type: str}
-    values: {description: Values of the release beside the chart's own., type: dict}
+    changes:
+      description: What of chart and values is not as wanted, a line each. What is secret by its name is not shown.
+      type: list
+      elements: str
     missing_kinds: {description: Those of O(kinds) that the API server does not serve., type: list, elements: str}
     objects:
-      description: The objects that were put back.
+      description: The objects that were put back, or removed one by one.
       type: list
       elements: str
   sample:
+    owned: true
     differs: false
     status: deployed
     chart: dcgm-exporter-4.8.2
-    values: {serviceMonitor: {interval: 2s}}
+    changes: []
     missing_kinds: []
     objects: [Service monitoring/dcgm-exporter]
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -124,14 +151,33 @@ with suppress(ImportError):  # AnsibleK8SModule insists on both
     from kubernetes.dynamic.exceptions import NotFoundError
 
 ARGUMENTS: dict[str, Any] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "binary_path": {"type": "path", "required": True},
     "release_name": {"type": "str", "required": True},
     "release_namespace": {"type": "str", "required": True},
-    "chart_name": {"type": "str", "required": True},
-    "chart_version": {"type": "str", "required": True},
+    "chart_name": {"type": "str"},
+    "chart_version": {"type": "str"},
+    "chart_folder": {"type": "path"},
     "release_values": {"type": "dict", "default": {}},
     "kinds": {"type": "list", "elements": "str", "default": []},
+    "adopt": {"type": "bool", "default": False},
 }
+NEEDED = [("state", "present", ["chart_name", "chart_version"])]
+
+# At Helm's record of a release and at each object of it: its value is the release's name.
+MARK = "kubegpu.autoscale/release"
+HELM_NAME = "meta.helm.sh/release-name"
+HELM_NAMESPACE = "meta.helm.sh/release-namespace"
+# Where objects of a release are that do not go with its namespace.
+ELSEWHERE = (
+    ("apiregistration.k8s.io/v1", "APIService"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("v1", "Service"),
+)
+SECRET = ("password", "secret", "token", "credential", "key", "auth")
 
 
 class Release:
@@ -140,29 +186,82 @@ class Release:
     def __init__(self, helm: AnsibleHelmModule) -> None:
         self._helm = helm
         self._name = helm.params["release_name"]
-        found = [row for row in self._ask("list", "--all", "--filter", f"^{self._name}$") if row["name"] == self._name]
+        found = self._find("--selector", f"{MARK}={self._name}")
+        self.owned = bool(found)
+        found = found or self._find()
         self.status = found[0]["status"] if found else ""
         self.chart = found[0]["chart"] if found else ""
         self._told = self._ask("status", self._name) if found else {}
 
+    def _find(self, *words: str) -> list[dict[str, Any]]:
+        rows = self._ask("list", "--all", "--filter", f"^{self._name}$", *words)
+        return [row for row in rows if row["name"] == self._name]
+
     def _ask(self, *words: str) -> Any:
-        return json.loads(self._helm.run_helm_command([self._helm.get_helm_binary(), *words, "--output=json"])[1])
+        return json.loads(self._run(*words, "--output=json"))
+
+    def _run(self, *words: str, data: str | None = None) -> str:
+        return self._helm.run_helm_command([self._helm.get_helm_binary(), *words], data=data)[1]
 
     @property
     def values(self) -> dict[str, Any]:
         return self._told.get("config") or {}
 
-    def is_as_wanted(self) -> bool:
+    @property
+    def changes(self) -> list[str]:
+        """What of chart and values is not as wanted."""
         wanted = self._helm.params
-        return (
-            self.status == "deployed"
-            and self.chart == f"{wanted['chart_name']}-{wanted['chart_version']}"
-            and self.values == wanted["release_values"]
-        )
+        chart = f"{wanted['chart_name']}-{wanted['chart_version']}"
+        return ([f"chart: {self.chart or 'none'} -> {chart}"] if self.chart != chart else []) + [
+            f"{path}: {before} -> {after}" for path, before, after in differences(self.values, wanted["release_values"])
+        ]
+
+    def is_as_wanted(self) -> bool:
+        same = self.values == self._helm.params["release_values"] and not self.changes
+        return self.owned and self.status == "deployed" and same
 
     def objects(self) -> list[dict[str, Any]]:
-        """What helm has put into the cluster, Secrets left out."""
-        return [each for each in read_manifest(self._told["manifest"]) if each["kind"] != "Secret"]
+        """What helm has put into the cluster."""
+        return list(read_manifest(self._told.get("manifest", "")))
+
+    def install(self) -> None:
+        """The mark is in the record from its first moment on: what is interrupted is ours, too."""
+        wanted = self._helm.params
+        folder, mark = wanted["chart_folder"], f"--labels={MARK}={self._name}"
+        words = ("upgrade", self._name, folder, "--install", "--reset-values", mark, "--values=-")
+        self._run(*words, data=json.dumps(wanted["release_values"]))
+
+    def uninstall(self) -> None:
+        self._run("uninstall", self._name, "--wait")
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Path, and what is there before and after, of each value that differs. What is secret by its name stays so."""
+    if before == after:
+        return
+    one, other = before or {}, after or {}
+    if isinstance(one, dict) and isinstance(other, dict) and (one or other):
+        for key in sorted({*one, *other}):
+            yield from differences(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+    else:
+        hidden = _is_secret(path.rpartition(".")[2]) or _holds_secret([before, after])
+        yield path, _shown(before, hidden), _shown(after, hidden)
+
+
+def _holds_secret(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_is_secret(key) or _holds_secret(each) for key, each in value.items())
+    return isinstance(value, list) and any(map(_holds_secret, value))
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in SECRET)
+
+
+def _shown(value: Any, hidden: bool) -> str:
+    if value is None:
+        return "not set"
+    return "set" if hidden else json.dumps(value)
 
 
 def read_manifest(text: str) -> Iterator[dict[str, Any]]:
@@ -198,19 +297,59 @@ def missing_kinds(service: K8sService, kinds: list[str]) -> list[str]:
 
 def _served(service: K8sService, version: str) -> list[str]:
     try:
-        answer = service.client.client.request("GET", f"/apis/{version}", serialize=False)
+        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        answer = service.client.client.request("GET", path, serialize=False)
     except NotFoundError:
         return []
     return [each["kind"] for each in json.loads(answer.data)["resources"]]
 
 
-def put_back(service: K8sService, release: Release, namespace: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects that were not as the release has them, by title, with their difference."""
-    for wanted in create_definitions({"resource_definition": release.objects(), "namespace": namespace}):
+def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects that were not as the release has them, by title, with their difference. Secrets are left out."""
+    objects = [each for each in release.objects() if each["kind"] != "Secret"]
+    for wanted in create_definitions({"resource_definition": objects, "namespace": params["release_namespace"]}):
+        labels = wanted["metadata"].setdefault("labels", {})
+        labels[MARK] = params["release_name"]
         done = perform_action(service, wanted, {})
         if done["changed"]:
             title = _title(done["result"])
             yield title, {"before_header": title, "after_header": title, **_difference(done)}
+
+
+def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[str]:
+    """Removes the objects of a release that helm cannot remove, by title, and then helm's record of it.
+
+    helm refuses as soon as one kind in it is not served any more, and when an installation of it broke off.
+    """
+    for wanted in create_definitions(
+        {"resource_definition": release.objects(), "namespace": params["release_namespace"]}
+    ):
+        if missing_kinds(service, [f"{wanted['apiVersion']}/{wanted['kind']}"]):
+            continue
+        metadata = wanted["metadata"]
+        found = service.find(wanted["kind"], wanted["apiVersion"], metadata["name"], metadata.get("namespace"))
+        yield from _remove(service, [each for each in found["resources"] if _is_of(each, params)])
+    records = [f"owner=helm,name={params['release_name']},{MARK}={params['release_name']}"]
+    found = service.find("Secret", "v1", namespace=params["release_namespace"], label_selectors=records)
+    yield from _remove(service, found["resources"])
+
+
+def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]:
+    """Removes what a release of ours has left outside of its namespace: helm forgets it with the namespace."""
+    for version, kind in ELSEWHERE:
+        found = service.find(kind, version, label_selectors=[f"{MARK}={params['release_name']}"])
+        yield from _remove(service, [each for each in found["resources"] if _is_of(each, params)])
+
+
+def _is_of(seen: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+    notes = seen["metadata"].get("annotations") or {}
+    return (notes.get(HELM_NAME), notes.get(HELM_NAMESPACE)) == (params["release_name"], params["release_namespace"])
+
+
+def _remove(service: K8sService, objects: list[dict[str, Any]]) -> Iterator[str]:
+    for each in objects:
+        if perform_action(service, each, {"state": "absent"})["changed"]:
+            yield _title(each)
 
 
 def _title(seen: dict[str, Any]) -> str:
@@ -224,23 +363,70 @@ def _difference(done: dict[str, Any]) -> dict[str, Any]:
     return done.get("diff") or {"before": "", "after": ""}
 
 
+class Run:
+    """One run of the module, and what it has changed until now."""
+
+    def __init__(self, module: AnsibleK8SModule) -> None:
+        self._module, self._params = module, module.params
+        self._helm = AnsibleHelmModule(module=module._module)
+        self._release = Release(self._helm)
+        self.changed = False
+        self.diff: list[dict[str, Any]] = []
+        self.result: dict[str, Any] = {
+            **{name: getattr(self._release, name) for name in ("owned", "status", "chart")},
+            "changes": [],
+            "missing_kinds": [],
+            "objects": [],
+        }
+
+    def bring(self) -> None:
+        service = K8sService(get_api_client(self._module), self._module)
+        missing = missing_kinds(service, self._params["kinds"])
+        differs = not self._release.is_as_wanted() or bool(missing)
+        self.result |= {"missing_kinds": missing, "differs": differs, "changes": self._release.changes}
+        if self._params["chart_folder"] and differs:
+            self._install()
+        if self._release.is_as_wanted():
+            for title, difference in put_back(service, self._release, self._params):
+                self.result["objects"].append(title)
+                self.diff.append(difference)
+        self.changed |= bool(self.diff)
+
+    def _install(self) -> None:
+        if self._release.status and not self._release.owned and not self._params["adopt"]:
+            raise CoreException(f"release {self._params['release_name']} belongs to somebody else; adopt takes it over")
+        self.changed = True
+        if not self._module.check_mode:
+            self._release.install()
+            self._release = Release(self._helm)
+
+    def remove(self) -> None:
+        release = self._release
+        if release.status and not release.owned:
+            return
+        service = K8sService(get_api_client(self._module), self._module)
+        kinds = [f"{each['apiVersion']}/{each['kind']}" for each in release.objects()]
+        if release.status == "deployed" and not missing_kinds(service, kinds):
+            self.changed = True
+            if not self._module.check_mode:
+                release.uninstall()
+            return
+        by_hand = remove_one_by_one(service, release, self._params) if release.status else ()
+        for title in (*by_hand, *remove_left(service, self._params)):
+            self.changed = True
+            self.result["objects"].append(title)
+
+
 def main() -> None:
-    module = AnsibleK8SModule(argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True)
-    helm = AnsibleHelmModule(module=module._module)
-    release = Release(helm)
-    result = {"status": release.status, "chart": release.chart, "values": release.values, "objects": []}
-    diff: list[dict[str, Any]] = []
+    module = AnsibleK8SModule(
+        argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, required_if=NEEDED
+    )
+    run = Run(module)
     try:
-        service = K8sService(get_api_client(module), module)
-        result["missing_kinds"] = missing_kinds(service, module.params["kinds"])
-        result["differs"] = not release.is_as_wanted() or bool(result["missing_kinds"])
-        if not result["differs"]:
-            for title, difference in put_back(service, release, module.params["release_namespace"]):
-                result["objects"].append(title)
-                diff.append(difference)
+        run.bring() if module.params["state"] == "present" else run.remove()
     except CoreException as error:
-        module.fail_json(msg=str(error), changed=bool(diff), result=result)
-    module.exit_json(changed=bool(diff), result=result, diff=diff)
+        module.fail_json(msg=str(error), changed=run.changed or bool(run.diff), result=run.result)
+    module.exit_json(changed=run.changed, result=run.result, diff=run.diff)
 
 
 if __name__ == "__main__":

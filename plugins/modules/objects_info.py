@@ -195,6 +195,8 @@ def _place(names: Object) -> str:
 def read(service: K8sService, query: Object) -> list[Object]:
     """Raises: CoreException if the API server does not answer."""
     wanted = {key: query[key] for key in ("name", "namespace", "label_selectors")}
+    if query["name"] and query["label_selectors"]:  # labels do not count for what is asked for by its name alone
+        wanted = {**wanted, "name": None, "field_selectors": [f"metadata.name={query['name']}"]}
     return service.find(query["kind"], query["api_version"], **wanted)["resources"]
 
 

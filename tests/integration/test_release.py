@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import subprocess
 from base64 import b64decode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 from control_plane import ControlPlane
 from kubernetes import client
+from kubernetes.client.exceptions import ApiException
 from playbook import changed, local, run_playbook
 from programs import program
 from workloads import Workloads
 
-PLAY = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": "chart_present"}})
+MARK = "kubegpu.autoscale/release"
+
+
+def play(tasks: str) -> list[dict[str, Any]]:
+    return local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": tasks}})
+
+
 TEMPLATES = """
 apiVersion: v1
 kind: ConfigMap
@@ -42,32 +55,57 @@ stringData: {password: as-installed}
 
 
 class Release:
-    """Installed by helm, in a namespace of its own."""
+    """Of a chart of two namespaced objects, a cluster-wide one and a Secret, in a namespace of its own."""
 
     def __init__(self, folder: Path, plane: ControlPlane, kube: client.ApiClient, namespace: str) -> None:
         self._folder, self._kubeconfig, self.namespace = folder, str(plane.kubeconfig), namespace
-        self.objects = client.CoreV1Api(kube)
+        self.objects, self.rights = client.CoreV1Api(kube), client.RbacAuthorizationV1Api(kube)
         chart = folder / "exporter"
         (chart / "templates").mkdir(parents=True)
         (chart / "Chart.yaml").write_text("{apiVersion: v2, name: exporter, version: 1.0.0}")
         (chart / "templates" / "all.yaml").write_text(TEMPLATES)
-        subprocess.run(
-            [program("helm"), "--kubeconfig", self._kubeconfig, "--namespace", namespace, "install", "exporter", chart],
-            check=True,
-        )
+        self._repository = folder / "repository"
+        self._repository.mkdir()
+        self.helm("package", chart, "--destination", self._repository)
 
-    def bring(self, *flags: str) -> str:
-        chart = {"name": "exporter", "version": "1.0.0", "repository": "http://none.invalid"}
-        chart |= {"release": "exporter", "namespace": self.namespace, "values": {}, "kinds": [], "crd_group": ""}
+    def helm(self, *words: object) -> str:
+        where = ["--kubeconfig", self._kubeconfig, "--namespace", self.namespace]
+        return subprocess.run(
+            [str(word) for word in (program("helm"), *where, *words)], check=True, capture_output=True, text=True
+        ).stdout
+
+    def install(self, *, ours: bool) -> None:
+        self.helm("install", "exporter", self._folder / "exporter", "--set=theirs=1")
+        if ours:
+            self.helm("upgrade", "exporter", self._folder / "exporter", "--reset-values", f"--labels={MARK}=exporter")
+
+    def run(self, tasks: str, *flags: str, **chart: Any) -> subprocess.CompletedProcess[str]:
+        known = {"name": "exporter", "version": "1.0.0", "repository": "http://upstream.test/charts"}
+        known |= {"release": "exporter", "namespace": self.namespace, "values": {}, "kinds": [], "crd_group": ""}
         variables = {
             "kubegpu_kubeconfig": self._kubeconfig,
             "kubegpu_helm_binary": str(program("helm")),
             "kubegpu_cluster_ready": True,
-            "_common_chart": chart,
+            "exporter_adopt": False,
+            "_common_chart": {**known, "adopt": "exporter_adopt", **chart},
         }
-        done = run_playbook(self._folder, PLAY, variables, *flags)
+        with served(self._repository, self.helm) as mirror:
+            return run_playbook(self._folder, play(tasks), {"kubegpu_chart_mirror": mirror, **variables}, *flags)
+
+    def bring(self, *flags: str) -> str:
+        done = self.run("chart_present", *flags)
         assert done.returncode == 0
         return done.stdout
+
+    def record(self) -> list[dict[str, Any]]:
+        """All that is in the namespace, and the ClusterRole, as they are to the byte."""
+        lists = (
+            self.objects.list_namespaced_config_map(self.namespace),
+            self.objects.list_namespaced_service(self.namespace),
+            self.objects.list_namespaced_secret(self.namespace),
+            self.rights.list_cluster_role(field_selector=f"metadata.name={self.namespace}-reader"),
+        )
+        return [each.to_dict() for found in lists for each in found.items]
 
     def port(self) -> str:
         return self.objects.read_namespaced_service("exporter", self.namespace).spec.ports[0].name
@@ -86,12 +124,76 @@ class Release:
         self.objects.patch_namespaced_secret("login", self.namespace, {"stringData": {"password": "by-hand"}})
 
 
+@contextmanager
+def served(folder: Path, helm: Callable[..., str]) -> Iterator[str]:
+    """The folder as a mirror of `upstream.test` has it."""
+    handler = partial(QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        helm("repo", "index", folder, "--url", f"{address}/upstream.test/charts")
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield address
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(path.removeprefix("/upstream.test/charts"))
+
+    def log_message(self, *_: object) -> None: ...
+
+
 @pytest.fixture
-def release(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads) -> Release:
-    return Release(tmp_path, *plane, workloads.namespace)
+def release(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads) -> Iterator[Release]:
+    release = Release(tmp_path, *plane, workloads.namespace)
+    yield release
+    with suppress(ApiException):
+        release.rights.delete_cluster_role(f"{release.namespace}-reader")
+
+
+def test_it_is_marked_stays_and_goes(release: Release) -> None:
+    assert changed(release.bring()) > 0
+    labels = [each["metadata"]["labels"] or {} for each in release.record()]
+    assert [MARK in each for each in labels if each.get("app.kubernetes.io/managed-by")] == [True, True, False, True]
+    assert [each[MARK] for each in labels if each.get("owner") == "helm"] == ["exporter"]
+    assert changed(release.bring()) == 0
+    assert release.run("chart_absent").returncode == 0
+    assert [each["metadata"]["name"] for each in release.record()] == []
+
+
+def test_one_of_somebody_else_is_neither_changed_nor_removed(release: Release) -> None:
+    release.install(ours=False)
+    release.break_it()
+    before = release.record()
+    for run in (release.run("chart_present"), release.run("chart_present", values={"ours": 1})):
+        assert run.returncode == 2
+        assert "was not made by this collection" in run.stdout
+    assert "theirs: 1 -> not set" in run.stdout
+    assert "ours: not set -> 1" in run.stdout
+    assert "-e exporter_adopt=true" in run.stdout
+    assert release.run("chart_absent").returncode == 0
+    assert release.record() == before
+
+
+def test_one_of_somebody_else_is_taken_over_if_they_say_so(release: Release) -> None:
+    release.install(ours=False)
+    shown = release.bring("--extra-vars=exporter_adopt=true")
+    assert "theirs: 1 -> not set" in shown
+    assert changed(release.bring()) == 0
+    assert release.run("chart_absent").returncode == 0
+    assert release.record() == []
+
+
+def test_what_a_deleted_namespace_leaves_goes_if_it_is_ours(release: Release) -> None:
+    release.bring()
+    release.objects.delete_namespaced_secret("sh.helm.release.v1.exporter.v1", release.namespace)
+    assert release.run("chart_absent").returncode == 0
+    assert "ClusterRole" not in {each.get("kind") for each in release.record()}
+    assert release.rights.list_cluster_role(field_selector=f"metadata.name={release.namespace}-reader").items == []
 
 
 def test_what_was_deleted_or_edited_is_put_back_once(release: Release) -> None:
+    release.bring()
     assert changed(release.bring()) == 0
     release.break_it()
     assert changed(release.bring("--check")) == 1
@@ -102,6 +204,7 @@ def test_what_was_deleted_or_edited_is_put_back_once(release: Release) -> None:
 
 
 def test_what_others_added_stays(release: Release) -> None:
+    release.bring()
     note = {"metadata": {"annotations": {"team": "search"}}}
     release.objects.patch_namespaced_service("exporter", release.namespace, note)
     release.objects.patch_namespaced_config_map("counters", release.namespace, {"data": {"more": "FB_USED"}})
@@ -113,6 +216,7 @@ def test_what_others_added_stays(release: Release) -> None:
 
 
 def test_a_secret_is_neither_changed_nor_shown(release: Release) -> None:
+    release.bring()
     release.break_it()
     shown = release.bring("--diff")
     assert release.password() == "by-hand"

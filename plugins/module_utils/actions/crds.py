@@ -1,14 +1,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest, is_managed
-from ..cluster.kube import CRDS, KubeClient
+from ..cluster.kube import CRDS, KubeClient, Resource
 from ..errors import HopError
 from ..hops import Hop
 from .outcome import Outcome
 from .wait import Deadline, wait_until
+
+# On each object of a Helm release that the collection made.
+RELEASE = "kubegpu.autoscale/release"
 
 
 def apply_crds(kube: KubeClient, crds: Iterable[Manifest], deadline: Deadline) -> Outcome:
@@ -23,23 +26,44 @@ def apply_crds(kube: KubeClient, crds: Iterable[Manifest], deadline: Deadline) -
 
 
 def remove_crds(kube: KubeClient, group: str, deadline: Deadline) -> Outcome:
-    """Remove the CRDs of an API group that we brought, with every object of their kinds, and wait until they are gone.
+    """Remove the CRDs of an API group that we brought, and wait until they are gone.
 
+    One stays as long as somebody else has an object of its kind, for the object would go with it.
     Raises: HopError if one is not gone in time.
     """
+    found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER}") or []
+    used = {crd["metadata"]["name"]: _titles(kube, crd) for crd in found if crd["spec"]["group"] == group}
 
-    def ours() -> list[str]:
-        found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER}") or []
-        return [crd["metadata"]["name"] for crd in found if crd["spec"]["group"] == group]
+    names = [name for name, titles in used.items() if not titles and kube.delete(CRDS, name)]
+    actions = {name: "kept" for name, titles in used.items() if titles} | dict.fromkeys(names, "deleted")
+    if names and not kube.dry_run:
+        _wait_until_gone(lambda: [name for name in names if kube.get(CRDS, name) is not None], deadline)
+    outcome = _outcome(actions)
+    outcome.warnings = [f"CRD {name} stays for {', '.join(titles)}" for name, titles in sorted(used.items()) if titles]
+    return outcome
 
-    actions = {name: "deleted" for name in ours() if kube.delete(CRDS, name)}
-    if actions and not kube.dry_run and (left := wait_until(ours, lambda left: not left, deadline, poll_s=0.5)):
+
+def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
+    """What there is of the CRD's kind that is not ours. What has an owner is its controller's, and goes with that."""
+    spec = crd["spec"]
+    version = next(each["name"] for each in spec["versions"] if each["served"])
+    kind = Resource(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
+    others = [each["metadata"] for each in kube.list(kind) or () if not _is_ours(each)]
+    return [f"{kind.kind} {'/'.join(filter(None, (each.get('namespace'), each['name'])))}" for each in others]
+
+
+def _is_ours(seen: Manifest) -> bool:
+    metadata = seen["metadata"]
+    return is_managed(seen) or RELEASE in (metadata.get("labels") or {}) or bool(metadata.get("ownerReferences"))
+
+
+def _wait_until_gone(left: Callable[[], list[str]], deadline: Deadline) -> None:
+    if names := wait_until(left, lambda names: not names, deadline, poll_s=0.5):
         raise HopError(
             Hop.API_SERVER,
-            seen=f"not gone in time: {', '.join(left)}",
-            fix=f"kubectl describe crd {left[0]}, which names the finalizer that it waits for",
+            seen=f"not gone in time: {', '.join(names)}",
+            fix=f"kubectl describe crd {names[0]}, which names the finalizer that it waits for",
         )
-    return _outcome(actions)
 
 
 def _outcome(actions: Mapping[str, str]) -> Outcome:

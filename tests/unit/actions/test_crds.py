@@ -14,6 +14,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import Ho
 from fake_cluster import FakeTransport
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PROBES = "/apis/example.com/v1/probes"
 OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
 
 
@@ -21,7 +22,11 @@ def crd(generation: int, *, labels: dict[str, str] | None = None) -> dict[str, A
     return {
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "probes.example.com", "labels": labels or {}, "generation": generation},
-        "spec": {"group": "example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"kind": "Probe", "plural": "probes"},
+            "versions": [{"name": "v1alpha1", "served": False}, {"name": "v1", "served": True}],
+        },
         "status": {"conditions": [{"type": "Established", "status": "True"}]},
     }
 
@@ -76,8 +81,32 @@ def test_only_the_group_that_is_meant_is_removed() -> None:
     outcome = remove_crds(KubeClient(transport, dry_run=True), "example.com", deadline())
     assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "deleted"}]}
     assert outcome.changed is True
-    assert transport.asked == [f"GET {CRDS}", f"DELETE {path}"]
+    assert transport.asked == [f"GET {CRDS}", f"GET {PROBES}", f"DELETE {path}"]
     assert transport.requests[0].query["labelSelector"] == "app.kubernetes.io/managed-by=kubegpu.autoscale"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "action"),
+    [
+        ({"labels": {"app": "theirs"}}, "kept"),
+        ({"labels": OURS}, "deleted"),
+        ({"labels": {"kubegpu.autoscale/release": "exporter"}}, "deleted"),
+        ({"ownerReferences": [{"kind": "DaemonSet", "name": "worker"}]}, "deleted"),
+    ],
+)
+def test_one_stays_for_what_somebody_else_has_of_its_kind(metadata: dict[str, Any], action: str) -> None:
+    probe = {"kind": "Probe", "metadata": {"name": "web", "namespace": "shop", **metadata}}
+    transport = FakeTransport(
+        {
+            f"GET {CRDS}": {"items": [crd(1, labels=OURS)]},
+            f"GET {PROBES}": {"items": [probe]},
+            f"DELETE {CRDS}/probes.example.com": {},
+        }
+    )
+    outcome = remove_crds(KubeClient(transport), "example.com", deadline())
+    assert outcome.result == {"crds": [{"name": "probes.example.com", "action": action}]}
+    warned = ["CRD probes.example.com stays for Probe shop/web"] if action == "kept" else []
+    assert outcome.warnings == warned
 
 
 def test_nothing_to_remove_is_no_change() -> None:
@@ -87,7 +116,9 @@ def test_nothing_to_remove_is_no_change() -> None:
 
 def test_one_that_is_never_gone_is_an_error() -> None:
     path = f"{CRDS}/probes.example.com"
-    transport = FakeTransport({f"GET {CRDS}": {"items": [crd(1, labels=OURS)]}, f"DELETE {path}": {}})
+    transport = FakeTransport(
+        {f"GET {CRDS}": {"items": [crd(1, labels=OURS)]}, f"DELETE {path}": {}, f"GET {path}": crd(1, labels=OURS)}
+    )
     with pytest.raises(HopError) as caught:
         remove_crds(KubeClient(transport), "example.com", deadline())
     assert caught.value.seen == "not gone in time: probes.example.com"

@@ -1,8 +1,11 @@
-"""What a manifest of Helm says is in the cluster."""
+"""What a manifest of Helm says is in the cluster, and in what values differ."""
 
 from __future__ import annotations
 
-from ansible_collections.kubegpu.autoscale.plugins.modules.chart_release import read_manifest
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.modules.chart_release import differences, read_manifest
 
 MANIFEST = """
 ---
@@ -30,3 +33,25 @@ def test_empty_documents_and_fields_without_a_value_are_left_out() -> None:
 def test_a_bare_equals_sign_is_text() -> None:
     *_, rule = read_manifest(MANIFEST)
     assert rule["spec"]["operators"] == ["=", "!="]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ({"grafana": {"enabled": True}}, {}, [("grafana.enabled", "true", "not set")]),
+        ({"retention": "10d"}, {"retention": "24h"}, [("retention", '"10d"', '"24h"')]),
+        ({"replicas": 2}, {"replicas": {"min": 2}}, [("replicas", "2", '{"min": 2}')]),
+        ({}, {"affinity": {}}, [("affinity", "not set", "{}")]),
+        ({"same": [1]}, {"same": [1]}, []),
+    ],
+)
+def test_each_value_that_differs_is_named(before: Any, after: Any, shown: list[tuple[str, str, str]]) -> None:
+    assert list(differences(before, after)) == shown
+
+
+@pytest.mark.parametrize(
+    "values", [{"grafana": {"adminPassword": "s3cret"}}, {"remoteWrite": [{"basicAuth": {"password": "s3cret"}}]}]
+)
+def test_a_value_that_is_secret_by_its_name_is_not_shown(values: dict[str, Any]) -> None:
+    [(_path, before, after)] = differences(values, {})
+    assert (before, after) == ("set", "not set")

@@ -1,0 +1,103 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest, is_managed
+from ..cluster.errors import ApiError
+from ..cluster.kube import NAMESPACES, KubeClient, Resource, group_path
+from ..cluster.parallel import in_parallel
+from ..errors import HopError
+from ..hops import Hop
+from .outcome import Outcome
+from .wait import Deadline, wait_until
+
+# What the control plane makes by itself in every namespace, or for what is in it.
+BY_ITSELF = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+KINDS_BY_ITSELF = {"Endpoints", "EndpointSlice", "Event", "Lease"}
+
+
+def make_namespace(kube: KubeClient, name: str) -> Outcome:
+    """A namespace that is there belongs to whoever made it, and stays as it is."""
+    if kube.get(NAMESPACES, name) is not None:
+        return _outcome(name, "unchanged")
+    kube.apply(NAMESPACES, _namespace(name))
+    return _outcome(name, "created")
+
+
+def remove_namespace(kube: KubeClient, name: str, deadline: Deadline) -> Outcome:
+    """Remove a namespace that we made, once nothing is in it, and wait until it is gone.
+
+    Raises: HopError if it is not gone in time, ApiError.
+    """
+    live = kube.get(NAMESPACES, name)
+    if live is None:
+        return _outcome(name, "unchanged")
+    if not is_managed(live):
+        return _outcome(name, "kept")
+    if holds := _titles_in(kube, name):
+        return _outcome(name, "kept", holds)
+    kube.delete(NAMESPACES, name)
+    gone = kube.dry_run or wait_until(lambda: kube.get(NAMESPACES, name) is None, bool, deadline, poll_s=0.5)
+    if not gone:
+        fix = f"kubectl get namespace {name} --output=yaml, whose status names what it waits for"
+        raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone in time", fix=fix)
+    return _outcome(name, "deleted")
+
+
+def _namespace(name: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {MANAGED_BY: MANAGER}}}
+
+
+def _outcome(name: str, action: str, holds: Sequence[str] = ()) -> Outcome:
+    result = {"name": name, "action": action, "holds": list(holds)}
+    return Outcome(changed=action in ("created", "deleted"), result=result)
+
+
+def _titles_in(kube: KubeClient, namespace: str) -> list[str]:
+    """What somebody has put into a namespace. A kind that may not be listed counts as there."""
+
+    def titles(resource: Resource) -> list[str]:
+        try:
+            found = kube.list(resource, namespace=namespace) or ()
+        except ApiError as err:
+            if err.status != 403:
+                raise
+            return [f"{resource.kind}, which may not be listed"]
+        return [f"{resource.kind} {each['metadata']['name']}" for each in found if _is_somebodys(resource, each)]
+
+    answers = in_parallel(titles, _kinds_in_namespaces(kube))
+    failed = [answer for answer in answers if isinstance(answer, (ApiError, HopError))]
+    if failed:
+        raise failed[0]
+    return sorted(title for answer in answers if isinstance(answer, list) for title in answer)
+
+
+def _is_somebodys(resource: Resource, seen: Manifest) -> bool:
+    """Not what has an owner, or is being deleted: that goes by itself."""
+    metadata = seen["metadata"]
+    goes = metadata.get("ownerReferences") or metadata.get("deletionTimestamp")
+    return not goes and (resource.kind, metadata["name"]) not in BY_ITSELF
+
+
+def _kinds_in_namespaces(kube: KubeClient) -> list[Resource]:
+    """Each kind once, at the version that its group prefers. Metrics are no objects."""
+    groups = kube.get_raw("/apis", retry=True)["groups"]
+    versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
+    versions = [version for version in versions if "metrics.k8s.io" not in version]
+    return [resource for version in versions for resource in _listed_in_namespaces(kube, version)]
+
+
+def _listed_in_namespaces(kube: KubeClient, version: str) -> list[Resource]:
+    try:
+        served: list[dict[str, Any]] = kube.get_raw(group_path(version), retry=True)["resources"]
+    except ApiError as err:
+        if err.status == 503 or err.is_not_found:  # an aggregated API that nobody serves any more holds nothing
+            return []
+        raise
+    return [
+        Resource(version, each["kind"], each["name"])
+        for each in served
+        if each["namespaced"] and "list" in each["verbs"] and each["kind"] not in KINDS_BY_ITSELF
+    ]

@@ -1,0 +1,67 @@
+"""What others own stays as it is when ours is removed, against a real API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_plane import ControlPlane
+from kubernetes import client
+from playbook import local, run_playbook
+
+OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+
+
+class Cluster:
+    def __init__(self, folder: Path, plane: ControlPlane, kube: client.ApiClient) -> None:
+        self._folder, self._kubeconfig = folder, plane.kubeconfig
+        self.core, self.node = client.CoreV1Api(kube), client.NodeV1Api(kube)
+
+    def include(self, role: str, tasks: str, **variables: Any) -> str:
+        play = local({"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": tasks}})
+        known = {"kubegpu_kubeconfig": str(self._kubeconfig), "kubegpu_cluster_ready": True}
+        done = run_playbook(self._folder, play, {**known, **variables})
+        assert done.returncode == 0
+        return done.stdout
+
+    def namespace(self, name: str, labels: dict[str, str]) -> str:
+        self.core.create_namespace({"metadata": {"name": name, "labels": labels}})
+        return name
+
+    def remove_namespace(self, name: str) -> None:
+        task = {"name": name, "state": "absent", "kubeconfig": str(self._kubeconfig)}
+        assert run_playbook(self._folder, local({"kubegpu.autoscale.namespace": task}), {}).returncode == 0
+
+    def has_namespace(self, name: str) -> bool:
+        found = self.core.list_namespace(field_selector=f"metadata.name={name}").items
+        return [each for each in found if each.metadata.deletion_timestamp is None] != []
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient]) -> Cluster:
+    return Cluster(tmp_path, *plane)
+
+
+def test_an_empty_namespace_goes_if_it_is_ours(cluster: Cluster) -> None:
+    cluster.remove_namespace(cluster.namespace("made-by-us", OURS))
+    cluster.remove_namespace(cluster.namespace("made-by-others", {}))
+    assert (cluster.has_namespace("made-by-us"), cluster.has_namespace("made-by-others")) == (False, True)
+
+
+def test_a_namespace_of_ours_stays_as_long_as_others_have_something_in_it(cluster: Cluster) -> None:
+    name = cluster.namespace("used-by-others", OURS)
+    rules = client.RbacAuthorizationV1Api(cluster.core.api_client)
+    rules.create_namespaced_role(name, {"metadata": {"name": "readers"}, "rules": []})
+    cluster.remove_namespace(name)
+    assert cluster.has_namespace(name)
+
+
+@pytest.mark.parametrize("labels", [OURS, {}], ids=["ours", "somebody's"])
+def test_a_runtime_class_goes_if_it_is_ours(cluster: Cluster, labels: dict[str, str]) -> None:
+    cluster.node.create_runtime_class({"metadata": {"name": "gpus", "labels": labels}, "handler": "nvidia"})
+    cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
+    left = cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items
+    assert bool(left) is (labels != OURS)
+    if left:
+        cluster.node.delete_runtime_class("gpus")
