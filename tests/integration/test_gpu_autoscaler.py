@@ -98,7 +98,7 @@ def test_check_mode_before_the_operator_is_there(run: Run, kube: client.ApiClien
     result = run(check=True, autoscalers=[spec(workloads)])
     assert result["changed"] is True
     assert ["no kind PrometheusRule" in each for each in result["warnings"]].count(True) == 1
-    assert ["there is no Deployment chat" in each for each in result["warnings"]].count(True) == 1
+    assert ["chat: there is none" in each for each in result["warnings"]].count(True) == 1
     refusal = run(autoscalers=[spec(workloads)])
     assert refusal["failed"]
     assert refusal["changed"] is False
@@ -122,13 +122,13 @@ OTHER_HPA = {
 REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"max_replicas": 2, "min_replicas": 3}, {}, "max_replicas 2 is below min_replicas 3"),
     ({"metric": "gpu_speed"}, {}, "metric 'gpu_speed' is no profile"),
-    ({"target": {"name": "chit"}}, {}, "there is no Deployment chit"),
+    ({"target": {"name": "chit"}}, {}, "chit: there is none"),
     ({"target": {"kind": "Rollout", "name": "chat"}}, {}, "the cluster has no kind Rollout"),
     ({"target": {"kind": "DaemonSet", "api_version": "apps/v1", "name": "chat"}}, {}, "no scale subresource"),
-    ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "the query of metric queue is not usable"),
-    ({}, {"prometheus": {"service": "thanos"}}, "Prometheus does not answer"),
+    ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "metric queue: its query is not usable"),
+    ({}, {"prometheus": {"service": "thanos"}}, "Prometheus monitoring/thanos:9090"),
     ({"name": "other"}, {}, "was not made by this module, but by OpenAPI-Generator"),
-    ({}, {}, "would have 2 autoscalers: HPA"),
+    ({}, {}, "chat: HPA"),
 ]
 
 
@@ -172,7 +172,7 @@ def test_a_custom_metrics_api_of_somebody_else_is_not_used(
     ours = {"spec": {"service": {"name": "prometheus-adapter"}}}
     services.patch_api_service(name, {"spec": {"service": {"name": "datadog"}}})
     try:
-        assert "belongs to service monitoring/datadog" in run(autoscalers=[spec(workloads)])["msg"]
+        assert "service monitoring/datadog does not offer the metrics of" in run(autoscalers=[spec(workloads)])["msg"]
     finally:
         services.patch_api_service(name, ours)
     assert objects(kube, workloads) == ([], [])
@@ -184,8 +184,8 @@ def test_what_makes_scaling_worse_is_warned_of(run: Run, workloads: Workloads) -
     workloads.node("gpu1", gpus=4)
     result = run(autoscalers=[spec(workloads), spec(workloads, target={"name": "embed"})])
     warnings = " ".join(result["warnings"])
-    assert f"autoscaler {workloads.namespace}/chat: its pods have no readiness probe" in warnings
-    assert f"autoscaler {workloads.namespace}/embed: its pods have no nvidia.com/gpu limit" in warnings
+    assert f"Deployment {workloads.namespace}/chat: no container of its pod template has a readinessProbe" in warnings
+    assert f"Deployment {workloads.namespace}/embed: no container of its pod template has a limit of nvidia.com/*" in warnings
     assert "max_replicas is 4, but eligible nodes have room for only 2 replicas (2 nvidia.com/gpu a pod)" in warnings
     assert len(result["warnings"]) == 3
 

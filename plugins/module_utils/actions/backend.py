@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ..autoscaling.manifests import (
@@ -18,23 +18,12 @@ from ..autoscaling.manifests import (
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
 from ..cluster.kube import KubeClient
 from ..cluster.metrics_api import MetricsApi, MetricValue
-from ..errors import Finding
-from ..hops import Hop
-from .metrics_owner import Owner
 from .snapshot import GROUPS
 from .targets import Key
 
 
 class Backend(Protocol):
     """From recorded series to the value that an HPA reads."""
-
-    def capabilities(
-        self, apis: Mapping[str, Manifest | None], metric_targets: Iterable[MetricTarget]
-    ) -> Iterator[Finding]:
-        """What it cannot do for these metrics: an API that is missing, or that somebody else serves.
-
-        apis: the APIService of each metrics API that the metric_targets need, by group; None where there is none.
-        """
 
     def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         """All objects that have to exist."""
@@ -60,13 +49,6 @@ class PrometheusAdapter:
 
     def __init__(self, kube: KubeClient) -> None:
         self._api = MetricsApi(kube.get_raw)
-
-    def capabilities(
-        self, apis: Mapping[str, Manifest | None], metric_targets: Iterable[MetricTarget]
-    ) -> Iterator[Finding]:
-        ours = {GROUPS[metric_target.type] for metric_target in metric_targets if metric_target.metric.query}
-        for group, service in apis.items():
-            yield from _judge(Owner(group, service), must_be_ours=group in ours)
 
     def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         return manifests(autoscalers, rules)
@@ -97,32 +79,6 @@ class PrometheusAdapter:
 
 def _plural(target: Target) -> str:
     return f"{WORKLOAD_LABELS[target.kind]}s.apps"
-
-
-def _judge(owner: Owner, *, must_be_ours: bool) -> Iterator[Finding]:
-    group = owner.group
-    if owner.api_service is None:
-        yield Finding(Hop.METRICS_API, seen=f"nobody serves {group}", fix=_HOW_TO_SERVE[group], awaited=True)
-    elif must_be_ours and not owner.is_prometheus_adapter:
-        yield Finding(
-            Hop.METRICS_API,
-            seen=f"{group} belongs to {owner}, not to prometheus-adapter",
-            fix="a cluster has one owner of that API: remove the other before you run the prometheus_adapter role",
-        )
-    elif owner.unavailable:
-        yield Finding(
-            Hop.METRICS_API,
-            seen=f"{group} is not available: {owner.unavailable}",
-            fix=f"kubectl describe apiservice v1beta1.{group}; see the pods of {owner}",
-            severity="warning",
-        )
-
-
-_HOW_TO_SERVE = {
-    "custom.metrics.k8s.io": "run the prometheus_adapter role",
-    "external.metrics.k8s.io": "run the prometheus_adapter role with prometheus_adapter_external_metrics: true, "
-    "or leave metric_type at Pods",
-}
 
 
 def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) -> bool:

@@ -16,7 +16,7 @@ from ..errors import HopError, enumeration
 from .backend import Backend
 from .dead_time import describe_scaling, resolve_dead_times, unusual_dead_times
 from .outcome import Outcome
-from .preflight import Plan, preflight, refuse_or_warn
+from .preflight import preflight
 from .snapshot import Objects, metric_of, read_hpas, read_objects, read_snapshot
 from .targets import Key, key_of
 
@@ -38,10 +38,9 @@ def reconcile(
     objects = read_objects(kube, rules.namespace)
     outcome = Outcome()
     if autoscalers:
-        around = read_snapshot(kube, prometheus, autoscalers)
-        findings = preflight(Plan(autoscalers, objects, around, backend))
-        outcome.warnings += refuse_or_warn(findings, dry_run=kube.dry_run)
-        autoscalers = resolve_dead_times(kube, prometheus, autoscalers, objects, around.targets)
+        snapshot = read_snapshot(kube, prometheus, autoscalers)
+        outcome.warnings += preflight(autoscalers, objects, snapshot, dry_run=kube.dry_run)
+        autoscalers = resolve_dead_times(kube, prometheus, autoscalers, objects, snapshot.targets)
         outcome.warnings += unusual_dead_times(autoscalers)
     desired = backend.desired_objects(autoscalers, rules)
     adopted = {each.key for each in autoscalers if each.adopt}

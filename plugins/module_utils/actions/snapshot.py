@@ -45,6 +45,7 @@ class ClusterSnapshot:
     nodes: Sequence[Manifest] = ()
     scaled_objects: Sequence[Manifest] | None = ()
     metrics_apis: dict[str, Manifest | None] = field(default_factory=dict)
+    prometheus_name: str = ""
     prometheus_error: ApiError | None = None
     query_errors: dict[str, str] = field(default_factory=dict)
     empty_queries: tuple[str, ...] = ()
@@ -79,6 +80,7 @@ def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: S
                 GROUPS[metric_target.type] for each in autoscalers for metric_target in each.metric_targets
             )
         },
+        prometheus_name=prometheus.name,
         prometheus_error=prometheus_error,
         query_errors=query_errors,
         empty_queries=empty_queries,

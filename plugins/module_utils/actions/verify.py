@@ -5,13 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.spec import Autoscaler
-from ..chain.health_report import findings_of, first_error
 from ..chain.state import AutoscalerState, Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
 from .backend import Backend
-from .capture import capture
 from .intervals import Intervals
 from .observe import Observer
 from .outcome import Outcome
@@ -48,6 +46,10 @@ def verify(
 
 def first_errors(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> list[HopError]:
     """The leftmost error about each of these autoscalers. Autoscalers that share it are named together."""
+    # Only here: a run whose proof succeeds need not compile all checks.
+    from ..chain.health_report import findings_of, first_error
+    from .capture import capture
+
     keys = [autoscaler.key for autoscaler in autoscalers]
     state = capture(kube, prometheus, scope=Scope(), facts={}, history_s=0, only=keys)
     findings = findings_of(state, grace=False)

@@ -29,6 +29,11 @@ class Finding:
     def object(self) -> str:
         return enumeration(list(dict.fromkeys(result.object for result in self.results)))
 
+    def __str__(self) -> str:
+        """As a warning says it."""
+        first = self.results[0]
+        return f"{self.type.hop}: {self.object}: {first.seen} (cause: {first.cause}; fix: {first.fix})"
+
     def describe(self, now_s: float) -> dict[str, Any]:
         """As the report has it. now_s: Unix seconds, from which ages count back."""
         first = self.results[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
@@ -15,6 +16,7 @@ from ..autoscaling.capacity import NVIDIA, gpus_of, gpus_per_pod
 from ..autoscaling.manifests import is_managed, recordings_of
 from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
+from ..autoscaling.spec import Autoscaler
 from .objects import (
     Manifest,
     arguments,
@@ -198,6 +200,11 @@ class AutoscalerState:
     def gpus(self) -> dict[str, int]:
         """Limits of NVIDIA's resources of one pod."""
         return gpus_per_pod(self.template)
+
+    @property
+    def mig_instances(self) -> list[str]:
+        """The resources of one pod that are MIG instances."""
+        return [resource for resource in self.gpus if resource.startswith(f"{NVIDIA}mig-")]
 
     @property
     def has_readiness_probe(self) -> bool:
@@ -412,11 +419,32 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What is asked for, and what has to be known of the cluster before it is done.
+
+    hpas:         that there are, by namespace and name. managers: who else manages those that are asked for.
+    rules:        our PrometheusRules by name; None if that kind is not served.
+    unserved:     autoscalers whose target's kind is not served; unscalable: whose target has no scale subresource.
+    query_errors: the fault of a user's own query, by metric. empty_queries: metrics whose query gives nothing now.
+    """
+
+    autoscalers: Sequence[Autoscaler] = ()
+    hpas: Mapping[Key, Manifest] = field(default_factory=dict)
+    managers: Mapping[Key, Sequence[str]] = field(default_factory=dict)
+    rules: Mapping[str, Manifest] | None = field(default_factory=dict)
+    unserved: AbstractSet[Key] = frozenset()
+    unscalable: AbstractSet[Key] = frozenset()
+    query_errors: Mapping[str, str] = field(default_factory=dict)
+    empty_queries: Sequence[str] = ()
+    is_keda_known: bool = True
+
+
+@dataclass(frozen=True)
 class State:
     """A cluster at one time.
 
     now_s:           Unix seconds, by Prometheus' clock if it answers.
-    is_before:       the state is the one that a change would lead to: HPAs and rules are as they would be.
+    plan:            what is asked for, if the state is the one that a change would lead to; empty otherwise.
     facts:           results of gpu_facts by node.
     webhooks:        ValidatingWebhookConfigurations.
     events:          warnings about objects that wait or fail: exporters, targets whose pods do not come, such pods.
@@ -425,7 +453,7 @@ class State:
     """
 
     now_s: float
-    is_before: bool = False
+    plan: Plan = Plan()
     scope: Scope = Scope()
     server_version: str | None = None
     nodes: Sequence[Manifest] = ()
@@ -448,6 +476,11 @@ class State:
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_before(self) -> bool:
+        """HPAs are as they would be after a change, and nothing has been seen of their effects."""
+        return bool(self.plan.autoscalers)
 
     def seconds_since(self, timestamp: str | None) -> float | None:
         """Seconds since a time as objects have it; None without one."""

@@ -197,7 +197,7 @@ def test_a_query_gives_one_series_a_pod(labels: list[dict[str, str]], seen: str)
 
 def test_a_query_that_gives_nothing_is_warned_of() -> None:
     (warning,) = run(cluster(("chat",), [], **found()), own(), dry_run=True).warnings
-    assert "metric queue gives nothing at the moment" in warning
+    assert "metric queue: its query gives nothing at the moment" in warning
     assert run(cluster(("chat",), [], **found(POD)), own(), dry_run=True).warnings == []
 
 
@@ -303,7 +303,7 @@ def test_a_dry_run_takes_what_is_still_to_come_for_granted() -> None:
     outcome = run(transport, autoscalers("chat"), dry_run=True)
     assert outcome.changed
     assert [entry["action"] for entry in outcome.result["rules"]] == ["created"]
-    for missing in ("there is no Deployment chat", "no kind PrometheusRule", "nobody serves custom.metrics.k8s.io"):
+    for missing in ("Deployment ml/chat: there is none", "no kind PrometheusRule", "APIService v1beta1.custom.metrics.k8s.io: there is none"):
         assert [missing in warning for warning in outcome.warnings].count(True) == 1
     assert len(outcome.warnings) == 3
 
@@ -314,7 +314,7 @@ def test_a_dry_run_still_refuses_what_nothing_will_mend() -> None:
         "metadata": {"namespace": "ml", "name": "other"},
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}},
     }
-    with pytest.raises(HopError, match="would have 2 autoscalers: HPA ml/chat, HPA ml/other"):
+    with pytest.raises(HopError, match="Deployment ml/chat: HPA ml/chat, HPA ml/other"):
         run(cluster(("chat",), [other]), autoscalers("chat"), dry_run=True)
 
 
@@ -322,9 +322,9 @@ def test_all_reasons_to_refuse_are_named_at_once() -> None:
     transport = cluster((), [], **{f"GET {RULES}": refusal(404, ""), f"GET {APISERVICE}": refusal(404, "")})
     with pytest.raises(HopError) as caught:
         run(transport, autoscalers("chat"))
-    for missing in ("there is no Deployment chat", "no kind PrometheusRule", "nobody serves custom.metrics.k8s.io"):
+    for missing in ("Deployment ml/chat: there is none", "no kind PrometheusRule", "APIService v1beta1.custom.metrics.k8s.io: there is none"):
         assert missing in str(caught.value)
-    assert caught.value.hop == "workload"
+    assert caught.value.hop == "rule"
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_gpus_that_are_claimed_need_no_limit() -> None:
     chat["spec"]["template"]["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
     answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}}
     (warning,) = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings
-    assert "no nvidia.com/gpu limit" in warning
+    assert "has a limit of nvidia.com/" in warning
     chat["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
     assert run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings == []
 

@@ -443,44 +443,6 @@ def profiling_frozen(state: State) -> Iterator[CheckResult]:
         )
 
 
-METRIC_BLANK_ON_MIG = FindingType(
-    "METRIC_BLANK_ON_MIG",
-    Hop.EXPORTER,
-    "error",
-    cause="the driver reports no GPU_UTIL for MIG instances",
-    fix="use the metric gpu or mig, which read GR_ENGINE_ACTIVE",
-    before="warn",
-)
-METRIC_BLANK_ON_WHOLE_GPUS = FindingType(
-    "METRIC_BLANK_ON_WHOLE_GPUS",
-    Hop.EXPORTER,
-    "error",
-    cause="the metric mig reads MIG instances alone, and the pods have whole GPUs",
-    fix="use the metric gpu",
-    before="warn",
-)
-
-
-@check("metrics fit MIG", METRIC_BLANK_ON_MIG, METRIC_BLANK_ON_WHOLE_GPUS)
-def mig(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.autoscalers:
-        instances = [resource for resource in autoscaler.gpus if resource.startswith(f"{NVIDIA}mig-")]
-        asked_for = ", ".join(autoscaler.gpus)
-        for metric in autoscaler.metrics:
-            affected = state.affected_by([autoscaler])
-            if instances and metric.is_blank_on_mig:
-                seen = f"metric {metric.name} reads {' or '.join(metric.sources)}, its pods ask for {asked_for}"
-                yield CheckResult(METRIC_BLANK_ON_MIG, f"autoscaler {autoscaler}", seen, affected)
-            elif metric.name == "mig" and autoscaler.gpus and not instances and not _may_be_mig(state):
-                seen = f"metric mig has no value for pods that ask for {asked_for}"
-                yield CheckResult(METRIC_BLANK_ON_WHOLE_GPUS, f"autoscaler {autoscaler}", seen, affected)
-
-
-def _may_be_mig(state: State) -> bool:
-    """With MIG strategy "single" instances are offered as nvidia.com/gpu; GPU feature discovery labels the node."""
-    return any(labels_of(node).get("nvidia.com/mig.strategy") == "single" for node in state.nodes)
-
-
 EXPORTER_LOSES_A_GPU = FindingType(
     "EXPORTER_LOSES_A_GPU",
     Hop.EXPORTER,
@@ -623,7 +585,9 @@ def metric_fields(state: State) -> Iterator[CheckResult]:
     users: dict[tuple[str, ...], list[AutoscalerState]] = {}
     for autoscaler in state.autoscalers:
         for metric in autoscaler.metrics:
-            if metric.is_of_gpus and metric.sources and metric.missing_in_api and not names & set(metric.sources):
+            is_told = metric.is_blank_on_mig and autoscaler.mig_instances
+            is_missing = metric.is_of_gpus and metric.sources and not names & set(metric.sources)
+            if is_missing and metric.missing_in_api and not is_told:
                 users.setdefault(metric.sources, []).append(autoscaler)
     images = {(exporter_container(daemon_set) or {}).get("image", "").split("/")[-1] for daemon_set in state.exporters}
     others = ", ".join(sorted(names)) or "other readings of GPUs"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ...hops import Hop
 from ..check import CheckResult, FindingType, check
-from ..objects import Manifest, youngest
+from ..objects import Manifest, labels_of, youngest
 from ..state import ALL, AutoscalerState, MetricState, State
 from ..texts import pod_names
 
@@ -32,6 +32,44 @@ def gpu_limits(state: State) -> Iterator[CheckResult]:
                 f"no container of its pod template has a limit of nvidia.com/*, and it scales on {metric.name}",
                 state.affected_by([autoscaler]),
             )
+
+
+METRIC_BLANK_ON_MIG = FindingType(
+    "METRIC_BLANK_ON_MIG",
+    Hop.LABELS,
+    "error",
+    cause="the driver reports no GPU_UTIL for MIG instances",
+    fix="use the metric gpu or mig, which read GR_ENGINE_ACTIVE",
+    before="warn",
+)
+METRIC_BLANK_ON_WHOLE_GPUS = FindingType(
+    "METRIC_BLANK_ON_WHOLE_GPUS",
+    Hop.LABELS,
+    "error",
+    cause="the metric mig reads MIG instances alone, and the pods have whole GPUs",
+    fix="use the metric gpu",
+    before="warn",
+)
+
+
+@check("metrics fit MIG", METRIC_BLANK_ON_MIG, METRIC_BLANK_ON_WHOLE_GPUS)
+def mig(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.autoscalers:
+        instances = autoscaler.mig_instances
+        asked_for = ", ".join(autoscaler.gpus)
+        for metric in autoscaler.metrics:
+            affected = state.affected_by([autoscaler])
+            if instances and metric.is_blank_on_mig:
+                seen = f"metric {metric.name} reads {' or '.join(metric.sources)}, its pods ask for {asked_for}"
+                yield CheckResult(METRIC_BLANK_ON_MIG, f"autoscaler {autoscaler}", seen, affected)
+            elif metric.name == "mig" and autoscaler.gpus and not instances and not _may_be_mig(state):
+                seen = f"metric mig has no value for pods that ask for {asked_for}"
+                yield CheckResult(METRIC_BLANK_ON_WHOLE_GPUS, f"autoscaler {autoscaler}", seen, affected)
+
+
+def _may_be_mig(state: State) -> bool:
+    """With MIG strategy "single" instances are offered as nvidia.com/gpu; GPU feature discovery labels the node."""
+    return any(labels_of(node).get("nvidia.com/mig.strategy") == "single" for node in state.nodes)
 
 
 EXPORTER_NO_POD_LABELS = FindingType(

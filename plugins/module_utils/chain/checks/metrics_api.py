@@ -246,7 +246,8 @@ def api_knows_series(state: State) -> Iterator[CheckResult]:
             and (metric.expected_objects or state.is_before)
             and not (metric.values or metric.listed)
         ]
-        if lacking and api.service is not None and not api.is_prometheus_adapter and not api.unavailable:
+        is_judged = state.is_before or not api.unavailable
+        if lacking and api.service is not None and not api.is_prometheus_adapter and is_judged:
             users = list(dict.fromkeys(str(autoscaler) for autoscaler, _metric in lacking))
             ages = [state.missing_for_s(autoscaler, metric.missing_in_api) for autoscaler, metric in lacking]
             yield CheckResult(

@@ -1,0 +1,275 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Checks of a plan: what is asked for, against itself and against what others have. Asked before a change alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
+from ...autoscaling.manifests import is_managed, metric_names, profiles_of, recordings_of
+from ...autoscaling.spec import OBJECT, PODS
+from ...errors import enumeration
+from ...hops import Hop
+from ..check import CheckResult, FindingType, check
+from ..objects import labels_of
+from ..state import State
+
+SPEC_NAME_TWICE = FindingType(
+    "SPEC_NAME_TWICE",
+    Hop.SPEC,
+    "error",
+    cause="an HPA has one name in its namespace",
+    fix="give each autoscaler a name of its own",
+    before="refuse",
+)
+
+
+@check("each autoscaler has a name of its own", SPEC_NAME_TWICE)
+def one_name_each(state: State) -> Iterator[CheckResult]:
+    for name, times in Counter(map(str, state.plan.autoscalers)).items():
+        if times > 1:
+            yield CheckResult(SPEC_NAME_TWICE, "autoscalers", f"{times} autoscalers are called {name}")
+
+
+SPEC_QUERY_TWICE = FindingType(
+    "SPEC_QUERY_TWICE",
+    Hop.SPEC,
+    "error",
+    cause="a metric is one recording rule for the cluster",
+    fix="give each query a name of its own",
+    before="refuse",
+)
+
+
+@check("each metric has one query", SPEC_QUERY_TWICE)
+def one_query_each(state: State) -> Iterator[CheckResult]:
+    for name, times in Counter(profile.name for profile in profiles_of(state.plan.autoscalers)).items():
+        if times > 1:
+            yield CheckResult(SPEC_QUERY_TWICE, "metrics", f"metric {name} has {times} queries")
+
+
+SPEC_HPA_OF_ANOTHER = FindingType(
+    "SPEC_HPA_OF_ANOTHER",
+    Hop.SPEC,
+    "error",
+    cause="the module changes no HPA of others",
+    fix="set adopt: true to take it over, delete it, or give the autoscaler another name",
+    before="refuse",
+)
+
+
+@check("no HPA of that name is another's", SPEC_HPA_OF_ANOTHER)
+def hpa_of_another(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.plan.autoscalers:
+        live = state.plan.hpas.get(autoscaler.key)
+        if live is None or is_managed(live) or autoscaler.adopt:
+            continue
+        makers = enumeration(state.plan.managers.get(autoscaler.key, ()))
+        seen = f"an HPA of that name exists and was not made by this module{makers and f', but by {makers}'}"
+        yield CheckResult(SPEC_HPA_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
+
+
+SPEC_KEDA_UNKNOWN = FindingType(
+    "SPEC_KEDA_UNKNOWN",
+    Hop.SPEC,
+    "warning",
+    cause="a second autoscaler by KEDA would not be seen",
+    fix="grant that right, docs/rights.yml has it; harmless where KEDA is not installed",
+    before="warn",
+)
+
+
+@check("ScaledObjects can be read", SPEC_KEDA_UNKNOWN)
+def scaled_objects_are_known(state: State) -> Iterator[CheckResult]:
+    if not state.plan.is_keda_known:
+        yield CheckResult(SPEC_KEDA_UNKNOWN, "ScaledObjects", "the user may not list scaledobjects of keda.sh")
+
+
+SPEC_RULE_OF_OTHERS = FindingType(
+    "SPEC_RULE_OF_OTHERS",
+    Hop.SPEC,
+    "error",
+    cause="a metric is one recording rule for the cluster: changing it changes what others scale on",
+    fix="give this metric another name, or change the query in all autoscalers in one run",
+    before="refuse",
+)
+
+
+@check("no query changes what others scale on", SPEC_RULE_OF_OTHERS)
+def shared_rules(state: State) -> Iterator[CheckResult]:
+    wanted = {autoscaler.key for autoscaler in state.plan.autoscalers}
+    for profile in profiles_of(state.plan.autoscalers):
+        live = (state.plan.rules or {}).get(profile.rule_name)
+        queries = {recording["record"]: recording.get("expr") for recording in recordings_of(live)} if live else {}
+        for metric in profile.recorded:
+            if metric.sources or queries.get(metric.series, metric.query) == metric.query:
+                continue
+            users = [
+                "/".join(key)
+                for key, hpa in state.plan.hpas.items()
+                if key not in wanted and metric.name in metric_names(dict(hpa), (PODS,))
+            ]
+            if users:
+                yield CheckResult(
+                    SPEC_RULE_OF_OTHERS,
+                    f"metric {metric.name}",
+                    f"rule {profile.rule_name} has another query, and HPA {enumeration(sorted(users))} scales on it",
+                )
+
+
+SPEC_QUERY_WRONG = FindingType(
+    "SPEC_QUERY_WRONG",
+    Hop.SPEC,
+    "error",
+    cause="a query has to give one series per namespace and pod",
+    fix="try the query in Prometheus until it does",
+    before="refuse",
+)
+SPEC_QUERY_EMPTY = FindingType(
+    "SPEC_QUERY_EMPTY",
+    Hop.SPEC,
+    "warning",
+    cause="the pods that report it are still to start, or the query is wrong",
+    fix="try it in Prometheus",
+    before="warn",
+)
+
+
+@check("queries give a series a pod", SPEC_QUERY_WRONG, SPEC_QUERY_EMPTY)
+def queries(state: State) -> Iterator[CheckResult]:
+    for metric, message in state.plan.query_errors.items():
+        yield CheckResult(SPEC_QUERY_WRONG, f"metric {metric}", f"its query is not usable: {message}")
+    for metric in state.plan.empty_queries:
+        yield CheckResult(SPEC_QUERY_EMPTY, f"metric {metric}", "its query gives nothing at the moment")
+
+
+RULE_KIND_MISSING = FindingType(
+    "RULE_KIND_MISSING",
+    Hop.RULE,
+    "error",
+    cause="the Prometheus operator is not installed",
+    fix="run the prometheus_stack role, it brings the Prometheus operator",
+    before="await",
+)
+
+
+@check("PrometheusRules are served", RULE_KIND_MISSING)
+def rules_are_served(state: State) -> Iterator[CheckResult]:
+    if state.plan.rules is None:
+        yield CheckResult(RULE_KIND_MISSING, "cluster", "it has no kind PrometheusRule")
+
+
+WORKLOAD_KIND_MISSING = FindingType(
+    "WORKLOAD_KIND_MISSING",
+    Hop.WORKLOAD,
+    "error",
+    cause="the API server does not know the target's kind",
+    fix="check target.kind and target.api_version, or install the CRD of that kind",
+    before="await",
+)
+WORKLOAD_NOT_SCALABLE = FindingType(
+    "WORKLOAD_NOT_SCALABLE",
+    Hop.WORKLOAD,
+    "error",
+    cause="an HPA sets replicas by the scale subresource of a kind",
+    fix="choose a kind whose replicas can be set, a Deployment for instance",
+    before="refuse",
+)
+
+
+@check("targets can be scaled", WORKLOAD_KIND_MISSING, WORKLOAD_NOT_SCALABLE)
+def targets_can_be_scaled(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.plan.autoscalers:
+        name, target = f"autoscaler {autoscaler}", autoscaler.target
+        if autoscaler.key in state.plan.unserved:
+            seen = f"the cluster has no kind {target.kind} in {target.api_version}"
+            yield CheckResult(WORKLOAD_KIND_MISSING, name, seen)
+        elif autoscaler.key in state.plan.unscalable:
+            yield CheckResult(WORKLOAD_NOT_SCALABLE, name, f"{target.kind} has no scale subresource")
+
+
+WORKLOAD_MAXIMA_OVER_GPUS = FindingType(
+    "WORKLOAD_MAXIMA_OVER_GPUS",
+    Hop.WORKLOAD,
+    "warning",
+    cause="each autoscaler fits alone, but not all together. That is fine if peaks do not coincide",
+    fix="lower max_replicas, or add nodes, if their peaks may coincide",
+    before="warn",
+)
+
+
+@check("the GPUs hold all maxima together", WORKLOAD_MAXIMA_OVER_GPUS)
+def all_maxima(state: State) -> Iterator[CheckResult]:
+    if nodes_are_added(state.nodes):
+        return
+    needed: Counter[str] = Counter()
+    for autoscaler in state.autoscalers:
+        size, most = autoscaler.pods_per_replica, autoscaler.hpa["spec"]["maxReplicas"]
+        if replicas_that_fit(autoscaler.template, state.nodes) // size >= most:
+            needed.update({resource: number * size * most for resource, number in autoscaler.gpus.items()})
+    offered = gpus_of(state.nodes)
+    for resource, number in needed.items():
+        if number > offered.get(resource, 0):
+            yield CheckResult(
+                WORKLOAD_MAXIMA_OVER_GPUS,
+                "nodes",
+                f"all autoscalers at their maximum need {number} {resource}, the nodes have {offered.get(resource, 0)}",
+            )
+
+
+SPEC_OBJECT_COMPOUNDS = FindingType(
+    "SPEC_OBJECT_COMPOUNDS",
+    Hop.SPEC,
+    "warning",
+    cause="metric_type Object multiplies an average by the number of ready pods. While the average lags, each new pod "
+    "makes the HPA ask for more",
+    fix="leave metric_type at Pods unless something else reads the object's metric",
+    before="warn",
+)
+
+
+@check("no average is multiplied", SPEC_OBJECT_COMPOUNDS)
+def compounding(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.plan.autoscalers:
+        if any(target.type == OBJECT and not target.is_total for target in autoscaler.metric_targets):
+            yield CheckResult(SPEC_OBJECT_COMPOUNDS, f"autoscaler {autoscaler}", "metric_type is Object")
+
+
+SPEC_SHARED_GPUS = FindingType(
+    "SPEC_SHARED_GPUS",
+    Hop.SPEC,
+    "warning",
+    cause="the metric shows the whole GPU, not this pod's part",
+    fix="use profile shared, or a metric of the application",
+    before="warn",
+)
+
+
+@check("the metric fits shared GPUs", SPEC_SHARED_GPUS)
+def shared_gpus(state: State) -> Iterator[CheckResult]:
+    shared = [node for node in state.nodes if labels_of(node).get("nvidia.com/gpu.sharing-strategy", "none") != "none"]
+    for autoscaler in state.autoscalers if shared else ():
+        names = [metric.name for metric in autoscaler.metrics if metric.is_of_gpus and metric.name != "shared"]
+        nodes = [node["metadata"]["name"] for node in shared if may_run_on(autoscaler.template, node)]
+        if names and nodes:
+            seen = f"node {enumeration(nodes)} shares its GPUs, and it scales on {names[0]}"
+            yield CheckResult(SPEC_SHARED_GPUS, f"autoscaler {autoscaler}", seen)
+
+
+SPEC_CAVEAT = FindingType(
+    "SPEC_CAVEAT",
+    Hop.SPEC,
+    "warning",
+    cause="the profile does not fit everywhere",
+    fix="see docs/model.md",
+    before="warn",
+)
+
+
+@check("profiles have no caveats", SPEC_CAVEAT)
+def caveats(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.plan.autoscalers:
+        for profile in autoscaler.profiles:
+            for caveat in profile.caveats:
+                yield CheckResult(SPEC_CAVEAT, f"autoscaler {autoscaler}", f"profile {profile.name}: {caveat}")
