@@ -188,7 +188,7 @@ def main() -> None:
             module.prometheus_client(kube),
             PrometheusAdapter(kube),
             namespace=params["namespace"],
-            keys=[autoscaler_key(each) for each in params["autoscalers"]],
+            keys=[autoscaler_key(autoscaler) for autoscaler in params["autoscalers"]],
             deadline=Deadline(params["wait_timeout"]) if params["verify"] else None,
         )
 

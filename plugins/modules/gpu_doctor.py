@@ -166,7 +166,7 @@ def main() -> None:
             kube,
             module.prometheus_client(kube),
             scope=Scope(params["namespace"], params["name"]),
-            facts={each["node"]: each["facts"] for each in params["node_facts"]},
+            facts={entry["node"]: entry["facts"] for entry in params["node_facts"]},
             history_s=params["history"],
             grace=params["grace"],
             fail_on=params["fail_on"],

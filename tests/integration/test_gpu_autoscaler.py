@@ -185,7 +185,10 @@ def test_what_makes_scaling_worse_is_warned_of(run: Run, workloads: Workloads) -
     result = run(autoscalers=[spec(workloads), spec(workloads, target={"name": "embed"})])
     warnings = " ".join(result["warnings"])
     assert f"Deployment {workloads.namespace}/chat: no container of its pod template has a readinessProbe" in warnings
-    assert f"Deployment {workloads.namespace}/embed: no container of its pod template has a limit of nvidia.com/*" in warnings
+    assert (
+        f"Deployment {workloads.namespace}/embed: no container of its pod template has a limit of nvidia.com/*"
+        in warnings
+    )
     assert "max_replicas is 4, but eligible nodes have room for only 2 replicas (2 nvidia.com/gpu a pod)" in warnings
     assert len(result["warnings"]) == 3
 

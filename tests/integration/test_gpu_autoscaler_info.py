@@ -82,7 +82,7 @@ def test_a_target_without_a_ready_pod_is_not_waited_for(
     result = run(verify=True, wait_timeout=500, autoscalers=[chat, embed])
     assert time.monotonic() - started < 250
     assert result["hop"] == "workload"
-    assert f"none of the 0 pods of Deployment {workloads.namespace}/chat is ready" in result["msg"]
+    assert f"Deployment {workloads.namespace}/chat: 0 of 0 pods are ready" in result["msg"]
     assert [entry["verified"] for entry in result["result"]["autoscalers"]] == [False, True]
     assert result["result"]["autoscalers"][1]["values"] == {"embed-0": 50}
 
@@ -90,8 +90,8 @@ def test_a_target_without_a_ready_pod_is_not_waited_for(
 def test_each_that_is_broken_is_named(run: Run, workloads: Workloads, chat: dict[str, Any]) -> None:
     workloads.deployment("embed", replicas=0)
     result = run(verify=True, wait_timeout=500, autoscalers=[chat, {**chat, "target": {"name": "embed"}}])
-    assert "Deployment " + workloads.namespace + "/chat is ready" in result["msg"]
-    assert "Deployment " + workloads.namespace + "/embed has 0 replicas" in result["msg"]
+    assert f"Deployment {workloads.namespace}/chat: 0 of 0 pods are ready" in result["msg"]
+    assert f"Deployment {workloads.namespace}/embed: replicas is 0" in result["msg"]
 
 
 def test_the_pace_is_measured_on_the_pods_and_kept(

@@ -101,4 +101,4 @@ def _wait_until_served(kube: KubeClient, names: Iterable[str], deadline: Deadlin
 
 def _is_established(crd: Manifest | None) -> bool:
     conditions = (crd or {}).get("status", {}).get("conditions") or []  # null for a moment after creation
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)

@@ -35,26 +35,35 @@ def resolve_dead_times(
     measurement would be changes that nobody asked for. Only a value that is unusually large is measured again, and
     replaced by a smaller one.
     """
-    kept = {each.key: dead_time for each in autoscalers if (dead_time := _kept(objects.hpas.get(each.key)))}
+    kept = {
+        autoscaler.key: dead_time
+        for autoscaler in autoscalers
+        if (dead_time := _kept(objects.hpas.get(autoscaler.key)))
+    }
     to_measure = [
-        each for each in autoscalers if each.needs_dead_time and not 0 < kept.get(each.key, 0) <= UNUSUAL_DEAD_TIME_S
+        autoscaler
+        for autoscaler in autoscalers
+        if autoscaler.needs_dead_time and not 0 < kept.get(autoscaler.key, 0) <= UNUSUAL_DEAD_TIME_S
     ]
     known = dict(kept)
     for key, seconds in (_measure(kube, prometheus, to_measure, targets) if to_measure else {}).items():
         known[key] = min(seconds, kept.get(key, seconds))
     return [
-        each.with_dead_time(known[each.key]) if each.needs_dead_time and each.key in known else each
-        for each in autoscalers
+        autoscaler.with_dead_time(known[autoscaler.key])
+        if autoscaler.needs_dead_time and autoscaler.key in known
+        else autoscaler
+        for autoscaler in autoscalers
     ]
 
 
 def unusual_dead_times(autoscalers: Iterable[Autoscaler]) -> list[str]:
     """A warning for each autoscaler that a measured dead time makes slow."""
     return [
-        f"{Hop.WORKLOAD}: autoscaler {each}: a scaling step takes {each.dead_time} s: its pods seem to need minutes "
-        f"until they are ready (fix: set dead_time_seconds to the true value; {each.dead_time} confirms it)"
-        for each in autoscalers
-        if each.is_measured and each.dead_time > UNUSUAL_DEAD_TIME_S
+        f"{Hop.WORKLOAD}: autoscaler {autoscaler}: a scaling step takes {autoscaler.dead_time} s, "
+        "because its pods seem to need minutes until they are ready (fix: set dead_time_seconds to the true value; "
+        f"{autoscaler.dead_time} confirms it)"
+        for autoscaler in autoscalers
+        if autoscaler.is_measured and autoscaler.dead_time > UNUSUAL_DEAD_TIME_S
     ]
 
 
@@ -99,15 +108,20 @@ def _measure(
         pods = read_pods(kube, autoscalers, targets)
     except ApiError:
         return {}  # no right to see pods: what is assumed then is on the safe side
-    starts = {each.key: _pod_start_s(pods[each.key], targets[each.key].manifest or {}) for each in autoscalers}
+    starts = {
+        autoscaler.key: _pod_start_s(pods[autoscaler.key], targets[autoscaler.key].manifest or {})
+        for autoscaler in autoscalers
+    }
     measured = {key: start for key, start in starts.items() if start is not None}
     if not measured:
         return {}
     intervals = Intervals(kube, prometheus)
     return {
-        each.key: dead_time_s(measured[each.key], intervals.budget(each.metric_targets[0]).metric_lag_s)
-        for each in autoscalers
-        if each.key in measured
+        autoscaler.key: dead_time_s(
+            measured[autoscaler.key], intervals.budget(autoscaler.metric_targets[0]).metric_lag_s
+        )
+        for autoscaler in autoscalers
+        if autoscaler.key in measured
     }
 
 

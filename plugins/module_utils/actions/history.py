@@ -39,15 +39,17 @@ def read_history(
     step_s = max(_SHORTEST_STEP_S, round(history_s / _POINTS))
     window = f"[{history_s}s:{step_s}s]"
     counts = {name: _by_hpa(_read(prometheus, series + window)) for name, series in _REPLICAS.items()}
-    leading = {each.key: each.metric_targets[0].series for each in autoscalers if each.metric_targets}
+    leading = {
+        autoscaler.key: autoscaler.metric_targets[0].series for autoscaler in autoscalers if autoscaler.metric_targets
+    }
     recorded = {name: _by_namespace(_read(prometheus, name + window)) for name in sorted(set(leading.values()) - {""})}
     found = {}
-    for each in autoscalers:
-        its = recorded.get(leading.get(each.key, ""), {}).get(each.namespace, ())
-        values = _mean([series for series in its if _is_its(series, each, seen.get(each.key))])
-        parts = {"value": values, **{name: by_hpa.get(each.key, {}) for name, by_hpa in counts.items()}}
+    for autoscaler in autoscalers:
+        its = recorded.get(leading.get(autoscaler.key, ""), {}).get(autoscaler.namespace, ())
+        values = _mean([series for series in its if _is_its(series, autoscaler, seen.get(autoscaler.key))])
+        parts = {"value": values, **{name: by_hpa.get(autoscaler.key, {}) for name, by_hpa in counts.items()}}
         if any(parts.values()):
-            found[each.key] = _aligned(parts, step_s)
+            found[autoscaler.key] = _aligned(parts, step_s)
     return found
 
 

@@ -51,7 +51,11 @@ class Intervals:
 def _collect_period(kube: KubeClient) -> Period:
     """What the slowest dcgm-exporter is told, in milliseconds, by its environment or its arguments."""
     try:
-        exporters = [each for each in kube.list(DAEMON_SETS) or () if "dcgm-exporter" in each["metadata"]["name"]]
+        exporters = [
+            daemon_set
+            for daemon_set in kube.list(DAEMON_SETS) or ()
+            if "dcgm-exporter" in daemon_set["metadata"]["name"]
+        ]
     except ApiError:
         exporters = []
     told = [period for exporter in exporters for period in _told(exporter)]
@@ -60,7 +64,7 @@ def _collect_period(kube: KubeClient) -> Period:
 
 def _told(exporter: Manifest) -> Iterable[float]:
     for container in exporter["spec"]["template"]["spec"]["containers"]:
-        environment = {each["name"]: each.get("value", "") for each in container.get("env") or ()}
+        environment = {variable["name"]: variable.get("value", "") for variable in container.get("env") or ()}
         arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
         flagged = [after for flag, after in pairwise(arguments) if flag in _COLLECT_FLAGS]
         flagged += [text.partition("=")[2] for text in arguments if text.startswith("--collect-interval=")]

@@ -221,5 +221,5 @@ def _target(given: Mapping[str, Any]) -> Target:
 
 def _is_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or []
-    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return is_ready and not pod["metadata"].get("deletionTimestamp")

@@ -37,5 +37,7 @@ class Owner:
     def unavailable(self) -> str:
         """Why the API server does not forward to it; empty as long as it does."""
         conditions = ((self.api_service or {}).get("status") or {}).get("conditions") or []
-        found = [each for each in conditions if each["type"] == "Available" and each["status"] == "False"]
+        found = [
+            condition for condition in conditions if condition["type"] == "Available" and condition["status"] == "False"
+        ]
         return f"{found[0].get('reason')}: {found[0].get('message')}" if found else ""

@@ -36,7 +36,7 @@ def read_autoscalers(
     """
     hpas = read_hpas(kube, namespace)
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
-        raise HopError(Hop.HPA, seen=f"there is no Hop.HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
+        raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = _recorded_queries(kube)
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]

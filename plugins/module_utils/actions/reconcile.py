@@ -43,8 +43,8 @@ def reconcile(
         autoscalers = resolve_dead_times(kube, prometheus, autoscalers, objects, snapshot.targets)
         outcome.warnings += unusual_dead_times(autoscalers)
     desired = backend.desired_objects(autoscalers, rules)
-    adopted = {each.key for each in autoscalers if each.adopt}
-    made, scaled = _write(kube, outcome, [_apply(each, objects, adopted) for each in desired])
+    adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
+    made, scaled = _write(kube, outcome, [_apply(manifest, objects, adopted) for manifest in desired])
     written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}
     unused = (
         backend.unused_rules((objects.rules or {}).values(), {**objects.hpas, **written}) if not outcome.errors else []

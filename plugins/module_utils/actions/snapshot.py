@@ -77,7 +77,7 @@ def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: S
         metrics_apis={
             group: kube.get(APISERVICES, f"v1beta1.{group}")
             for group in dict.fromkeys(
-                GROUPS[metric_target.type] for each in autoscalers for metric_target in each.metric_targets
+                GROUPS[metric_target.type] for autoscaler in autoscalers for metric_target in autoscaler.metric_targets
             )
         },
         prometheus_name=prometheus.name,

@@ -48,20 +48,28 @@ def key_of(manifest: Mapping[str, Any]) -> Key:
 def read_targets(kube: KubeClient, autoscalers: Iterable[Autoscaler]) -> dict[Key, TargetState]:
     """By namespace and name of the autoscaler. Discovery once a version, a list once a kind and namespace."""
     autoscalers = list(autoscalers)
-    kinds = {version: kube.discover(version) for version in {each.target.api_version for each in autoscalers}}
-    resources = {each.key: kinds[each.target.api_version].get(each.target.kind) for each in autoscalers}
+    kinds = {
+        version: kube.discover(version) for version in {autoscaler.target.api_version for autoscaler in autoscalers}
+    }
+    resources = {
+        autoscaler.key: kinds[autoscaler.target.api_version].get(autoscaler.target.kind) for autoscaler in autoscalers
+    }
     places: dict[Resource, set[str]] = {}
     for (namespace, _name), resource in resources.items():
         if resource is not None:
             places.setdefault(resource, set()).add(namespace)
     listed = {resource: list_in(kube, resource, namespaces) for resource, namespaces in places.items()}
     states = {
-        each.key: TargetState(False, False, None)
-        if (resource := resources[each.key]) is None
-        else _state(resource, listed[resource].get((each.namespace, each.target.name)))
-        for each in autoscalers
+        autoscaler.key: TargetState(False, False, None)
+        if (resource := resources[autoscaler.key]) is None
+        else _state(resource, listed[resource].get((autoscaler.namespace, autoscaler.target.name)))
+        for autoscaler in autoscalers
     }
-    unknown = [each for each in autoscalers if states[each.key].manifest is not None and not states[each.key].selector]
+    unknown = [
+        autoscaler
+        for autoscaler in autoscalers
+        if states[autoscaler.key].manifest is not None and not states[autoscaler.key].selector
+    ]
 
     def read_scale(autoscaler: Autoscaler) -> Manifest | None:
         resource = kinds[autoscaler.target.api_version][autoscaler.target.kind]
@@ -99,7 +107,7 @@ def read_pods(
         (namespace, text)
         for namespace, few in members.items()
         if len(few) <= AUTOSCALERS_ASKED_ALONE
-        for text in dict.fromkeys(format_selector(targets[each.key].selector or {}) for each in few)
+        for text in dict.fromkeys(format_selector(targets[autoscaler.key].selector or {}) for autoscaler in few)
     ]
     answers = in_parallel(
         lambda request: kube.list(PODS, namespace=request[0], label_selector=request[1]) or (), requests
@@ -112,12 +120,12 @@ def read_pods(
         if not pod["metadata"].get("deletionTimestamp"):
             by_namespace.setdefault(namespace, []).append(pod)
     return {
-        each.key: [
+        autoscaler.key: [
             pod
-            for pod in by_namespace.get(each.namespace, ())
-            if labels_match(targets[each.key].selector, labels_of(pod))
+            for pod in by_namespace.get(autoscaler.namespace, ())
+            if labels_match(targets[autoscaler.key].selector, labels_of(pod))
         ]
-        for each in autoscalers
+        for autoscaler in autoscalers
     }
 
 

@@ -42,7 +42,7 @@ def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Man
 def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
     """One for each profile, shared by its autoscalers, and one for each workload that has a value of its own."""
     shared = [profile_rule(profile, rules) for profile in profiles_of(autoscalers) if profile.recorded]
-    own = [workload_rule(each, rules) for each in autoscalers if _workload_metrics(each)]
+    own = [workload_rule(autoscaler, rules) for autoscaler in autoscalers if _workload_metrics(autoscaler)]
     return [*shared, *own]
 
 

@@ -121,7 +121,7 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
 
 def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float = 60) -> Metric:
     """A pod gets its value from the first source that has one for it: one cluster can have GPUs with and without it."""
-    series = dict.fromkeys(each for source in sources for each in source.series)
+    series = dict.fromkeys(name for source in sources for name in source.series)
     return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
 
 

@@ -53,15 +53,15 @@ def desired_replicas(
     """
     if not usage:
         raise HopError(Hop.METRIC, seen="no running pod has a value", fix="run the verify playbook")
-    values, metric_target = [_value(each) for each in usage], _target(target)
-    ratio = _mean(values) / metric_target
+    values, wanted = [_value(value) for value in usage], _target(target)
+    ratio = _mean(values) / wanted
     damping = unready if ratio > 1 else 0
     if not missing and not damping:
         return current if tolerance.covers(ratio) else ceil(ratio * len(values))
     # The pods that say nothing are taken to say whatever speaks against the change; exactly on target there is none.
-    assumed = [] if ratio == 1 else [metric_target if ratio < 1 else 0] * missing
+    assumed = [] if ratio == 1 else [wanted if ratio < 1 else 0] * missing
     filled = [*values, *assumed, *[0] * damping]
-    cautious = _mean(filled) / metric_target
+    cautious = _mean(filled) / wanted
     if tolerance.covers(cautious) or (ratio - 1) * (cautious - 1) < 0:
         return current
     wanted = ceil(cautious * len(filled))
@@ -96,10 +96,10 @@ def desired_replicas_by_total(
     Returns:         whole number >= 0.
     Source:          GetObjectPerPodMetricReplicas, GetExternalPerPodMetricReplicas
     """
-    total, metric_target = _value(value), _target(target)
-    if status_replicas and tolerance.covers(total / (metric_target * status_replicas)):
+    total, wanted = _value(value), _target(target)
+    if status_replicas and tolerance.covers(total / (wanted * status_replicas)):
         return status_replicas
-    return ceil(total / metric_target)
+    return ceil(total / wanted)
 
 
 def desired_replicas_together(proposals: Sequence[int | None], *, current: int) -> int:
@@ -109,7 +109,7 @@ def desired_replicas_together(proposals: Sequence[int | None], *, current: int) 
     current:   `spec.replicas` of the target's scale subresource, > 0.
     Source:    computeReplicasForMetrics
     """
-    return max(current if each is None else each for each in proposals)
+    return max(current if proposal is None else proposal for proposal in proposals)
 
 
 def _value(value: float) -> int:

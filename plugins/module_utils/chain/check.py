@@ -92,7 +92,9 @@ class CheckResult:
 
     @property
     def _text(self) -> FindingType | Evidence:
-        matching = (each for each in self.type.evidence if re.search(each.pattern, self.seen, re.IGNORECASE))
+        matching = (
+            evidence for evidence in self.type.evidence if re.search(evidence.pattern, self.seen, re.IGNORECASE)
+        )
         return next(matching, self.type)
 
 

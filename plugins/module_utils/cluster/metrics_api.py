@@ -62,7 +62,7 @@ class MetricsApi:
         Not every adapter lists what it serves: KEDA lists one name, ``externalmetrics``, for all.
         """
         path = self._path(group)
-        return {each["name"] for each in _list(self._get_raw(path), "resources", path)}
+        return {resource["name"] for resource in _list(self._get_raw(path), "resources", path)}
 
     def custom(
         self,
@@ -113,7 +113,7 @@ class MetricsApi:
             if err.is_not_found:
                 return ""
             raise
-        served = [each["version"] for each in _list(answer, "versions", path)]
+        served = [entry["version"] for entry in _list(answer, "versions", path)]
         preferred = answer.get("preferredVersion", {}).get("version", "")
         for version in (preferred, *served):
             if version in _KNOWN_VERSIONS:

@@ -59,7 +59,7 @@ class PrometheusClient:
         answer = self._get("query", {"query": promql}, retry=retry)
         if answer.get("resultType") == "scalar":
             return [_series({"metric": {}, "value": answer["result"]})]
-        return [_series(each) for each in answer["result"]]
+        return [_series(series) for series in answer["result"]]
 
     def recording_rules(self) -> list[dict[str, Any]]:
         """The recording rules that are loaded, with their health and last error, and their group's interval (s)."""

@@ -38,7 +38,7 @@ def with_import(document: str, pattern: str) -> str:
     settings = from_toml(document)
     imports = settings.get("imports", [])
     folder = posixpath.dirname(posixpath.dirname(pattern))
-    if isinstance(imports, list) and pattern in (posixpath.join(folder, str(each)) for each in imports):
+    if isinstance(imports, list) and pattern in (posixpath.join(folder, str(path)) for path in imports):
         return document
     changed = _extended(document, pattern) if "imports" in settings else _whole_line(pattern) + document
     if not isinstance(imports, list) or from_toml(changed) != settings | {"imports": [pattern, *imports]}:

@@ -24,8 +24,8 @@ def element(tag: str, *children: Child | Iterable[Child], **attributes: object) 
         if child is None or isinstance(child, str | Element):
             _add(made, child)
         else:
-            for each in child:
-                _add(made, each)
+            for part in child:
+                _add(made, part)
     return made
 
 

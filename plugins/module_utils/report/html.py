@@ -179,13 +179,13 @@ def _texts(texts: Sequence[str]) -> Child:
 def _autoscalers(autoscalers: Sequence[Mapping[str, Any]]) -> Element:
     if not autoscalers:
         return _section("autoscalers", "Autoscalers", element("p", "None in what was looked at."))
-    proven = sum(each["verified"] for each in autoscalers)
-    ordered = sorted(autoscalers, key=lambda each: each["verified"])
+    proven = sum(autoscaler["verified"] for autoscaler in autoscalers)
+    ordered = sorted(autoscalers, key=lambda autoscaler: autoscaler["verified"])
     return _section(
         "autoscalers",
         f"Autoscalers: {proven} of {len(autoscalers)} proven",
         _table("Autoscalers", "Proven: each ready pod has a value, and the HPA acts on it.", _COLUMNS, ordered),
-        element("div", [_figure(each, index) for index, each in enumerate(ordered)], class_="cards plots"),
+        element("div", [_figure(autoscaler, index) for index, autoscaler in enumerate(ordered)], class_="cards plots"),
     )
 
 
@@ -224,23 +224,23 @@ def _reaction(autoscaler: Mapping[str, Any]) -> str:
 
 
 _COLUMNS = {
-    "Autoscaler": lambda each: element("th", name_of(each), scope="row"),
+    "Autoscaler": lambda autoscaler: element("th", name_of(autoscaler), scope="row"),
     "Proof": _proof,
-    "Target": lambda each: element("td", target_of(each)),
-    "Metric": lambda each: element("td", each["metric"]),
-    "Now": lambda each: _figures(_now(each)),
-    "Target value": lambda each: _figures(with_unit(each["target_value"], each["unit"])),
-    "Replicas": lambda each: _figures(_replicas(each)),
-    "Bounds": lambda each: _figures(f"{each['min_replicas']} to {each['max_replicas']}"),
-    "Reacts within": lambda each: _figures(_reaction(each)),
+    "Target": lambda autoscaler: element("td", target_of(autoscaler)),
+    "Metric": lambda autoscaler: element("td", autoscaler["metric"]),
+    "Now": lambda autoscaler: _figures(_now(autoscaler)),
+    "Target value": lambda autoscaler: _figures(with_unit(autoscaler["target_value"], autoscaler["unit"])),
+    "Replicas": lambda autoscaler: _figures(_replicas(autoscaler)),
+    "Bounds": lambda autoscaler: _figures(f"{autoscaler['min_replicas']} to {autoscaler['max_replicas']}"),
+    "Reacts within": lambda autoscaler: _figures(_reaction(autoscaler)),
 }
 
 _NUMBERS = ("Now", "Target value", "Replicas", "Bounds", "Reacts within")
 
 _CHECKS = {
-    "Check": lambda each: element("th", each["check"], scope="row"),
-    "Hop": lambda each: element("td", each["title"]),
-    "Reason": lambda each: element("td", each["reason"]),
+    "Check": lambda row: element("th", row["check"], scope="row"),
+    "Hop": lambda row: element("td", row["title"]),
+    "Reason": lambda row: element("td", row["reason"]),
 }
 
 
@@ -266,7 +266,7 @@ def _table(name: str, caption: str, columns: Mapping[str, Any], rows: Sequence[M
 
 
 def _not_checked(report: Report) -> Element | None:
-    rows = [{**each, "title": title_of(report, each["hop"])} for each in report["not_checked"]]
+    rows = [{**row, "title": title_of(report, row["hop"])} for row in report["not_checked"]]
     if not rows:
         return None
     return _section("not-checked", "Not checked", _table("Not checked", "What could not be looked at.", _CHECKS, rows))

@@ -20,11 +20,11 @@ def junit(report: Report) -> str:
     SubElement(properties, "property", name="scope", value=clean(scope_of(report)))
     SubElement(properties, "property", name="verdict", value=report["verdict"])
     for hop in report["hops"]:
-        _hop(suite, hop, [each for each in report["findings"] if each["hop"] == hop["id"]])
+        _hop(suite, hop, [finding for finding in report["findings"] if finding["hop"] == hop["id"]])
     for autoscaler in report["autoscalers"]:
         _autoscaler(suite, autoscaler, report)
-    for each in (root, suite):
-        each.attrib |= _counts(suite, report["duration_s"])
+    for node in (root, suite):
+        node.attrib |= _counts(suite, report["duration_s"])
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
@@ -40,7 +40,7 @@ _OUTCOMES = {"failures": "failure", "skipped": "skipped"}
 
 def _hop(suite: Element, hop: Mapping[str, Any], findings: list[Mapping[str, Any]]) -> None:
     case = SubElement(suite, "testcase", classname=f"{_SUITE}.hop", name=clean(hop["title"]))
-    text = "\n\n".join(_finding(each) for each in findings)
+    text = "\n\n".join(_finding(finding) for finding in findings)
     if hop["status"] == "broken":
         SubElement(case, "failure", type=_type(findings), message=clean(hop["summary"])).text = text
     elif hop["status"] in ("consequence", "unknown"):
@@ -50,17 +50,17 @@ def _hop(suite: Element, hop: Mapping[str, Any], findings: list[Mapping[str, Any
 
 
 def _type(findings: list[Mapping[str, Any]]) -> str:
-    return next((clean(each["id"]) for each in findings if each["severity"] == "error"), "broken")
+    return next((clean(finding["id"]) for finding in findings if finding["severity"] == "error"), "broken")
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
     lines = [
         f"{finding['id']} ({finding['severity']}): {finding['object']}",
-        *(f"seen: {each}" for each in finding["seen"]),
+        *(f"seen: {text}" for text in finding["seen"]),
         *([f"since: {finding['since']}"] if finding["since"] else []),
         f"cause: {finding['cause']}",
         f"fix: {finding['fix']}",
-        *(f"then: {each}" for each in finding["consequences"]),
+        *(f"then: {consequence}" for consequence in finding["consequences"]),
         f"more: {finding['doc']}",
     ]
     return clean("\n".join(lines))

@@ -28,8 +28,10 @@ def _rest(report: Report, colour: bool, width: int) -> Iterator[str]:
         yield from ["", *_autoscalers(report, width)]
     if report["not_checked"]:
         yield from ["", "Not checked"]
-        for each in report["not_checked"]:
-            yield from _hanging("- ", f"{title_of(report, each['hop'])}: {each['check']}: {each['reason']}", width)
+        for unmade in report["not_checked"]:
+            yield from _hanging(
+                "- ", f"{title_of(report, unmade['hop'])}: {unmade['check']}: {unmade['reason']}", width
+            )
 
 
 def _head(report: Report, width: int) -> list[str]:
@@ -65,22 +67,29 @@ def _parts(finding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _autoscalers(report: Report, width: int) -> Iterator[str]:
     """Those without proof first; of many the rest is counted."""
-    ordered = sorted(report["autoscalers"], key=lambda each: each["verified"])
-    proven = sum(each["verified"] for each in ordered)
+    ordered = sorted(report["autoscalers"], key=lambda autoscaler: autoscaler["verified"])
+    proven = sum(autoscaler["verified"] for autoscaler in ordered)
     yield f"Autoscalers: {proven} of {len(ordered)} proven"
-    for each in ordered[:_NAMED]:
-        yield from _hanging("- ", _autoscaler(each), width)
+    for autoscaler in ordered[:_NAMED]:
+        yield from _hanging("- ", _autoscaler(autoscaler), width)
     if len(ordered) > _NAMED:
         yield f"- and {len(ordered) - _NAMED} more"
 
 
-def _autoscaler(each: Mapping[str, Any]) -> str:
-    now = with_unit(last(each["history"]["value"]) if each["history"] else None, each["unit"])
-    target = with_unit(each["target_value"], each["unit"])
-    wanted = "" if each["desired_replicas"] == each["replicas"] else f", wants {number(each['desired_replicas'])}"
-    replicas = f"{number(each['replicas'])} of {each['min_replicas']} to {each['max_replicas']} replicas{wanted}"
-    reaction = f", reacts within {number(each['budget']['worst_s'])} s" if each["budget"] else ""
-    return f"{name_of(each)} {proof_of(each)}: {each['metric']} {now} for {target}, {replicas}{reaction}"
+def _autoscaler(autoscaler: Mapping[str, Any]) -> str:
+    now = with_unit(last(autoscaler["history"]["value"]) if autoscaler["history"] else None, autoscaler["unit"])
+    target = with_unit(autoscaler["target_value"], autoscaler["unit"])
+    wanted = (
+        ""
+        if autoscaler["desired_replicas"] == autoscaler["replicas"]
+        else f", wants {number(autoscaler['desired_replicas'])}"
+    )
+    bounds = f"{autoscaler['min_replicas']} to {autoscaler['max_replicas']}"
+    replicas = f"{number(autoscaler['replicas'])} of {bounds} replicas{wanted}"
+    reaction = f", reacts within {number(autoscaler['budget']['worst_s'])} s" if autoscaler["budget"] else ""
+    return (
+        f"{name_of(autoscaler)} {proof_of(autoscaler)}: {autoscaler['metric']} {now} for {target}, {replicas}{reaction}"
+    )
 
 
 def _hanging(lead: str, text: str, width: int) -> list[str]:

@@ -19,7 +19,7 @@ def clean(text: Any) -> str:
 
 
 def title_of(report: Report, hop: str) -> str:
-    return next((each["title"] for each in report["hops"] if each["id"] == hop), hop)
+    return next((entry["title"] for entry in report["hops"] if entry["id"] == hop), hop)
 
 
 def first_broken(report: Report) -> Mapping[str, Any] | None:

@@ -54,7 +54,9 @@ class GpuNode:
         """The newest kernel after the running one that can be booted and has NVIDIA's module."""
         if self.running is None:
             return None
-        later = [each for each in self.kernels if each.bootable and each.module and each.order > self.running.order]
+        later = [
+            kernel for kernel in self.kernels if kernel.bootable and kernel.module and kernel.order > self.running.order
+        ]
         return max(later, key=lambda kernel: kernel.order, default=None)
 
     @property

@@ -102,7 +102,9 @@ def installed_driver(files: Files) -> Driver | None:
     libraries = [version for package, version in packages.items() if _LIBRARY.fullmatch(package)]
     if not libraries:
         return None
-    flavours = {"open" if _OPEN.search(each) else "proprietary" for each in packages if _MODULES.fullmatch(each)}
+    flavours = {
+        "open" if _OPEN.search(package) else "proprietary" for package in packages if _MODULES.fullmatch(package)
+    }
     return Driver(
         version=max(libraries, key=lambda version: [int(part) for part in version.split(".")]),
         flavour=flavours.pop() if len(flavours) == 1 else None,

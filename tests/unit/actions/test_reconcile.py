@@ -303,7 +303,11 @@ def test_a_dry_run_takes_what_is_still_to_come_for_granted() -> None:
     outcome = run(transport, autoscalers("chat"), dry_run=True)
     assert outcome.changed
     assert [entry["action"] for entry in outcome.result["rules"]] == ["created"]
-    for missing in ("Deployment ml/chat: there is none", "no kind PrometheusRule", "APIService v1beta1.custom.metrics.k8s.io: there is none"):
+    for missing in (
+        "Deployment ml/chat: there is none",
+        "no kind PrometheusRule",
+        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+    ):
         assert [missing in warning for warning in outcome.warnings].count(True) == 1
     assert len(outcome.warnings) == 3
 
@@ -322,7 +326,11 @@ def test_all_reasons_to_refuse_are_named_at_once() -> None:
     transport = cluster((), [], **{f"GET {RULES}": refusal(404, ""), f"GET {APISERVICE}": refusal(404, "")})
     with pytest.raises(HopError) as caught:
         run(transport, autoscalers("chat"))
-    for missing in ("Deployment ml/chat: there is none", "no kind PrometheusRule", "APIService v1beta1.custom.metrics.k8s.io: there is none"):
+    for missing in (
+        "Deployment ml/chat: there is none",
+        "no kind PrometheusRule",
+        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+    ):
         assert missing in str(caught.value)
     assert caught.value.hop == "rule"
 
