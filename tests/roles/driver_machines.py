@@ -1,7 +1,7 @@
 """Machines for the role nvidia_driver: what Ansible, PCI, firmware, dpkg and mokutil say, and what it makes of that.
 
-All machines are hosts of one play on the controller. gpu_facts reads a copy of each; dpkg-query and mokutil are scripts
-in its path.
+All machines are hosts of one play on the controller, to which an earlier play has told what gpu_facts reads of a copy
+of each; dpkg-query and mokutil are scripts in its path.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 from collection import COLLECTIONS_PATH
 
 L4, H100, B200, V100, K80 = "10de:27b8", "10de:2330", "10de:2901", "10de:1db1", "10de:102d"
@@ -44,6 +45,7 @@ FACTS = (
     "hostname",
     "user_uid",
     "user_id",
+    "gpu_facts",
 )
 
 
@@ -107,13 +109,14 @@ def _host(folder: Path, machine: Machine) -> dict[str, Any]:
         (programs / name).chmod(0o755)
     distribution, _, version = machine.system.partition(" ")
     release = version.partition(".")[0]
-    facts = dict(
-        zip(FACTS, (distribution, version, release, "x86_64", machine.kernel, folder.name, 0, "root"), strict=True)
-    )
+    found = read_gpu_node(folder / "root").facts()
+    values = (distribution, version, release, "x86_64", machine.kernel, folder.name, 0, "root", found)
+    facts = dict(zip(FACTS, values, strict=True))
     return {
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
         "machine_facts": facts,
+        "_common_gpu_facts": {},
         "machine_folder": str(folder),
         **machine.options,
     }
@@ -157,7 +160,6 @@ def _play() -> dict[str, Any]:
     return {
         "hosts": "all",
         "gather_facts": False,
-        "module_defaults": {"kubegpu.autoscale.gpu_facts": {"root": "{{ machine_folder }}/root"}},
         "environment": {"PATH": "{{ machine_folder }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"},
         "tasks": [
             {
