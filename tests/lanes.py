@@ -92,7 +92,7 @@ class Steps:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240"},  # molecule folds the names of tests else
-                start_new_session=True,
+                process_group=0,  # of the same session: the kernel weighs sessions first, and niceness only within one
             )
             self._running.add(process)
             code = process.wait()
