@@ -59,8 +59,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
+from uuid import uuid4
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -83,7 +83,9 @@ def libraries(linked: str) -> list[str]:
 @contextmanager
 def empty_container(module: AnsibleModule) -> Iterator[Path]:
     """The root of a container to be, whose name is that of the folder. Both are gone afterwards."""
-    root = Path(mkdtemp(prefix="kubegpu-gpu-check-", dir="/run"))
+    # mkdtemp's names may have an underscore where containerd allows none.
+    root = Path("/run", f"kubegpu-gpu-check-{uuid4().hex}")
+    root.mkdir()
     try:
         root.chmod(0o755)
         (root / "etc").mkdir()

@@ -16,6 +16,9 @@ from .pci import MELLANOX, NVIDIA, PciDevice, may_have_hidden_nvswitches
 
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
+# Of shim, which loads the boot loader: 1 where validation was switched off in it, and the kernel takes any module.
+_SHIM_INSECURE = "sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
+
 # A line of `resource`: first and last address, IORESOURCE_* flags of linux/ioport.h.
 _RESOURCE = re.compile(r"^0x([0-9a-f]+) 0x([0-9a-f]+) 0x([0-9a-f]+)$", re.IGNORECASE | re.MULTILINE)
 _BARS = 6
@@ -96,11 +99,11 @@ def _with_vital_product_data(files: Files, device: PciDevice) -> PciDevice:
 
 
 def _secure_boot(files: Files) -> bool | None:
-    """What the firmware says, after four bytes of attributes; None on a machine without UEFI."""
+    """What the firmware and shim say, after four bytes of attributes; None on a machine without UEFI."""
     content = files.read(_SECURE_BOOT)
     if content is None:
         return None
     if len(content) != 5 or content[4] > 1:
         files.warn(_SECURE_BOOT, "is no UEFI variable of one byte")
         return None
-    return content[4] == 1
+    return content[4] == 1 and (files.read(_SHIM_INSECURE) or b"")[4:] != b"\1"

@@ -280,6 +280,16 @@ def test_secure_boot_is_what_the_firmware_says(tree: Tree, on: bool | None) -> N
     assert tree.facts()["secure_boot"] is on
 
 
+@pytest.mark.parametrize("insecure", [0, 1])
+def test_secure_boot_that_shim_does_not_enforce_is_off(tree: Tree, insecure: int) -> None:
+    """`mokutil --disable-validation`; the kernel looks at it, too (efi/libstub/secureboot.c)."""
+    tree.secure_boot(True)
+    name = "sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
+    tree.file(name, b"\x06\0\0\0" + bytes([insecure]))
+
+    assert tree.facts()["secure_boot"] is not bool(insecure)
+
+
 @pytest.mark.parametrize(
     "path",
     [

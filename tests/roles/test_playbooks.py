@@ -1,0 +1,75 @@
+"""Each playbook in a process of its own, as a person calls it: nothing becomes root on the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection import COLLECTIONS_PATH, ROOT
+
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+ON_CONTROLLER = [
+    path for path in PLAYBOOKS if any(play.get("hosts") == "localhost" for play in yaml.safe_load(path.read_text()))
+]
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "none",
+    "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
+    "clusters": [{"name": "none", "cluster": {"server": "https://127.0.0.1:9"}}],
+    "users": [{"name": "none", "user": {}}],
+}
+
+
+def run(playbook: Path, folder: Path, *flags: str, **variables: Any) -> str:
+    """What a run says on an inventory that has no servers, and wants another user everywhere."""
+    (folder / "kubeconfig").write_text(json.dumps(KUBECONFIG))
+    everywhere = {"ansible_become": True, "ansible_become_user": "nobody", "ansible_become_exe": "/bin/false"}
+    inventory = {"all": {"vars": {**everywhere, "kubegpu_kubeconfig": str(folder / "kubeconfig"), **variables}}}
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.yml", playbook, *flags],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    return " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize("playbook", ON_CONTROLLER, ids=lambda path: path.stem)
+def test_every_play_on_the_controller_runs_as_the_user_with_the_controllers_python(playbook: Path) -> None:
+    for play in yaml.safe_load(playbook.read_text()):
+        if play.get("hosts") == "localhost":
+            assert play["become"] is False
+            assert play["vars"]["ansible_become"] is False
+            assert play["vars"]["ansible_python_interpreter"] == "{{ ansible_playbook_python }}"
+
+
+def test_nothing_becomes_root_on_the_controller(tmp_path: Path) -> None:
+    """A task that did would end with the words of /bin/false, which are none."""
+    said = run(ROOT / "playbooks" / "gpu.yml", tmp_path, "-b", kubegpu_cluster_timeout=1)
+
+    assert "https://127.0.0.1:9 gave no answer within 1 s" in said
+    assert "Connection refused" in said
+
+
+def test_nothing_becomes_root_on_the_controller_where_a_task_is_delegated_to_it() -> None:
+    """`become: false` is not enough: an inventory's ansible_become reaches localhost, too."""
+    tasks = [path for path in (ROOT / "roles").glob("*/tasks/*.yml") if "delegate_to: localhost" in path.read_text()]
+    lines = [
+        (path.parts[-3], number, rows[number + 2 : number + 3] if "apply" not in line else [line])
+        for path in tasks
+        for rows in [path.read_text().splitlines()]
+        for number, line in enumerate(rows)
+        if "delegate_to: localhost" in line
+    ]
+
+    assert len(lines) > 10
+    assert [where for *where, [following] in lines if "vars: {ansible_become: false}" not in following] == []
