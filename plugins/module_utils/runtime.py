@@ -76,7 +76,9 @@ class GpuModule:
         for warning in outcome.warnings:
             self._module.warn(warning)
         duration_s = round(time.monotonic() - self._started, 3)
-        return {"changed": outcome.changed, "result": outcome.result, "diff": outcome.diff, "duration_s": duration_s}
+        # Ansible takes a second and more to handle the diff of 1,000 objects, which nobody reads without --diff.
+        shown = {"diff": outcome.diff} if self._module._diff else {}
+        return {"changed": outcome.changed, "result": outcome.result, **shown, "duration_s": duration_s}
 
 
 def _as_hop(err: HopError | ApiError) -> HopError:

@@ -135,11 +135,7 @@ result:
         action:
           description: 'V(created), V(changed), V(deleted), V(unchanged) or V(failed).'
           type: str
-        behavior:
-          description:
-            - The scaling rules in words. They are computed from C(dead_time_s), the seconds that a new pod takes to be
-              ready and seen in the metric, C(measured) on its pods or assumed; but for the directions in C(given).
-          type: dict
+        behavior: {description: Place of its scaling rules in RV(result.behaviors)., type: int}
         verified: {description: Whether each hop is proven., type: bool}
         replicas: {description: Replicas that the target is to have., type: int}
         desired_replicas: {description: Replicas that the HPA wants., type: int}
@@ -158,6 +154,12 @@ result:
               of, each with its source, V(configured), V(seen) or V(assumed). C(kept) says whether the samples are as
               fresh as that promises.
           type: dict
+    behaviors:
+      description:
+        - The scaling rules in words, each once. They follow from C(dead_time_s), the seconds until a new pod is ready
+          and seen in the metric. It is C(measured) on the pods, or assumed. Directions in C(given) are the user's own.
+      type: list
+      elements: dict
     rules:
       description: One entry for each PrometheusRule that was looked at, with the first four keys.
       type: list
@@ -168,12 +170,7 @@ result:
         name: inference
         metric: gpu
         action: created
-        behavior:
-          dead_time_s: 30
-          measured: true
-          given: []
-          scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
-          scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
+        behavior: 0
         verified: true
         replicas: 1
         desired_replicas: 1
@@ -199,11 +196,17 @@ result:
           sources: {collect: configured, scrape: seen, evaluate: configured, sync: configured}
           seen_age_s: 1.2
           kept: true
+    behaviors:
+      - dead_time_s: 30
+        measured: true
+        given: []
+        scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
+        scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
     rules:
       - {namespace: monitoring, name: kubegpu-gpu, metric: gpu, action: created}
 diff:
-  description: Before and after of each object that changes, without what the server keeps for itself.
-  returned: always
+  description: Before and after of each object that changes, without the fields that the server keeps for itself.
+  returned: with C(--diff)
   type: list
   elements: dict
 warnings:

@@ -94,11 +94,7 @@ result:
         metric: {description: The profile or metric that it scales on., type: str}
         min_replicas: {description: Fewest replicas., type: int}
         max_replicas: {description: Most replicas., type: int}
-        behavior:
-          description:
-            - The scaling rules in words. They are computed from C(dead_time_s), the seconds that a new pod takes to be
-              ready and seen in the metric, C(measured) on its pods or assumed; but for the directions in C(given).
-          type: dict
+        behavior: {description: Place of its scaling rules in RV(result.behaviors)., type: int}
         verified: {description: Whether each hop is proven., type: bool}
         replicas: {description: Replicas that the target is to have., type: int}
         desired_replicas: {description: Replicas that the HPA wants., type: int}
@@ -107,6 +103,12 @@ result:
         metrics: {description: The evidence for each metric., type: list, elements: dict}
         conditions: {description: The conditions of the HPA., type: list, elements: dict}
         budget: {description: The time to react in seconds and what it consists of., type: dict}
+    behaviors:
+      description:
+        - The scaling rules in words, each once. They follow from C(dead_time_s), the seconds until a new pod is ready
+          and seen in the metric. It is C(measured) on the pods, or assumed. Directions in C(given) are the user's own.
+      type: list
+      elements: dict
   sample:
     autoscalers:
       - namespace: ml
@@ -116,12 +118,7 @@ result:
         metric: gpu
         min_replicas: 1
         max_replicas: 8
-        behavior:
-          dead_time_s: 30
-          measured: true
-          given: []
-          scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
-          scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
+        behavior: 0
         verified: true
         replicas: 1
         desired_replicas: 1
@@ -150,6 +147,12 @@ result:
           sources: {collect: configured, scrape: seen, evaluate: configured, sync: configured}
           seen_age_s: 1.2
           kept: true
+    behaviors:
+      - dead_time_s: 30
+        measured: true
+        given: []
+        scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
+        scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
 duration_s:
   description: Seconds the module took.
   returned: always

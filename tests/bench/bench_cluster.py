@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,8 @@ from prometheus_rules import serve_kind
 from workloads import Workloads
 
 NAMESPACES = 10
+# Namespaces of others, in a cluster that is shared.
+OTHER_NAMESPACES = 200
 # More than any size asks for, so that no run has something to warn of.
 GPUS = 1_000_000
 
@@ -77,6 +80,23 @@ class Cluster:
         there = len(client.AppsV1Api(self.kube).list_deployment_for_all_namespaces().items)
         for index in range(there, number):
             self._workloads[index % NAMESPACES].deployment(_name(index))
+
+    def crowd(self, pods: int) -> None:
+        """Pods of others, which no autoscaler is about; they are never taken away."""
+        core = client.CoreV1Api(self.kube)
+        names = [f"others-{index:03d}" for index in range(OTHER_NAMESPACES)]
+        container = {"name": "main", "image": "service", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+        environment = [{"name": f"VARIABLE_{index}", "value": "value" * 8} for index in range(20)]
+
+        def make(index: int) -> None:
+            metadata = {"name": f"pod-{index:05d}", "labels": {"app": f"service-{index % 50}"}}
+            spec = {"containers": [{**container, "env": environment}]}
+            core.create_namespaced_pod(names[index % len(names)], {"metadata": metadata, "spec": spec})
+
+        for name in names:
+            core.create_namespace({"metadata": {"name": name}})
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(make, range(pods)))
 
     def remove_hpas(self) -> None:
         hpas = client.AutoscalingV2Api(self.kube)

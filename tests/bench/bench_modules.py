@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 
 from bench_cluster import start_cluster
 from bench_report import Report, plot, tables
-from bench_runs import Failed, compare, measure_import, measure_size
+from bench_runs import Failed, compare, measure_crowd, measure_import, measure_size
 from collection import ROOT, install
 from rich.console import Console
 from rich.progress import Progress
@@ -37,6 +37,7 @@ def main() -> None:
         help="autoscalers beside kubernetes.core, 0 for none (default: %(default)s)",
     )
     parser.add_argument("--loop", type=int, default=20, help="items of the k8s loop (default: %(default)s)")
+    parser.add_argument("--others", type=int, default=20_000, help="pods of others, 0 for none (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench", help="folder (default: %(default)s)")
     arguments = parser.parse_args()
     console = Console(width=WIDTH)
@@ -61,7 +62,11 @@ def measure(arguments: argparse.Namespace, console: Console) -> Report:
         if arguments.compare:
             loop = min(arguments.loop, arguments.compare)
             tasks = compare(cluster, arguments.compare, loop, arguments.rounds, progress)
-        return Report(_machine(cluster.version), runs, tasks, imports)
+        size = arguments.compare or max(arguments.sizes)
+        crowd = None
+        if arguments.others:
+            crowd = measure_crowd(cluster, size, arguments.others, arguments.rounds, progress)
+        return Report(_machine(cluster.version), runs, tasks, imports, crowd)
 
 
 def _machine(kubernetes: str) -> dict[str, Any]:

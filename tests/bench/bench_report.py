@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 from xml.sax.saxutils import escape
 
-from bench_runs import FIRST, OURS, STEPS, THEIR_LIST, THEIR_LOOP, UNCHANGED, ImportTime, Run, TaskTime
+from bench_runs import FIRST, OURS, STEPS, THEIR_LIST, THEIR_LOOP, UNCHANGED, Crowd, ImportTime, Run, TaskTime
 from rich.table import Table
 
 SIZE = 1000  # of the targets
@@ -21,6 +21,7 @@ class Report:
     runs: list[Run]
     tasks: list[TaskTime]
     imports: ImportTime
+    crowd: Crowd | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -81,12 +82,21 @@ TARGETS = (
     Target("steepest growth, power of the number", "", 1.1, Report.most_growth),
     Target("unchanged, one k8s task to ours", "times", 5, lambda r: r.times_slower(THEIR_LIST, UNCHANGED), most=False),
     Target("unchanged, loop of k8s to ours", "times", 50, lambda r: r.times_slower(THEIR_LOOP, UNCHANGED), most=False),
+    Target(
+        "time beside others' pods, to alone", "times", 1.3, lambda r: r.crowd and r.crowd.ratio(lambda run: run.wall_s)
+    ),
+    Target(
+        "memory beside others' pods, to alone",
+        "times",
+        1.3,
+        lambda r: r.crowd and r.crowd.ratio(lambda run: run.rss_mb),
+    ),
     Target("import of our own code", "s", 0.2, lambda report: report.imports.own_s),
 )
 
 
 def tables(report: Report) -> list[Table]:
-    shown = [_walls(report), _requests(report)]
+    shown = [_walls(report), _requests(report), *([_crowd(report.crowd)] if report.crowd else [])]
     return [*shown, *([_comparison(report)] if report.tasks else []), verdicts(report, TARGETS)]
 
 
@@ -112,6 +122,17 @@ def _requests(report: Report) -> Table:
     table = Table("", *STEPS, title=f"Requests of a run over {size:,}")
     for title in sorted({title for run in runs for title in run.requests}):
         table.add_row(title, *(str(run.requests.get(title, "")) for run in runs))
+    return table
+
+
+def _crowd(crowd: Crowd) -> Table:
+    size = crowd.alone[0].autoscalers
+    table = Table(
+        "", "alone, s", "beside, s", "alone, MB", "beside, MB", title=f"{size:,} beside {crowd.others:,} pods"
+    )
+    for alone, beside in zip(crowd.alone, crowd.crowded, strict=True):
+        figures = [number(alone.wall_s), number(beside.wall_s), number(alone.rss_mb, 0), number(beside.rss_mb, 0)]
+        table.add_row(alone.step, *figures)
     return table
 
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -36,6 +36,9 @@ FIRST, UNCHANGED, ALL_CHANGED, ONE_CHANGED, ABSENT = STEPS = (
     "one changed",
     "absent",
 )
+
+# One look at all that is made, as verification takes one each round.
+LOOK = "one look"
 
 THEIR_LIST = "one k8s task"
 THEIR_LOOP = "a loop of k8s tasks"
@@ -122,6 +125,56 @@ def _run_module(cluster: Cluster, number: int, step: str, options: Mapping[str, 
     if done.result.get("failed") or actions != expected:
         raise Failed(f"{step} of {number} autoscalers: {done.result.get('msg') or dict(actions)}")
     return Run(number, step, done.wall_s, done.rss_mb, done.requests)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The same runs in a cluster alone, and beside the pods of others."""
+
+    others: int
+    alone: list[Run]
+    crowded: list[Run]
+
+    def ratio(self, what: Callable[[Run], float]) -> float:
+        """How many times as much a run takes beside others, of the step that grows most."""
+        return max(what(crowded) / what(alone) for alone, crowded in zip(self.alone, self.crowded, strict=True))
+
+
+def measure_crowd(cluster: Cluster, number: int, others: int, rounds: int, progress: Progress) -> Crowd:
+    """An unchanged run and a look, before and after others have come."""
+    cluster.deploy(number)
+    options, expected = steps_of(number)[FIRST]
+    _run_module(cluster, number, FIRST, options, expected)
+    task = progress.add_task(f"beside {others} pods of others", total=4 * rounds + 1)
+
+    def runs() -> list[Run]:
+        measured = []
+        for step in (UNCHANGED, LOOK):
+            done = []
+            for _ in range(rounds):
+                done.append(_look(cluster, number) if step == LOOK else _unchanged(cluster, number))
+                progress.advance(task)
+            measured.append(_middle(done))
+        return measured
+
+    alone = runs()
+    cluster.crowd(others)
+    progress.advance(task)
+    crowded = runs()
+    cluster.remove_hpas()
+    return Crowd(others, alone, crowded)
+
+
+def _unchanged(cluster: Cluster, number: int) -> Run:
+    return _run_module(cluster, number, UNCHANGED, *steps_of(number)[UNCHANGED])
+
+
+def _look(cluster: Cluster, number: int) -> Run:
+    done = run_module(cluster, "gpu_autoscaler_info", {})
+    seen = len(done.result.get("result", {}).get("autoscalers", []))
+    if done.result.get("failed") or seen != number:
+        raise Failed(f"a look at {number} autoscalers: {done.result.get('msg') or seen}")
+    return Run(number, LOOK, done.wall_s, done.rss_mb, done.requests)
 
 
 def run_module(cluster: Cluster, module: str, options: Mapping[str, Any]) -> Done:

@@ -97,19 +97,19 @@ def test_each_that_is_broken_is_named(run: Run, workloads: Workloads, chat: dict
 def test_the_pace_is_measured_on_the_pods_and_kept(
     run: Run, chain: MetricChain, workloads: Workloads, chat: dict[str, Any]
 ) -> None:
-    assumed = run(INFO, autoscalers=[chat])["result"]["autoscalers"][0]["behavior"]
+    assumed = run(INFO, autoscalers=[chat])["result"]["behaviors"][0]
     assert (assumed["dead_time_s"], assumed["measured"], assumed["given"]) == (60, False, [])
     workloads.ready_pod("chat-0", app="chat", start_s=200)
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
     result = run(autoscalers=[chat])
     assert result["changed"] is True
-    measured = result["result"]["autoscalers"][0]["behavior"]
+    measured = result["result"]["behaviors"][0]
     assert (measured["dead_time_s"], measured["measured"]) == (300, True)
     assert "in 300 s" in measured["scale_up"]
     assert run(autoscalers=[chat])["changed"] is False
     given = {"policies": [{"type": "Pods", "value": 1, "period_seconds": 30}]}
     own = {**chat, "scale_up": given, "scale_down": {**given, "stabilization_window_seconds": 60}}
     result = run(autoscalers=[own])
-    behavior = result["result"]["autoscalers"][0]["behavior"]
+    behavior = result["result"]["behaviors"][0]
     assert (behavior["scale_up"], behavior["given"]) == ("1 pods in 30 s at once", ["scale_up", "scale_down"])
     assert run(autoscalers=[own])["changed"] is False

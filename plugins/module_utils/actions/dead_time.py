@@ -67,7 +67,19 @@ def unusual_dead_times(autoscalers: Iterable[Autoscaler]) -> list[str]:
     ]
 
 
-def describe_scaling(autoscaler: Autoscaler) -> dict[str, Any]:
+def describe_behaviors(autoscalers: Iterable[Autoscaler]) -> tuple[list[dict[str, Any]], list[int]]:
+    """The scaling rules in words, each once, and for each autoscaler the place of its own among them."""
+    behaviors: list[dict[str, Any]] = []
+    places = []
+    for autoscaler in autoscalers:
+        behavior = _describe(autoscaler)
+        if behavior not in behaviors:
+            behaviors.append(behavior)
+        places.append(behaviors.index(behavior))
+    return behaviors, places
+
+
+def _describe(autoscaler: Autoscaler) -> dict[str, Any]:
     """The scaling rules in words, and what they come from: the dead time, but for the directions that are given."""
     given = {"scale_up": autoscaler.given_scale_up, "scale_down": autoscaler.given_scale_down}
     return {

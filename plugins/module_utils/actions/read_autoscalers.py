@@ -11,7 +11,7 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from .backend import Backend
-from .dead_time import describe_scaling
+from .dead_time import describe_behaviors
 from .observe import Observer
 from .outcome import Outcome
 from .snapshot import metric_of, read_hpas
@@ -40,14 +40,16 @@ def read_autoscalers(
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = _recorded_queries(kube)
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
-    outcome = Outcome(
-        result={
-            "autoscalers": [
-                {**_entry(autoscaler), "metric": metric_of(hpa) or autoscaler.profile.name, "managed": is_managed(hpa)}
-                for autoscaler, hpa in zip(autoscalers, wanted, strict=True)
-            ]
+    behaviors, places = describe_behaviors(autoscalers)
+    entries = [
+        {
+            **_entry(autoscaler, place),
+            "metric": metric_of(hpa) or autoscaler.profile.name,
+            "managed": is_managed(hpa),
         }
-    )
+        for autoscaler, place, hpa in zip(autoscalers, places, wanted, strict=True)
+    ]
+    outcome = Outcome(result={"autoscalers": entries, "behaviors": behaviors})
     if deadline is None:
         describe(kube, prometheus, autoscalers, Observer(kube, prometheus, backend).observe(autoscalers), outcome)
     else:
@@ -55,7 +57,7 @@ def read_autoscalers(
     return outcome
 
 
-def _entry(autoscaler: Autoscaler) -> dict[str, object]:
+def _entry(autoscaler: Autoscaler, behavior: int) -> dict[str, object]:
     target = autoscaler.target
     return {
         "namespace": autoscaler.namespace,
@@ -63,7 +65,7 @@ def _entry(autoscaler: Autoscaler) -> dict[str, object]:
         "target": {"api_version": target.api_version, "kind": target.kind, "name": target.name},
         "min_replicas": autoscaler.min_replicas,
         "max_replicas": autoscaler.max_replicas,
-        "behavior": describe_scaling(autoscaler),
+        "behavior": behavior,
     }
 
 

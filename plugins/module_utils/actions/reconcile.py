@@ -14,7 +14,7 @@ from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
 from .backend import Backend
-from .dead_time import describe_scaling, resolve_dead_times, unusual_dead_times
+from .dead_time import describe_behaviors, resolve_dead_times, unusual_dead_times
 from .outcome import Outcome
 from .preflight import preflight
 from .snapshot import Objects, metric_of, read_hpas, read_objects, read_snapshot
@@ -52,9 +52,10 @@ def reconcile(
     if unused:  # another run may have found such a rule in place and made its HPA meanwhile
         unused = backend.unused_rules(unused, {**read_hpas(kube), **written})
     removed, _ = _write(kube, outcome, [_Change(before=rule, after=None) for rule in unused])
-    outcome.result = {"autoscalers": scaled, "rules": made + removed}
-    for entry, autoscaler in zip(scaled, autoscalers, strict=True):
-        entry["behavior"] = describe_scaling(autoscaler)
+    behaviors, places = describe_behaviors(autoscalers)
+    for entry, place in zip(scaled, places, strict=True):
+        entry["behavior"] = place
+    outcome.result = {"autoscalers": scaled, "behaviors": behaviors, "rules": made + removed}
     return outcome
 
 

@@ -253,7 +253,7 @@ DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
 def test_the_dead_time_follows_from_how_pods_start(pods: list[Manifest], dead_time: int, measured: bool) -> None:
     """With stock intervals, which nothing here contradicts, a metric is 90 s late."""
     outcome = run(cluster(("chat",), [], **{f"GET {PODS}": {"items": pods}}), autoscalers("chat"), dry_run=True)
-    behavior = outcome.result["autoscalers"][0]["behavior"]
+    behavior = outcome.result["behaviors"][0]
     assert (behavior["dead_time_s"], behavior["measured"]) == (dead_time, measured)
     assert f"in {dead_time} s" in behavior["scale_up"]
 
@@ -263,7 +263,7 @@ def test_a_slow_start_is_believed_as_far_as_startup_probes_allow_and_warned_of()
     chat["spec"]["template"]["spec"]["containers"][0]["startupProbe"] = {"periodSeconds": 10, "failureThreshold": 60}
     answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}, f"GET {PODS}": {"items": [ready_pod("a", 1100)]}}
     outcome = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True)
-    assert outcome.result["autoscalers"][0]["behavior"]["dead_time_s"] == 1800
+    assert outcome.result["behaviors"][0]["dead_time_s"] == 1800
     assert ["dead_time_seconds" in warning for warning in outcome.warnings] == [True]
 
 
@@ -272,7 +272,7 @@ def test_a_dead_time_that_is_given_is_neither_measured_nor_kept() -> None:
     live = manifests([wanted.with_dead_time(1800)], RULE_OPTIONS)
     path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
     transport = cluster(("chat",), live, **{path: manifests([wanted], RULE_OPTIONS)[1]})
-    behavior = run(transport, [wanted]).result["autoscalers"][0]["behavior"]
+    behavior = run(transport, [wanted]).result["behaviors"][0]
     assert (behavior["dead_time_s"], behavior["measured"]) == (400, False)
     assert f"GET {PODS}" not in transport.asked
     (sent,) = [request.body for request in transport.requests if request.method == "PATCH"]
@@ -285,7 +285,7 @@ def test_an_unusual_dead_time_that_was_kept_is_measured_again() -> None:
     path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
     pods = {f"GET {PODS}": {"items": [ready_pod("a", 5)]}}
     transport = cluster(("chat",), live, **pods, **{path: manifests([wanted], RULE_OPTIONS)[1]})
-    assert run(transport, [wanted]).result["autoscalers"][0]["behavior"]["dead_time_s"] == 120
+    assert run(transport, [wanted]).result["behaviors"][0]["dead_time_s"] == 120
 
 
 def test_a_dead_time_once_measured_is_kept() -> None:
@@ -294,7 +294,7 @@ def test_a_dead_time_once_measured_is_kept() -> None:
     transport = cluster(("chat",), live, **{f"GET {PODS}": {"items": [ready_pod("a", 5)]}})
     outcome = run(transport, [wanted])
     assert not outcome.changed
-    assert outcome.result["autoscalers"][0]["behavior"]["dead_time_s"] == 120
+    assert outcome.result["behaviors"][0]["dead_time_s"] == 120
     assert f"GET {PODS}" not in transport.asked
 
 

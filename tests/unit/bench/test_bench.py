@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from bench_cluster import count_requests
 from bench_report import Report, Target, exponent, plot, tables
-from bench_runs import FIRST, OURS, STEPS, THEIR_LOOP, UNCHANGED, ImportTime, Run, TaskTime, steps_of
+from bench_runs import FIRST, LOOK, OURS, STEPS, THEIR_LOOP, UNCHANGED, Crowd, ImportTime, Run, TaskTime, steps_of
 from rich.console import Console
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -104,3 +104,10 @@ def test_labels_of_the_plot_do_not_cover_each_other() -> None:
     heights = sorted(float(text.attrib["y"]) for text in texts)
     assert len(heights) == len(STEPS) + len(REPORT.tasks)
     assert min(below - above for above, below in pairwise(heights)) >= 15
+
+
+def test_the_step_that_grows_most_counts() -> None:
+    alone = [Run(1000, step, 2.0, 100.0, {}) for step in (UNCHANGED, LOOK)]
+    crowd = Crowd(20_000, alone, [Run(1000, UNCHANGED, 2.2, 100.0, {}), Run(1000, LOOK, 3.0, 120.0, {})])
+    assert crowd.ratio(lambda run: run.wall_s) == 1.5
+    assert crowd.ratio(lambda run: run.rss_mb) == 1.2
