@@ -73,7 +73,7 @@ options:
       target_value:
         description:
           - Average over the pods to aim at, in percent or in the query's unit.
-          - If not given that of the profile, which is 60 percent for most.
+          - By default the value of the profile, which is 60 percent for most profiles.
         type: float
       target_values:
         description:
@@ -94,13 +94,13 @@ options:
         description:
           - Seconds from a scaling decision until the metric shows its effect, 1 to 1800.
           - A new pod has to be scheduled and ready by then, and its first value recorded.
-          - Scaling rules that are not given follow from it.
+          - The default scaling rules follow from it.
           - If not given it is measured on the target's pods. A measured value above 300 is warned of in each run.
         type: int
       scale_up:
         description:
-          - How fast replicas are added. What is given replaces the default, which is no window, and the larger of
-            2 pods and 50 percent in the time that a new pod needs to be ready and seen in the metric.
+          - How fast replicas are added. An option replaces its default. By default there is no window, and the larger
+            of 2 pods and 50 percent is added in the time that a new pod needs to be ready and seen in the metric.
           - That time is measured on the target's pods when the autoscaler is made, or as soon as there are any, and
             kept in an annotation. Until then it is taken to be 60 seconds. The result explains it.
         type: dict
@@ -111,7 +111,8 @@ options:
             type: int
           select_policy:
             description:
-              - Which policy decides, the one that allows most, the one that allows least, or none at all.
+              - The policy that decides. V(Max) takes the one that allows most, V(Min) the one that allows least, and
+                V(Disabled) stops.
             type: str
             choices: [Max, Min, Disabled]
           tolerance:
@@ -121,13 +122,13 @@ options:
             type: float
           policies:
             description:
-              - What may change in a period.
+              - The changes that a period allows.
             type: list
             elements: dict
             suboptions:
               type:
                 description:
-                  - What O(autoscalers[].scale_up.policies[].value) counts.
+                  - The unit of O(autoscalers[].scale_up.policies[].value).
                 type: str
                 choices: [Pods, Percent]
                 required: true
@@ -143,8 +144,8 @@ options:
                 required: true
       scale_down:
         description:
-          - How fast replicas are removed. What is given replaces the default, which is a window of 300 seconds or more,
-            and the smaller of 1 pod and 25 percent in 60 seconds, or in the time above where that is longer.
+          - How fast replicas are removed. An option replaces its default. By default the window is 300 seconds or more,
+            and the smaller of 1 pod and 25 percent is removed in 60 seconds, or in the time above if that is longer.
         type: dict
         suboptions: *scaling_rules
       extra_metrics:
@@ -160,7 +161,7 @@ options:
       adopt:
         description:
           - Take over a HorizontalPodAutoscaler of this name that this module has not made, and fields of it that
-            somebody else has changed since. What it has and this autoscaler does not say is left alone.
+            somebody else has changed since. Fields that this module does not set are not touched.
         type: bool
         default: false
 """

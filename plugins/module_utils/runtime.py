@@ -37,7 +37,7 @@ class GpuModule:
 
     @contextmanager
     def boundary(self) -> Iterator[None]:
-        """Ends the module: with the outcome, or with what broke and what had been done until then."""
+        """Ends the module: with the outcome, or with the error and the changes that were made before it."""
         try:
             yield
             if self.outcome.errors:
@@ -50,7 +50,7 @@ class GpuModule:
         self._module.exit_json(**self._result())
 
     def kube_client(self) -> KubeClient:
-        """A client that writes for good, or in check mode none but dry runs."""
+        """A client; in check mode each write is a dry run on the server."""
         auth = {option: self.params[option] for option in KUBE_AUTH}
         return KubeClient(connect(auth), dry_run=self.check_mode)
 

@@ -9,16 +9,19 @@ version_added: 0.1.0
 description:
   - Makes the recording rules of each metric, shared by all autoscalers that use it, and a HorizontalPodAutoscaler for
     each workload, then proves that the metric reaches it.
-  - It takes a list. Each kind is listed once, what differs is found out here and sent many at a time by server-side
-    apply with strict field validation. A run that finds nothing to do over 1,000 autoscalers takes about a second.
-  - What is refused changes nothing and is said all at once, which is a target that does not exist or has no scale
-    subresource, a second HorizontalPodAutoscaler or a KEDA ScaledObject on the same target, one of the same name that
-    was not made by this module, a query that Prometheus does not accept or that does not give one series a pod, no
-    Prometheus, or a metrics API that nobody serves, or somebody other than prometheus-adapter.
-  - A field that somebody else manages is not taken over, and the manager is named; see O(autoscalers[].adopt).
-  - If the server refuses some of the objects, the others are written all the same. Each failure is named, the task
-    fails, and the next run does the rest.
-  - In check mode what an earlier task may still bring, such as Prometheus or the target, is only warned of.
+  - It takes a list. The module lists each kind once, compares, and sends only objects that differ, by server-side apply
+    with strict field validation. A run over 1,000 autoscalers that finds nothing to do takes about a second.
+  - All checks run before anything is changed. If one fails, nothing is written, and all problems are reported together.
+  - The module refuses a target that does not exist or has no scale subresource.
+  - It refuses a second HorizontalPodAutoscaler or a KEDA ScaledObject on the target, and one of the same name that it
+    has not made.
+  - It refuses a query that Prometheus does not accept, or that does not give one series a pod.
+  - It refuses to work without Prometheus, or without a metrics API that is served by prometheus-adapter.
+  - The module does not take over an object that somebody else has made, unless O(autoscalers[].adopt) says so. The
+    manager is named.
+  - One object's failure does not stop the others. Each failure is named, and the task fails. The next run does the
+    rest.
+  - In check mode the module only warns of things that an earlier task may still bring, such as Prometheus.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -210,7 +213,7 @@ diff:
   type: list
   elements: dict
 warnings:
-  description: What makes scaling worse, and what is missing but may still come in check mode.
+  description: Settings that make scaling worse, and in check mode things that are missing but may still come.
   returned: when there are any
   type: list
   elements: str

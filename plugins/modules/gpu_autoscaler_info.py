@@ -7,9 +7,9 @@ module: gpu_autoscaler_info
 short_description: Read autoscalers back, with the evidence that they work
 version_added: 0.2.0
 description:
-  - Reads HorizontalPodAutoscalers and what they act on, which is target, current and desired replicas, the metric of
-    each pod in the metrics API and in Prometheus, the conditions, and the time to react that follows from the intervals
-    that are really configured.
+  - Reads HorizontalPodAutoscalers with their targets, their current and desired replicas and their conditions.
+  - For each pod it reads the metric in the metrics API and in Prometheus.
+  - The time to react follows from the intervals that are really configured.
   - With O(verify=true) it waits until each of them is proven to work, as M(kubegpu.autoscale.gpu_autoscaler) does, and
     fails otherwise. A pipeline that applies with C(verify=false) proves it so later.
   - Changes nothing.
@@ -33,8 +33,8 @@ options:
     default: []
   verify:
     description:
-      - Wait until each is proven to work, and fail if one is not in time. The first broken hop is named then, with what
-        was seen there and what mends it.
+      - Wait until each autoscaler is proven to work. If one is not in time, the module fails and names the first broken
+        hop, with the evidence, the cause and the fix.
       - An autoscaler whose target has no ready pod is not waited for.
     type: bool
     default: false

@@ -7,12 +7,13 @@ module: gpu_doctor
 short_description: Find out where autoscaling on GPU metrics is broken
 version_added: 0.3.0
 description:
-  - Walks the chain from the GPU to the autoscaler, for a cluster or for one autoscaler, which is GPU nodes, device
-    plugin, node labels, dcgm-exporter, Prometheus' targets, labels, recording rules, metrics API, the value of each
-    pod, HorizontalPodAutoscaler and workload.
-  - What is broken is a finding, with what was seen, the cause and what mends it. What follows from it further down the
-    chain is listed as its consequence.
-  - What is so young that it passes by itself in a healthy cluster, during a start or a rolling update, is no finding.
+  - Walks the chain from the GPU to the autoscaler, for a cluster or for one autoscaler.
+  - The hops are GPU nodes, device plugin, node labels, dcgm-exporter, Prometheus' targets, labels, recording rules,
+    metrics API, the value of each pod, HorizontalPodAutoscaler and workload.
+  - A finding names a fault, with the evidence, since when, the cause and the fix. Its effects further down the chain
+    are listed as its consequences.
+  - A condition that passes by itself in a healthy cluster, in a start or a rolling update, is no finding while it is
+    young.
   - Components are found by what they are, images and labels, so it judges clusters that this collection has not made as
     well, those of the GPU operator and of clouds for instance.
   - Changes nothing. Needs the right to get and list, also the ConfigMap that has prometheus-adapter's rules, the
@@ -121,7 +122,7 @@ result:
     scope: {description: What was looked at., type: dict}
     verdict: {description: V(ok), V(warning) or V(broken)., type: str}
     hops: {description: The chain from left to right, with the status of each hop., type: list, elements: dict}
-    findings: {description: What is wrong, errors first., type: list, elements: dict}
+    findings: {description: The faults, errors first., type: list, elements: dict}
     not_checked: {description: Checks that could not be made, and why., type: list, elements: dict}
     autoscalers: {description: Those that were looked at., type: list, elements: dict}
   sample:

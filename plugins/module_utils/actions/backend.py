@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What hands recorded series to the HPA controller. One implementation for each way in which a cluster may do it."""
+"""From recorded series to the HPA controller: one implementation for each way in which a cluster may do it."""
 
 from __future__ import annotations
 

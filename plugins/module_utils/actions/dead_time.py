@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How fast each autoscaler may go: what its scaling rules follow from, measured where the user has not chosen them."""
+"""The dead time that scaling rules follow from, measured where the user has not chosen them."""
 
 from __future__ import annotations
 

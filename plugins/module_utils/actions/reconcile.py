@@ -32,7 +32,7 @@ def reconcile(
 ) -> Outcome:
     """Make the cluster's recording rules and HPAs match.
 
-    What some objects are refused for does not keep the others from being written; it is in the outcome's errors.
+    One object's failure does not stop the others; failures are collected in the outcome's errors.
     Raises: HopError before anything is changed, if there is reason to refuse.
     """
     objects = read_objects(kube, rules.namespace)

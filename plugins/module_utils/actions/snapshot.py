@@ -18,9 +18,9 @@ GROUPS = {PODS: "custom.metrics.k8s.io", OBJECT: "custom.metrics.k8s.io", EXTERN
 
 @dataclass(frozen=True)
 class Objects:
-    """What there is of the kinds that autoscalers are made of.
+    """The objects of the kinds that autoscalers are made of.
 
-    hpas:  every HPA of the cluster, by namespace and name: also others' count, they can be in the way.
+    hpas:  every HPA of the cluster, by namespace and name. HPAs of others count too: they can be in the way.
     rules: our recording rules, by name; None if the kind PrometheusRule is not served.
     """
 
@@ -30,7 +30,7 @@ class Objects:
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """What the autoscalers depend on.
+    """The objects that autoscalers depend on.
 
     targets:          by namespace and name of the autoscaler.
     nodes:            of the cluster.
@@ -100,7 +100,7 @@ def _scaled_objects(kube: KubeClient) -> Sequence[Manifest] | None:
 def _try_queries(
     prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler]
 ) -> tuple[ApiError | None, dict[str, str], tuple[str, ...]]:
-    """Whether Prometheus answers, and what comes of the queries that are not ours and so not tested."""
+    """Whether Prometheus answers, and the faults of the users' own queries, which no test of ours covers."""
     wrong: dict[str, str] = {}
     empty = []
     try:
@@ -119,7 +119,7 @@ def _try_queries(
 
 
 def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, int]:
-    """What is wrong with what a query gives now, and how many series that is."""
+    """The fault of a query's result, and the number of its series."""
     try:
         found = prometheus.query(metric.query)
     except QueryError as err:

@@ -26,12 +26,12 @@ AUTOSCALERS_ASKED_ALONE = 3
 
 @dataclass(frozen=True)
 class TargetState:
-    """What the cluster knows of one target.
+    """One target, as the cluster has it.
 
     served:   its kind exists.  scalable: that kind has a scale subresource.
     manifest: the object itself, None if there is none.
-    replicas: that it is to have.
-    selector: of its pods; None if nothing says which they are.
+    replicas: number that it is to have.
+    selector: of its pods; None if it is not known.
     """
 
     served: bool

@@ -181,9 +181,9 @@ class KubeClient:
         return True
 
     def get_raw(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
-        """What an aggregated API or a service behind the API server answers at `path`.
+        """The answer of an aggregated API, or of a service behind the API server, at `path`.
 
-        Asked once by default: it answers 503 for as long as nothing stands behind it, which is for the caller to judge.
+        Asked once by default: the API server answers 503 while no pod serves it, and the caller judges that.
         """
         return self._send("GET", path, query=query or {}, retry=retry)
 

@@ -20,9 +20,8 @@ CONNECTIONS = 8
 def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[Done | HopError | ApiError]:
     """Each item's result, or the HopError or ApiError that it raised, in the order of items.
 
-    At most CONNECTIONS items are under way at once. Once the server gives no answer any more, what has not begun is
-    not tried either and gets that error. Anything else that an item raises ends it all, as an interrupt does: what is
-    under way then is not waited for, its threads being daemons.
+    At most CONNECTIONS items are under way at once. After a connection failure the remaining items fail with the same
+    error. Any other exception aborts immediately: requests under way are abandoned, because their threads are daemons.
     """
     results: dict[int, Done | HopError | ApiError] = {}
     left = deque(enumerate(items))
