@@ -375,6 +375,10 @@ def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
     ("options", "fix"),
     [
         ({}, "see in Prometheus whether namespace_pod:gpu:avg has samples"),
+        (
+            {"resource": "namespaces", "name": "ml", "namespace": None},
+            "see in Prometheus whether namespace_workload:gpu:avg or namespace_pod:gpu:avg has samples",
+        ),
         ({"resource": "deployments.apps"}, "see in Prometheus whether namespace_workload:gpu:avg has samples"),
         ({"resource": "services"}, "see whether the configuration of prometheus-adapter has that metric"),
         ({"api": "external"}, "see in Prometheus whether external:gpu:sum has samples"),
