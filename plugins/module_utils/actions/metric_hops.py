@@ -116,7 +116,7 @@ def _recorded_series(query: MetricQuery) -> str:
 
 SERIES = {
     "pods": "namespace_pod:{}:avg",
-    # Both rules make metrics of namespaces: the adapter's registry keeps the one that comes last, if its series is there.
+    # Both rules make metrics of namespaces. Of two series the adapter keeps that of the last rule.
     "namespaces": "namespace_workload:{0}:avg or namespace_pod:{0}:avg",
     "deployments.apps": "namespace_workload:{}:avg",
     "statefulsets.apps": "namespace_workload:{}:avg",
