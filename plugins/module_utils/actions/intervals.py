@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median
 
-from ..autoscaling.manifests import Manifest
 from ..autoscaling.metrics import Metric
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import MetricTarget
 from ..chain.objects import seconds
+from ..chain.state import exporter_container, given_collect_interval_s
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient, Series
@@ -49,31 +48,14 @@ class Intervals:
 
 
 def _collect_period(kube: KubeClient) -> Period:
-    """What the slowest dcgm-exporter is told, in milliseconds, by its environment or its arguments."""
+    """The interval of the slowest dcgm-exporter, by its arguments or its environment."""
     try:
-        exporters = [
-            daemon_set
-            for daemon_set in kube.list(DAEMON_SETS) or ()
-            if "dcgm-exporter" in daemon_set["metadata"]["name"]
-        ]
+        daemon_sets = kube.list(DAEMON_SETS) or ()
     except ApiError:
-        exporters = []
-    told = [period for exporter in exporters for period in _told(exporter)]
-    return Period(max(told) / 1000) if told else Period(_STOCK["collect"], "assumed")
-
-
-def _told(exporter: Manifest) -> Iterable[float]:
-    for container in exporter["spec"]["template"]["spec"]["containers"]:
-        environment = {variable["name"]: variable.get("value", "") for variable in container.get("env") or ()}
-        arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
-        flagged = [after for flag, after in pairwise(arguments) if flag in _COLLECT_FLAGS]
-        flagged += [text.partition("=")[2] for text in arguments if text.startswith("--collect-interval=")]
-        value = (flagged or [environment.get("DCGM_EXPORTER_INTERVAL", "")])[0]
-        if value.isdecimal():
-            yield float(value)
-
-
-_COLLECT_FLAGS = ("-c", "--collect-interval")
+        daemon_sets = ()
+    containers = [container for daemon_set in daemon_sets if (container := exporter_container(daemon_set))]
+    given = [interval_s for container in containers if (interval_s := given_collect_interval_s(container))]
+    return Period(max(given)) if given else Period(_STOCK["collect"], "assumed")
 
 
 def _seen_scrape_period(prometheus: PrometheusClient, sources: tuple[str, ...]) -> Period:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import API_VERSIONS, Target
+from ..chain.objects import is_ready
 from ..cluster.errors import ApiError
 from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
 from ..errors import Finding, HopError
@@ -159,7 +160,11 @@ class TargetPods:
     @property
     def ready(self) -> frozenset[str]:
         """Names of the ready pods."""
-        return frozenset(pod["metadata"]["name"] for pod in self.pods if _is_ready(pod))
+        return frozenset(
+            pod["metadata"]["name"]
+            for pod in self.pods
+            if is_ready(pod) and not pod["metadata"].get("deletionTimestamp")
+        )
 
 
 @dataclass(frozen=True)
@@ -217,9 +222,3 @@ def _target(given: Mapping[str, Any]) -> Target:
     if api_version is None:
         raise HopError(QUERY, seen=f"target kind {kind} is not one we know", fix="set target.api_version as well")
     return Target(kind, name, api_version)
-
-
-def _is_ready(pod: Manifest) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or []
-    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-    return is_ready and not pod["metadata"].get("deletionTimestamp")

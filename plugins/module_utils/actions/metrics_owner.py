@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..autoscaling.manifests import Manifest
+from ..chain.objects import condition
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,6 @@ class Owner:
     @property
     def unavailable(self) -> str:
         """Why the API server does not forward to it; empty as long as it does."""
-        conditions = ((self.api_service or {}).get("status") or {}).get("conditions") or []
-        found = [
-            condition for condition in conditions if condition["type"] == "Available" and condition["status"] == "False"
-        ]
-        return f"{found[0].get('reason')}: {found[0].get('message')}" if found else ""
+        available = condition(self.api_service or {}, "Available")
+        is_away = available.get("status") == "False"
+        return f"{available.get('reason')}: {available.get('message')}" if is_away else ""

@@ -783,10 +783,14 @@ def _plugin_container(daemon_set: Manifest) -> Manifest | None:
     )
 
 
-def collect_interval_s(container: Manifest) -> float:
-    """Seconds between two readings of the GPUs, by argument or environment in milliseconds; else the default."""
+def given_collect_interval_s(container: Manifest) -> float | None:
+    """Seconds between two readings of the GPUs, by dcgm-exporter's arguments or environment in milliseconds."""
     value = flag(container, "-c", "--collect-interval") or environment(container).get("DCGM_EXPORTER_INTERVAL", "")
-    return float(value) / 1000 if value.isdigit() else _STOCK_COLLECT_S
+    return float(value) / 1000 if value.isdecimal() else None
+
+
+def collect_interval_s(container: Manifest) -> float:
+    return given_collect_interval_s(container) or _STOCK_COLLECT_S
 
 
 def repeats_values(collect_s: float, scrape_s: float) -> bool:

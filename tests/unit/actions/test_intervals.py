@@ -22,8 +22,10 @@ QUEUE = Autoscaler.from_params(
 ).metric_targets[0]
 
 
-def exporter(name: str = "nvidia-dcgm-exporter", **container: Any) -> Manifest:
-    return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": [container]}}}}
+def exporter(image: str = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5", **container: Any) -> Manifest:
+    """Found by its image, whatever it is called."""
+    containers = [{"name": "main", "image": image, **container}]
+    return {"metadata": {"name": "gpu-metrics"}, "spec": {"template": {"spec": {"containers": containers}}}}
 
 
 def interval(milliseconds: str) -> list[dict[str, str]]:
@@ -70,7 +72,7 @@ COLLECT: dict[str, tuple[list[Manifest], Period]] = {
     "by long flag with =": ([exporter(args=["--collect-interval=3000"])], Period(3)),
     "a flag wins over the variable": ([exporter(args=["-c", "500"], env=interval("10000"))], Period(0.5)),
     "the slowest of two": ([exporter(env=interval("1000")), exporter(env=interval("30000"))], Period(30)),
-    "another DaemonSet": ([exporter("node-exporter", env=interval("1000"))], Period(30, "assumed")),
+    "another DaemonSet": ([exporter("prom/node-exporter:1", env=interval("1000"))], Period(30, "assumed")),
     "no word of it": ([exporter()], Period(30, "assumed")),
     "none": ([], Period(30, "assumed")),
 }
