@@ -516,22 +516,26 @@ class State:
         return self.age_s(manifest) if age is None else age
 
     @cached_property
-    def _events_by_object(self) -> dict[Key, list[Manifest]]:
-        by_object: dict[Key, list[Manifest]] = {}
+    def _events(self) -> dict[str, dict[str, list[Manifest]]]:
+        """By namespace and name of the object, oldest first."""
+        events: dict[str, dict[str, list[Manifest]]] = {}
         for event in sorted(self.events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or ""):
             about = event.get("involvedObject") or {}
-            by_object.setdefault((about.get("namespace", ""), about.get("name", "")), []).append(event)
-        return by_object
+            of_namespace = events.setdefault(about.get("namespace", ""), {})
+            of_namespace.setdefault(about.get("name", ""), []).append(event)
+        return events
 
     def events_about(self, manifest: Manifest) -> list[Manifest]:
-        """Warnings about an object, or about the ReplicaSets of a Deployment, oldest first."""
-        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-        return [
-            event
-            for (place, about), events in self._events_by_object.items()
-            if place == namespace and (about == name or re.fullmatch(rf"{re.escape(name)}-[a-z0-9]{{8,10}}", about))
-            for event in events
-        ]
+        """Warnings about an object, oldest first."""
+        metadata = manifest["metadata"]
+        return self._events.get(metadata["namespace"], {}).get(metadata["name"], [])
+
+    def events_about_replica_sets(self, deployment: Manifest) -> list[Manifest]:
+        """Warnings about the ReplicaSets of a Deployment, which have its name and a hash."""
+        metadata = deployment["metadata"]
+        replica_set = re.compile(rf"{re.escape(metadata['name'])}-[a-z0-9]{{6,10}}")
+        by_name = self._events.get(metadata["namespace"], {})
+        return [event for name, events in by_name.items() if replica_set.fullmatch(name) for event in events]
 
     @cached_property
     def prometheus_age_s(self) -> float | None:

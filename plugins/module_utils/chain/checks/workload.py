@@ -142,7 +142,9 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
             continue
         failure = condition(target, "ReplicaFailure")
         events = [
-            event for event in state.events_about(target) if event.get("reason") in ("FailedCreate", "FailedBinding")
+            event
+            for event in (*state.events_about(target), *state.events_about_replica_sets(target))
+            if event.get("reason") == "FailedCreate"
         ]
         if failure.get("status") == "True":
             seen, age_s = condition_text(failure), state.condition_age_s(target, "ReplicaFailure")
@@ -179,11 +181,11 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
             if not autoscaler.is_meant_to_be_at_zero:
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, template_vars=template_vars)
         elif not autoscaler.ready_pods and not any(map(_is_pending, pods)) and not state.is_before:
-            reasons = [f": {name_of(pod)}: {text}" for pod in pods if (text := _why_not_ready(state, pod))]
+            reasons = (f": {name_of(pod)}: {text}" for pod in pods if (text := _why_not_ready(state, pod)))
             yield CheckResult(
                 WORKLOAD_NOT_READY,
                 name,
-                f"0 of {len(pods)} pods are ready{''.join(reasons[:1])}{_without_ready_pods(autoscaler)}",
+                f"0 of {len(pods)} pods are ready{next(reasons, '')}{_without_ready_pods(autoscaler)}",
                 affected,
                 youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler)]),
                 template_vars=template_vars,
