@@ -46,10 +46,12 @@ def remove_crds(kube: KubeClient, group: str, deadline: Deadline) -> Outcome:
 def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
     """What there is of the CRD's kind that is not ours. What has an owner is its controller's, and goes with that."""
     spec = crd["spec"]
-    version = next(each["name"] for each in spec["versions"] if each["served"])
+    version = next(entry["name"] for entry in spec["versions"] if entry["served"])
     kind = Resource(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
-    others = [each["metadata"] for each in kube.list(kind) or () if not _is_ours(each)]
-    return [f"{kind.kind} {'/'.join(filter(None, (each.get('namespace'), each['name'])))}" for each in others]
+    others = [manifest["metadata"] for manifest in kube.list(kind) or () if not _is_ours(manifest)]
+    return [
+        f"{kind.kind} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}" for metadata in others
+    ]
 
 
 def _is_ours(seen: Manifest) -> bool:

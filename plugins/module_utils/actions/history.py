@@ -45,8 +45,8 @@ def read_history(
     recorded = {name: _by_namespace(_read(prometheus, name + window)) for name in sorted(set(leading.values()) - {""})}
     found = {}
     for autoscaler in autoscalers:
-        its = recorded.get(leading.get(autoscaler.key, ""), {}).get(autoscaler.namespace, ())
-        values = _mean([series for series in its if _is_its(series, autoscaler, seen.get(autoscaler.key))])
+        of_namespace = recorded.get(leading.get(autoscaler.key, ""), {}).get(autoscaler.namespace, ())
+        values = _mean([series for series in of_namespace if _belongs_to(series, autoscaler, seen.get(autoscaler.key))])
         parts = {"value": values, **{name: by_hpa.get(autoscaler.key, {}) for name, by_hpa in counts.items()}}
         if any(parts.values()):
             found[autoscaler.key] = _aligned(parts, step_s)
@@ -78,7 +78,7 @@ def _by_namespace(found: Iterable[Series]) -> dict[str, list[Series]]:
     return groups
 
 
-def _is_its(series: Series, autoscaler: Autoscaler, seen: AutoscalerState | None) -> bool:
+def _belongs_to(series: Series, autoscaler: Autoscaler, seen: AutoscalerState | None) -> bool:
     """Pods that are there are known; ones that are gone are told by the names that their controllers give."""
     if autoscaler.metric_targets[0].type != PODS:
         return autoscaler.target.name in series.labels.values()

@@ -162,8 +162,8 @@ class Autoscaler:
         extra_profiles = tuple(Profile.from_params(extra["metric"]) for extra in ours)
         metric_targets = _metric_targets(params, profile) + [
             metric_target
-            for extra, its in zip(ours, extra_profiles, strict=True)
-            for metric_target in _metric_targets({**extra, "name": autoscaler_key(params)[1]}, its)
+            for extra, extra_profile in zip(ours, extra_profiles, strict=True)
+            for metric_target in _metric_targets({**extra, "name": autoscaler_key(params)[1]}, extra_profile)
         ]
         autoscaler = cls(
             name=params.get("name") or target.name,
