@@ -1,9 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 # How many of a list a message names before it counts the rest.
 NAMED = 5
@@ -40,43 +39,6 @@ class HopError(Exception):
         return HopError(self.hop, f"{subject}: {self.seen}", self.fix, self.result, cause=self.cause)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One judgement about one hop.
-
-    subjects: the autoscalers that it is about, as namespace/name; none if it is about the cluster.
-    awaited:  what is missing may be made by an earlier task of the same play, so check mode only warns of it.
-    """
-
-    hop: str
-    seen: str
-    fix: str
-    subjects: tuple[str, ...] = ()
-    severity: Literal["error", "warning"] = "error"
-    awaited: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.hop}: {self.text} (fix: {self.fix})"
-
-    @property
-    def text(self) -> str:
-        if not self.subjects:
-            return self.seen
-        kind = "autoscaler" if len(self.subjects) == 1 else "autoscalers"
-        return f"{kind} {enumeration(self.subjects)}: {self.seen}"
-
-    def error(self) -> HopError:
-        return HopError(self.hop, self.text, self.fix)
-
-
-def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """What is said alike of several autoscalers is said once."""
-    subjects: dict[Finding, list[str]] = {}
-    for finding in findings:
-        subjects.setdefault(_without_subjects(finding), []).extend(finding.subjects)
-    return [_about(finding, tuple(dict.fromkeys(names))) for finding, names in subjects.items()]
-
-
 def first_of_all(errors: Sequence[HopError]) -> HopError:
     """One error that names them all; its hop and fix are those of the first."""
     first, *others = errors
@@ -86,11 +48,3 @@ def first_of_all(errors: Sequence[HopError]) -> HopError:
 def enumeration(names: Sequence[str]) -> str:
     rest = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _without_subjects(finding: Finding) -> Finding:
-    return _about(finding, ())
-
-
-def _about(finding: Finding, subjects: tuple[str, ...]) -> Finding:
-    return Finding(finding.hop, finding.seen, finding.fix, subjects, finding.severity, finding.awaited)

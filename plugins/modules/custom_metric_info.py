@@ -321,7 +321,7 @@ def main() -> None:
         answer, broken = read_metric_until(module.kube_client(), query, awaited, deadline, poll_s=params["wait_sleep"])
         module.outcome = Outcome(result=answer.result)
         if broken and not module.check_mode:
-            raise broken.error()
+            raise broken
         module.outcome.warnings += [str(broken)] if broken else []
 
 

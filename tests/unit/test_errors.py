@@ -1,35 +1,6 @@
 from __future__ import annotations
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import (
-    Finding,
-    HopError,
-    enumeration,
-    first_of_all,
-    merged,
-)
-
-PROBE = Finding("workload", "no probe", "add one", subjects=("ml/a",))
-
-
-def test_what_is_said_alike_is_said_once() -> None:
-    others = [Finding("workload", "no probe", "add one", subjects=(f"ml/{number}",)) for number in range(7)]
-    alone, together = merged([Finding("workload", "no limit", "add it", subjects=("ml/a",)), *others])
-    assert str(alone) == "workload: autoscaler ml/a: no limit (fix: add it)"
-    assert str(together) == "workload: autoscalers ml/0, ml/1, ml/2, ml/3, ml/4 and 2 more: no probe (fix: add one)"
-
-
-def test_what_differs_in_anything_else_stays_apart() -> None:
-    warning = Finding("workload", "no probe", "add one", subjects=("ml/b",), severity="warning")
-    awaited = Finding("workload", "no probe", "add one", subjects=("ml/c",), awaited=True)
-    assert merged([PROBE, warning, awaited]) == [PROBE, warning, awaited]
-
-
-def test_a_subject_is_named_once() -> None:
-    assert merged([PROBE, PROBE]) == [PROBE]
-
-
-def test_a_finding_about_the_cluster_names_no_autoscaler() -> None:
-    assert str(Finding("a -> b", "nothing there", "look")) == "a -> b: nothing there (fix: look)"
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, enumeration, first_of_all
 
 
 def test_one_error_for_all() -> None:

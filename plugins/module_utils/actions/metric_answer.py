@@ -7,10 +7,11 @@ from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import API_VERSIONS, Target
+from ..chain.check import CheckResult
 from ..chain.objects import is_ready
 from ..cluster.errors import ApiError
 from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
-from ..errors import Finding, HopError
+from ..errors import HopError
 
 # The hop at which options that contradict each other are refused.
 QUERY = "query"
@@ -184,7 +185,7 @@ class Answer:
     target: TargetPods | None = None
     items: tuple[MetricValue, ...] = ()
     refusal: str = ""
-    finding: Finding | None = None
+    finding: CheckResult | None = None
 
     @property
     def is_listed(self) -> bool:
@@ -210,7 +211,7 @@ class Answer:
             "items": [asdict(item) for item in self.items],
             "listed": self.is_listed,
             "missing": self.missing,
-            "hop": str(finding.hop) if finding else None,
+            "hop": str(finding.type.hop) if finding else None,
             "seen": finding.seen if finding else None,
             "fix": finding.fix if finding else None,
         }

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..autoscaling.spec import Target
+from ..chain.check import CheckResult, FindingType
 from ..cluster.errors import ApiError
 from ..cluster.kube import PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
 from ..cluster.rights import right_to
-from ..errors import Finding, HopError, enumeration
+from ..errors import HopError, enumeration
 from ..hops import Hop
 from .condition import Condition
 from .metric_answer import Answer, MetricQuery, TargetPods
@@ -21,6 +22,13 @@ from .wait import Deadline, wait_until
 # Not a hop of the chain, but what the user waits for.
 CONDITION = "condition"
 
+API_SERVER_AWAY = FindingType(
+    "API_SERVER_AWAY",
+    Hop.API_SERVER,
+    "error",
+    cause="the API server does not answer",
+    fix="see that the API server is up, and that the address in the kubeconfig is right and reachable",
+)
 EXAMPLE = Answer(
     MetricQuery(CUSTOM_METRICS, "gpu", "ml"),
     items=(MetricValue("Pod", "ml", "inference-0", 41.5, "2026-01-01T00:00:00Z"),),
@@ -48,7 +56,7 @@ def read_metric(kube: KubeClient, query: MetricQuery) -> Answer:
 
 def read_metric_until(
     kube: KubeClient, query: MetricQuery, condition: Condition, deadline: Deadline, *, poll_s: float
-) -> tuple[Answer, Finding | None]:
+) -> tuple[Answer, HopError | None]:
     """Look until the condition holds. What may pass by itself, a restart or a relist of the adapter, is waited out.
 
     Returns: the last answer; and, if the deadline was over first, the first broken hop.
@@ -61,7 +69,7 @@ def read_metric_until(
     answer = wait_until(lambda: _ask_patiently(kube, query), holds, deadline, poll_s=poll_s)
     if holds(answer):
         return answer, None
-    return answer, answer.finding or _unfulfilled(condition, answer)
+    return answer, answer.finding.error() if answer.finding else _unfulfilled(condition, answer)
 
 
 def _look(kube: KubeClient, query: MetricQuery) -> Answer:
@@ -100,8 +108,7 @@ def _ask_patiently(kube: KubeClient, query: MetricQuery) -> Answer:
     except ApiError as err:
         if err.status != 0:
             _passing(err)
-        fix = "see that the API server is up, and that the address in the kubeconfig is right and reachable"
-        return Answer(query, finding=Finding(Hop.API_SERVER, seen=str(err), fix=fix))
+        return Answer(query, finding=CheckResult(API_SERVER_AWAY, "API server", str(err)))
 
 
 @contextmanager
@@ -123,9 +130,9 @@ def _passing(err: ApiError) -> ApiError:
     raise err
 
 
-def _unfulfilled(condition: Condition, answer: Answer) -> Finding:
+def _unfulfilled(condition: Condition, answer: Answer) -> HopError:
     values = [f"{item.name or dict(item.labels)} {item.value:g}" for item in answer.items]
-    return Finding(
+    return HopError(
         CONDITION,
         seen=f"every hop answers, but {condition.expression} {condition.outcome(_returned(answer))}; last values: "
         f"{enumeration(values)}",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..errors import HopError
 from ..hops import CHAIN, Hop
 from .state import State
 
@@ -73,6 +74,9 @@ class CheckResult:
     more_grace_s: float = 0
     template_vars: Mapping[str, str] = field(default_factory=dict)
     is_cut_off: bool = False
+
+    def error(self) -> HopError:
+        return HopError(self.type.hop, self.seen, self.fix, cause=self.cause)
 
     @property
     def grace_s(self) -> int:

@@ -245,20 +245,20 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "metric not listed": (
         {},
         {f"GET {V1}": listing("pods/gpu_util", "deployments.apps/gpu"), **NO_PODS_VALUES},
-        "metrics_api",
+        "metric",
         "prometheus-adapter serves custom.metrics.k8s.io and lists 2 metrics, none of them pods/gpu, but "
         "deployments.apps/gpu",
     ),
     "metric not listed by another owner": (
         {},
         {f"GET {V1}": listing(), **NO_PODS_VALUES, f"GET {APISERVICE}": apiservice("datadog/cluster-agent")},
-        "metrics_api",
+        "metric",
         "service datadog/cluster-agent serves custom.metrics.k8s.io and lists 0 metrics, none of them pods/gpu",
     ),
     "metric not listed and no pods either": (
         {},
         {f"GET {V1}": listing("pods/gpu_util"), f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
-        "metrics_api",
+        "metric",
         "lists 1 metrics, none of them pods/gpu",
     ),
     "no such kind": (

@@ -154,8 +154,8 @@ METRICS_API_MISSING = FindingType(
     Hop.METRICS_API,
     "error",
     cause="no server is registered for {group}",
-    fix="run the prometheus_adapter role, for external metrics with prometheus_adapter_external_metrics: true; or "
-    "leave metric_type at Pods",
+    fix="run the prometheus_adapter role; for external metrics with prometheus_adapter_external_metrics: true, or "
+    "install KEDA; or leave metric_type at Pods",
     before="await",
 )
 METRICS_API_UNAVAILABLE = FindingType(
