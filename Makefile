@@ -5,6 +5,7 @@ SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 SIZE ?= two
 OUT ?= build/demo
+PACK ?= build/pack
 # Of the order in which `make faults` goes; it says which one it took.
 SEED ?= $(shell echo $$RANDOM)
 # What `make test-systems` makes servers of, one after the other.
@@ -45,8 +46,8 @@ site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)
 
 ##@ the lab
-.PHONY: lab-up lab-down lab-status lab-shell lab-clean
-lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name, LAB_SYSTEM=debian-13)
+.PHONY: lab-up lab-down lab-status lab-shell lab-clean lab-pack lab-unpack
+lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name, LAB_SYSTEM=debian-13, LAB_GPU=auto|real|mock)
 	@$(LAB_CLI) --size $(SIZE) up
 
 lab-down: ## remove the lab: no container, volume, network or process stays (ARGS=--scenarios: molecule's labs of this checkout too)
@@ -60,6 +61,12 @@ lab-shell: ## a shell on a server (NODE=cp1|gpu1)
 
 lab-clean: ## remove all labs and the cache of what they are built from
 	@$(LAB_HAND) clean
+
+lab-pack: lab-env ## what the lab is made from, in pieces for a machine without internet (PACK=folder, ARGS="--python 3.12")
+	@$(BIN)/python -m lab.pack pack $(PACK) $(ARGS)
+
+lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
+	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
 .PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture pins-check charts-check docs

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab import preflight
+from lab import bare, preflight, real_gpus
 from lab.artifacts import CACHE
 
 if TYPE_CHECKING:
@@ -41,6 +41,19 @@ SIZES: dict[str, list[dict[str, Any]]] = {
 LARGE = {"three"}
 
 
+def engine() -> str:
+    """What runs the containers: podman, or `bare`, which is lab/bare.py (LAB_ENGINE=podman|bare)."""
+    return "bare" if preflight.bare() else "podman"
+
+
+def found_gpus(wish: str) -> int:
+    """How many GPUs of the machine the lab uses; 0 where they are a mock's."""
+    found = 0 if wish == "mock" else real_gpus.count()
+    if wish == "real" and not found:
+        sys.exit("lab: LAB_GPU=real, and `nvidia-smi -L` shows no GPU here: see that it does, or leave LAB_GPU out")
+    return found
+
+
 def podman(*argv: str) -> str:
     return subprocess.run(["podman", *argv], check=True, capture_output=True, text=True).stdout
 
@@ -59,7 +72,9 @@ def labs(name: str, *, scenarios: bool) -> list[str]:
     """The lab of this name, and with `scenarios` those that molecule names after it, even if only a network is left."""
     if not scenarios:
         return [name]
-    found = {*networks(), *(container["Labels"][LABEL] for container in containers())}
+    found = {folder.name for folder in (CACHE / "labs").glob("*")}
+    if engine() == "podman":
+        found |= {*networks(), *(container["Labels"][LABEL] for container in containers())}
     return sorted({name, *(lab for lab in found if lab.startswith(f"{name}-"))})
 
 
@@ -98,9 +113,10 @@ def lives(container: dict[str, Any]) -> bool:
 
 def destroy(lab: str) -> None:
     """Nothing of the lab stays: containers with their volumes, the network, the folder."""
-    if found := containers(lab):
+    bare.destroy(lab, CACHE / "labs" / lab)
+    if engine() == "podman" and (found := containers(lab)):
         remove(*(container["Id"] for container in found))
-    if lab in networks():
+    if engine() == "podman" and lab in networks():
         podman("network", "rm", "--force", lab)
     shutil.rmtree(CACHE / "labs" / lab, ignore_errors=True)
 
@@ -133,11 +149,18 @@ def describe(args: argparse.Namespace) -> None:
     """Print what the lab consists of, as the variables of lab/nodes."""
     from lab.systems import systems
 
+    state, nodes, gpus = CACHE / "labs" / args.lab, SIZES[args.size], args.gpus
+    if gpus:  # all of them on the first server that has some
+        first = next(node["name"] for node in nodes if node["gpus"])
+        nodes = [node | ({"gpus": gpus, "real": True} if node["name"] == first else {"gpus": 0}) for node in nodes]
     described = {
         "name": args.lab,
-        "state": str(CACHE / "labs" / args.lab),
+        "state": str(state),
         "inventory": str(args.inventory.absolute()),
-        "nodes": SIZES[args.size],
+        "engine": engine(),
+        "addresses": bare.addresses(args.lab, ["mirror", *(node["name"] for node in nodes)]),
+        "nodes": nodes,
+        "gpu": {"real": gpus, "driver": str(state / "driver")},
         "machine": machine(),
         "system": {"name": system(args), **systems()[system(args)]},
         "artifacts": graph(args).mounted(),
@@ -157,8 +180,13 @@ def up(args: argparse.Namespace) -> None:
     """Start the servers and the mirror."""
     started = time.monotonic()
     build(args)
-    clear_dead()
-    told = {"LAB": args.lab, "LAB_SIZE": args.size, "LAB_SYSTEM": system(args), "LAB_INVENTORY": str(args.inventory)}
+    if engine() == "podman":
+        clear_dead()
+    gpus = found_gpus(args.gpu)
+    if gpus:
+        real_gpus.stage(CACHE / "labs" / args.lab / "driver")
+    told = {"LAB_REAL_GPUS": str(gpus), "LAB_ENGINE": engine()}
+    told |= {"LAB": args.lab, "LAB_SIZE": args.size, "LAB_SYSTEM": system(args), "LAB_INVENTORY": str(args.inventory)}
     told["LAB_DRIVER"] = "1" if args.driver else ""
     quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
     playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / "create.yml"]
@@ -177,6 +205,10 @@ def down(args: argparse.Namespace) -> None:
 
 def status(args: argparse.Namespace) -> None:
     """Show what runs."""
+    if engine() == "bare":
+        for file in sorted((CACHE / "labs" / args.lab).glob("*.pid")):
+            print(f"  {file.stem:8}  {'running' if bare.lives(file.parent, file.stem) else 'gone'}")
+        return
     found = containers(args.lab)
     if not found:
         print(f"lab {args.lab} is down; `make lab-up` starts it")
@@ -196,16 +228,22 @@ def status(args: argparse.Namespace) -> None:
 
 def shell(args: argparse.Namespace) -> None:
     """Open a shell on a server."""
+    if engine() == "bare":
+        pid = CACHE / "labs" / args.lab / f"{args.node}.pid"
+        os.execv(NODES / "podman", [str(NODES / "podman"), str(pid), "exec", args.node, "bash", "-l"])
     os.execvp("podman", ["podman", "exec", "--interactive", "--tty", f"{args.lab}-{args.node}", "bash", "-l"])
 
 
 def clean(args: argparse.Namespace) -> None:
     """Drop the cache, with the labs that live on it."""
-    for lab in {container["Labels"][LABEL] for container in containers()} | {args.lab}:
+    with_podman = engine() == "podman"
+    found = {folder.name for folder in (CACHE / "labs").glob("*")}
+    for lab in found | ({container["Labels"][LABEL] for container in containers()} if with_podman else set()):
         destroy(lab)
     down(args)
-    for image in podman("images", "--quiet", "--filter", "reference=localhost/kubegpu-lab/*").split():
-        podman("rmi", "--force", image)
+    if with_podman:
+        for image in podman("images", "--quiet", "--filter", "reference=localhost/kubegpu-lab/*").split():
+            podman("rmi", "--force", image)
     shutil.rmtree(CACHE, ignore_errors=True)
 
 
@@ -232,6 +270,14 @@ def main() -> None:
         default=bool(os.environ.get("LAB_DRIVER")),
         help="have Debian's own NVIDIA driver in the mirror (LAB_DRIVER=1)",
     )
+    parser.add_argument(
+        "--gpu",
+        choices=("auto", "real", "mock"),
+        default=os.environ.get("LAB_GPU") or "auto",
+        help="the machine's own GPUs where it has some (auto), those or nothing (real), or the stand-in (mock)",
+    )
+    # Said by `up` to the playbook: molecule's scenarios have the stand-in wherever they run.
+    parser.set_defaults(gpus=int(os.environ.get("LAB_REAL_GPUS") or 0))
     commands = parser.add_subparsers(required=True)
     for command in (build, up, down, status, shell, clean, describe):
         sub = commands.add_parser(command.__name__, help=command.__doc__)

@@ -9,7 +9,7 @@ from typing import Any
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from lab import charts, debian, images, packages, systems, upstream
+from lab import charts, debian, images, packages, preflight, systems, upstream
 from lab.artifacts import CACHE, Artifact, Shell, sweep
 from lab.images import older
 from lab.programs import go, go_env, older_kubernetes, program_groups
@@ -118,7 +118,12 @@ class Graph:
         debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
         exporter = {"dcgm-exporter": self.nvidia.path / "dcgm-exporter"}
-        for name, target in (compiled | kubectl | debian | adapter | exporter).items():
+        there = {
+            name: target
+            for name, target in (compiled | kubectl | debian | adapter | exporter).items()
+            if target.exists()
+        }
+        for name, target in there.items():
             link, new = folder / name, folder / f".{name}.new"
             new.unlink(missing_ok=True)
             new.symlink_to(target)
@@ -129,11 +134,16 @@ class Graph:
         found: dict[str, Artifact] = {}
 
         def walk(artifact: Artifact) -> None:
-            for need in artifact.needs:
+            for need in (
+                () if artifact.is_built() else artifact.needs
+            ):  # where it was unpacked, what it was made of is not
                 walk(need)
             found.setdefault(artifact.name, artifact)
 
-        for artifact in (self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])):
+        wanted = [self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])]
+        if not preflight.unpacked():
+            wanted += [self.programs, self.nvidia, self.adapter, self.forky]  # what is linked
+        for artifact in wanted:
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)
 

@@ -36,12 +36,14 @@ CACHE_GIB = 12
 CACHE_CHANGES_GIB = 4
 CONTAINERS_GIB = 8
 
-# Debian package -> a file or a program that shows it is there.
-PACKAGES = {
+# Debian package -> a file or a program that shows it is there: what runs containers, and what makes artifacts.
+PODMAN = {
     "podman": "podman",
     "netavark": "/usr/lib/podman/netavark",
     "aardvark-dns": "/usr/lib/podman/aardvark-dns",
     "iptables": "iptables",
+}
+BUILDERS = {
     "mmdebstrap": "mmdebstrap",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "dpkg-dev": "dpkg-scanpackages",
@@ -131,8 +133,8 @@ def lab_refusals(machine: Machine) -> list[str]:
         )
     if machine.overlay_below:
         found.append(
-            "podman's storage lies on an overlay file system, on which no other can be put: "
-            "mount a volume at /var/lib/containers of the container that this runs in"
+            "what the lab's containers write lies on an overlay file system, on which no other can be put: "
+            "mount a volume at /var/lib/containers, or without podman at ~/.cache, of the container that this runs in"
         )
     return found + _disk_refusals(machine) + _memory_refusals(machine)
 
@@ -186,7 +188,7 @@ def look() -> Machine:
         cache_filled=(CACHE / "go-build").exists(),
         containers_disk=_mount(storage),
         free_gib={_mount(path): shutil.disk_usage(path).free / 2**30 for path in (cache, storage)},
-        overlay_below=_file_system(storage) == "overlay",
+        overlay_below=_file_system(cache if bare() else storage) == "overlay",
     )
 
 
@@ -200,15 +202,27 @@ def runtime() -> str | None:
     return next(filter(program, RUNTIMES), None)
 
 
+def bare() -> bool:
+    """Whether the lab runs without a container engine: if asked for, and where it was unpacked and none is there."""
+    wish = os.environ.get("LAB_ENGINE")
+    return wish == "bare" or (not wish and unpacked() and not program("podman"))
+
+
+def unpacked() -> bool:
+    """Whether `make lab-unpack` has filled the cache, so that nothing has to be made."""
+    return (CACHE / "unpacked").exists()
+
+
 def missing() -> list[str]:
+    needed = ({} if bare() else PODMAN) | ({} if unpacked() else BUILDERS)
     found = [
         package
-        for package, sign in PACKAGES.items()
+        for package, sign in needed.items()
         if not (Path(sign).exists() if sign.startswith("/") else program(sign))
     ]
-    if not runtime():
+    if not bare() and not runtime():
         found.append(RUNTIMES[0])
-    return found if importlib.util.find_spec("ensurepip") else [*found, "python3-venv"]
+    return found if unpacked() or importlib.util.find_spec("ensurepip") else [*found, "python3-venv"]
 
 
 def install(packages: Sequence[str]) -> None:
@@ -300,6 +314,11 @@ def fill(requirements: Path) -> None:
         f"pip could not install {requirements.name}",
         "see that the package index answers (PIP_INDEX_URL names another)",
     )
+    stamp(requirements)
+
+
+def stamp(requirements: Path) -> None:
+    """Say that the virtual environment has these requirements."""
     (VENV / f".{requirements.stem}").write_text(_resolved(requirements))
 
 
@@ -397,7 +416,8 @@ def prepare(machine: Machine) -> None:
         install(machine.missing)
     if modules := kernel_lacks({file: Path(file).exists() for file in KERNEL.values()}):
         load(modules)
-    engine()
+    if not bare():
+        engine()
 
 
 def main(what: str, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 from dataclasses import asdict
@@ -35,11 +36,15 @@ def main() -> None:
     parser.add_argument(
         "--high", type=float, default=2.75, help="GPU-seconds a second of the step (default: %(default)s)"
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder for timeline.svg and demo.json")
+    parser.add_argument("--hold", type=float, default=30, help="seconds that the step is held (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for timeline.svg and demo.json, one a round")
     arguments = parser.parse_args()
     kubectl = f"kubectl --kubeconfig {arguments.kubeconfig} -n {arguments.namespace}"
     try:
-        problems = demo(arguments)
+        problems = rounds(arguments)
     except ApiException as error:
         sys.exit(
             f"lab.load -> cluster: the API server answered {error.status} {error.reason}: {error.body}\n"
@@ -51,11 +56,23 @@ def main() -> None:
         sys.exit("\n".join([*problems, f"  fix:  `{kubectl} describe hpa {arguments.hpa}`"]))
 
 
+def rounds(arguments: argparse.Namespace) -> list[str]:
+    """Run the demo as often as asked. Returns what went wrong in any of them."""
+    if arguments.rounds == 1:
+        return demo(arguments)
+    folder, problems = arguments.out, []
+    for number in range(1, arguments.rounds + 1):
+        arguments.out = folder / str(number)
+        problems += demo(arguments)
+        time.sleep(random.uniform(0, SYNC_S))
+    return problems
+
+
 def demo(arguments: argparse.Namespace) -> list[str]:
     """Run the scenario and write its files. Returns what went wrong."""
     console = Console()
     cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa)
-    plan = steps(cluster.autoscaler, arguments.low, arguments.high)
+    plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold)
     recording, problems = Recording(), []
     before = cluster.counters()
     start = cluster.now()

@@ -48,12 +48,12 @@ class Step:
     deadline_s: float
 
 
-def steps(autoscaler: Autoscaler, low_gpus: float, high_gpus: float) -> list[Step]:
-    """From a steady minimum up to the high load, and back."""
+def steps(autoscaler: Autoscaler, low_gpus: float, high_gpus: float, hold_s: float = 30) -> list[Step]:
+    """From a steady minimum up to the high load, which is held, and back."""
     low, high = autoscaler.ideal(low_gpus), autoscaler.ideal(high_gpus)
     return [
         Step("settle", low_gpus, low, hold_s=10, deadline_s=240),
-        Step("step up", high_gpus, high, hold_s=30, deadline_s=240),
+        Step("step up", high_gpus, high, hold_s=hold_s, deadline_s=240),
         Step("step down", low_gpus, low, hold_s=5, deadline_s=300),
     ]
 

@@ -33,6 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         for file in sorted(LAB_VALUES.parents[2].glob("*/group_vars/all.yml"))
     },
 }
+VARIANTS["inventory-lab-with-one-real-GPU"] = VARIANTS["inventory-lab"] | {"lab_real_gpus": 1}
 
 
 def wrong(name: str, values: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -29,6 +30,9 @@ func (u usages) value(field, uid string) string {
 	return fmt.Sprint(u[uid].bytes / mebibyte)
 }
 
+// window is what a process' utilisation is of. The driver keeps samples for many seconds, also of a process that is idle since.
+const window = time.Second
+
 // usagesOf reads the processes on a GPU. A driver that knows none says so by an error.
 func usagesOf(device nvml.Device, podOf func(pid uint32) string) usages {
 	found := usages{}
@@ -44,7 +48,7 @@ func usagesOf(device nvml.Device, podOf func(pid uint32) string) usages {
 	for _, each := range running {
 		add(each.Pid, usage{bytes: each.UsedGpuMemory})
 	}
-	samples, result := device.GetProcessUtilization(0)
+	samples, result := device.GetProcessUtilization(uint64(time.Now().Add(-window).UnixMicro()))
 	if result != nvml.SUCCESS {
 		slog.Debug("NVML has no utilisation of processes", "reason", result)
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
@@ -36,8 +38,10 @@ func (p *profiler) read(handle nvml.Device) profile {
 		// One at a time: the binding knows another size of what it asks for than the library, and so only where the first one lies.
 		wanted := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: p.before, Sample2: p.now}
 		wanted.Metrics[0].MetricId = uint32(metric)
-		if nvml.GpmMetricsGet(&wanted) == nvml.SUCCESS && nvml.Return(wanted.Metrics[0].NvmlReturn) == nvml.SUCCESS {
-			found[metric] = wanted.Metrics[0].Value
+		got := nvml.GpmMetricsGet(&wanted) == nvml.SUCCESS && nvml.Return(wanted.Metrics[0].NvmlReturn) == nvml.SUCCESS
+		// Between two samples that are too close, an H100 divides by nothing.
+		if value := wanted.Metrics[0].Value; got && !math.IsNaN(value) && !math.IsInf(value, 0) {
+			found[metric] = value
 		}
 	}
 	return found

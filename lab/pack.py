@@ -1,0 +1,139 @@
+"""The lab in an archive, for a machine that reaches no registry and has no container engine.
+
+    python -m lab.pack pack FOLDER      what the lab is made from, in pieces; the Python packages for --python
+    python3 -m lab.pack unpack FOLDER   into the cache and into .venv; the standard library is enough
+
+Both are of one commit: artifacts are found by a name made of what goes into them, so a checkout of another commit
+finds none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+from lab import preflight
+from lab.artifacts import CACHE
+
+NAME = "lab-pack"
+PIECE = "60MB"
+# What the playbooks of the lab and of the site use of the package `ansible`, which is ten times as large as the rest.
+COLLECTIONS = ("kubernetes/core", "containers/podman")
+REQUIREMENTS = preflight.CHECKOUT / "requirements-lab.txt"
+
+
+def pack(folder: Path, python: str, more: list[str]) -> None:
+    """Write `lab-pack.NN` and the program that unpacks them.
+
+    python: version that the other machine has, 3.12 for instance.
+    more:   Python packages that go along besides.
+    """
+    from lab.graph import Graph
+
+    made_from = Graph()
+    if code := made_from.build():
+        sys.exit(code)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    site = CACHE / f"site-{python}"
+    _python_packages(site, python, more)
+    # What is alike lies side by side: packages and images have the same programs inside.
+    order = ("images", "apt", "userland", "node", "charts", "apt_key")
+    paths = [Path(made_from.mounted()[name]).name for name in order]
+    with subprocess.Popen(
+        ["tar", "--create", "--directory", CACHE, "--sort=name", "--numeric-owner", *paths, site.name],
+        stdout=subprocess.PIPE,
+    ) as archive:
+        squeeze = ["zstd", "--quiet", "--stdout", "-T0", "-9", "--long=30"]
+        with subprocess.Popen(squeeze, stdin=archive.stdout, stdout=subprocess.PIPE) as squeezed:
+            cut = ["split", f"--bytes={PIECE}", "--numeric-suffixes", "-", str(folder / f"{NAME}.")]
+            subprocess.run(cut, check=True, stdin=squeezed.stdout)
+    if archive.returncode or squeezed.returncode:
+        sys.exit("lab: the archive could not be written")
+    shutil.copy(shutil.which("zstd") or "zstd", folder / "zstd")
+    pieces = sorted(folder.glob(f"{NAME}.*"))
+    print(f"{len(pieces)} pieces, {sum(piece.stat().st_size for piece in pieces) / 1e6:.0f} MB: {folder}")
+
+
+def _python_packages(site: Path, python: str, more: list[str]) -> None:
+    """What requirements-lab.txt names, for that Python; ansible-core and two collections are there for `ansible`."""
+    core = f"ansible-core=={importlib.metadata.version('ansible-core')}"
+    named = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith(("#", "-r"))]
+    wanted = [core if name.startswith("ansible==") else name for name in named]
+    shutil.rmtree(site, ignore_errors=True)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--target", str(site), "--python-version", python),
+            *("--only-binary=:all:", "--no-compile", *wanted, *more),
+        ],
+        check=True,
+    )
+    here = next(Path(path) for path in sys.path if Path(path, "ansible_collections").is_dir())
+    for name in COLLECTIONS:
+        copied = site / "ansible_collections" / name
+        shutil.copytree(here / "ansible_collections" / name, copied, ignore=shutil.ignore_patterns("tests", "docs"))
+
+
+def unpack(folder: Path) -> None:
+    """Fill the cache and the virtual environment."""
+    began = time.monotonic()
+    pieces = sorted(folder.glob(f"{NAME}.*"))
+    if not pieces:
+        sys.exit(f"lab: {folder} has no {NAME}.00: name the folder that `make lab-pack` wrote")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    program = shutil.which("zstd") or str((folder / "zstd").resolve())
+    whole = subprocess.Popen(["cat", *pieces], stdout=subprocess.PIPE)
+    plain = subprocess.Popen([program, "-dc", "--long=30"], stdin=whole.stdout, stdout=subprocess.PIPE)
+    subprocess.run(["tar", "--extract", "--directory", CACHE, "--no-same-owner"], check=True, stdin=plain.stdout)
+    if plain.wait() or whole.wait():
+        sys.exit(f"lab: {NAME} in {folder} cannot be read: see that all its pieces are there")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    site = CACHE / f"site-{version}"
+    if not site.exists():
+        has = ", ".join(sorted(path.name.removeprefix("site-") for path in CACHE.glob("site-*")))
+        sys.exit(f"lab: this is Python {version}, and the archive is for {has}: name that one by PYTHON=python{has}")
+    _environment(site, version)
+    (CACHE / "unpacked").touch()
+    print(f"unpacked in {time.monotonic() - began:.0f} s")
+
+
+def _environment(site: Path, version: str) -> None:
+    """A virtual environment with these packages, as preflight makes one."""
+    venv.create(preflight.VENV, symlinks=True, clear=True)
+    shutil.copytree(site, preflight.VENV / "lib" / f"python{version}" / "site-packages", dirs_exist_ok=True)
+    for script in (site / "bin").iterdir():
+        text = re.sub(r"\A#!.*", f"#!{preflight.VENV / 'bin' / 'python'}", script.read_text())
+        target = preflight.VENV / "bin" / script.name
+        target.write_text(text)
+        target.chmod(0o755)
+    preflight.stamp(REQUIREMENTS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="lab.pack", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, dest="command")
+    packs = commands.add_parser("pack")
+    packs.add_argument("folder", type=Path)
+    packs.add_argument("--python", default="{}.{}".format(*sys.version_info), help="version on the other machine")
+    packs.add_argument("--also", action="append", default=[], help="a Python package that goes along")
+    commands.add_parser("unpack").add_argument("folder", type=Path)
+    args = parser.parse_args()
+    if args.command == "pack":
+        pack(args.folder, args.python, args.also)
+    else:
+        unpack(args.folder)
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    main()
