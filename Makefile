@@ -14,7 +14,7 @@ SYSTEMS ?= debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04
 LAB ?= kubegpu-$(shell printf '%s' '$(CURDIR)' | sha256sum | cut -c1-6)
 BIN := .venv/bin
 # The packages of module_utils without input and output: tests reach all of them.
-PURE := autoscaling chain formats report
+PURE := autoscaling chain components formats report
 LAB_CLI := $(BIN)/python -m lab
 # What looks at a lab or removes it works on any machine that has one, whatever else that lacks by now.
 LAB_HAND := $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -m lab

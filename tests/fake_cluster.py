@@ -44,6 +44,7 @@ class FakeTransport:
         body: Any = None,
         content_type: str = "application/json",
         retry: bool = True,
+        accept: str = "application/json",
     ) -> Any:
         self.requests.append(Request(method, path, query, body, content_type, retry))
         found = _IN_NAMESPACE.fullmatch(path)

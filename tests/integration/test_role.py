@@ -44,6 +44,19 @@ def test_present_and_absent_each_change_once(
     assert hpas(workloads.namespace).items == []
 
 
+def test_a_target_that_is_still_to_come_is_named_and_the_others_are_made(
+    tmp_path: Path,
+    plane: tuple[ControlPlane, client.ApiClient],
+    workloads: Workloads,
+    autoscalers: list[dict[str, Any]],
+) -> None:
+    later = {"namespace": "still-to-come", "target": {"kind": "StatefulSet", "name": "train"}, "max_replicas": 2}
+    output = play(tmp_path, plane[0].kubeconfig, gpu_autoscaling_autoscalers=[*autoscalers, later])
+    assert "there is no StatefulSet still-to-come/train" in output
+    hpas = client.AutoscalingV2Api(plane[1]).list_namespaced_horizontal_pod_autoscaler
+    assert [hpa.metadata.name for hpa in hpas(workloads.namespace).items] == ["chat"]
+
+
 def test_check_mode_without_a_cluster_says_what_would_be_made(tmp_path: Path) -> None:
     options = {"gpu_autoscaling_autoscalers": [{"target": {"name": "chat"}, "max_replicas": 2}]}
     output = play(tmp_path, tmp_path / "none", "--check", **options)

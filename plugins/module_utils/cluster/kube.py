@@ -53,12 +53,17 @@ RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "ResourceClaimTemplate
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
+SECRETS = Resource("v1", "Secret", "secrets")
 SERVICES = Resource("v1", "Service", "services")
 SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
+STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets", scalable=True)
 VALIDATING_WEBHOOKS = Resource(
     "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"
 )
 
+
+# What is asked for of objects whose content is nobody's business, as that of Secrets.
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 # Objects in one answer: the API server's own clients ask for as many.
 PAGE_SIZE = 500
@@ -131,6 +136,11 @@ class KubeClient:
             token = page.get("metadata", {}).get("continue", "")
             if not token:
                 return found
+
+    def list_metadata(self, resource: Resource, *, label_selector: str) -> Sequence[Manifest]:
+        """The objects of a kind in all namespaces, without their content."""
+        query = {"labelSelector": label_selector}
+        return self._send("GET", resource.path(), query=query, accept=METADATA_ONLY)["items"] or []  # null for none
 
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None

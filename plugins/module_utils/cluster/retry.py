@@ -47,13 +47,14 @@ class RetryingTransport:
         body: Any = None,
         content_type: str = "application/json",
         retry: bool = True,
+        **more: Any,
     ) -> Any:
         if not retry:
-            return self._send(method, path, query=query, body=body, content_type=content_type)
+            return self._send(method, path, query=query, body=body, content_type=content_type, **more)
         sent = 0
         while True:
             try:
-                answer = self._send(method, path, query=query, body=body, content_type=content_type)
+                answer = self._send(method, path, query=query, body=body, content_type=content_type, **more)
             except ApiError as err:
                 if sent and method == "DELETE" and err.is_not_found:
                     return {}  # the attempt before has deleted it, only its answer was lost

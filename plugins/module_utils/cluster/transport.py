@@ -40,7 +40,11 @@ class Transport(Protocol):
         body: Any = None,
         content_type: str = "application/json",
         retry: bool = True,
+        **more: Any,
     ) -> Any: ...
+
+
+JSON = "application/json"
 
 
 def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> Transport:
@@ -58,7 +62,9 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
         raise _no_answer(err, "connect") from err
     _widen(client.client.rest_client.pool_manager)
 
-    def send(method: str, path: str, *, query: Mapping[str, str], body: Any, content_type: str) -> Any:
+    def send(
+        method: str, path: str, *, query: Mapping[str, str], body: Any, content_type: str, accept: str = JSON
+    ) -> Any:
         request = f"{method} {path}"
         try:
             answer = client.request(
@@ -67,7 +73,7 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
                 # As text: the library encodes a dict only for the content types it knows.
                 body=None if body is None else json.dumps(body),
                 query_params=list(query.items()),
-                header_params={"Accept": "application/json"},
+                header_params={"Accept": accept},
                 content_type=content_type,
                 serialize=False,
                 _request_timeout=REQUEST_TIMEOUT_S,

@@ -10,6 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     HPAS,
     NODES,
     RULES,
+    SECRETS,
     KubeClient,
     Resource,
 )
@@ -160,3 +161,9 @@ def test_a_field_that_the_kind_does_not_have_is_a_mistake_in_the_spec() -> None:
         KubeClient(transport).apply(HPAS, manifest)
     assert (raised.value.hop, "field not declared" in raised.value.seen) == ("autoscaler spec", True)
     assert not ApiError(500, {"message": message}, "PATCH x").is_retryable
+
+
+def test_a_list_of_metadata_alone_may_be_null() -> None:
+    transport = FakeTransport({"GET /api/v1/secrets": {"items": None}})
+    assert KubeClient(transport).list_metadata(SECRETS, label_selector="owner=helm") == []
+    assert transport.requests[0].query == {"labelSelector": "owner=helm"}

@@ -1,0 +1,90 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..cluster.errors import ApiError
+from ..cluster.kube import (
+    APISERVICES,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    PROMETHEUSES,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    KubeClient,
+    Resource,
+)
+from ..cluster.parallel import in_parallel
+from ..cluster.rights import right_to
+from ..components.find import METRICS_APIS, RELEASE, Objects, find_components
+from ..errors import HopError
+from ..hops import Hop
+from .outcome import Outcome
+from .wait import Deadline, wait_until
+
+_LISTS: dict[str, Resource] = {
+    "daemon_sets": DAEMON_SETS,
+    "deployments": DEPLOYMENTS,
+    "stateful_sets": STATEFUL_SETS,
+    "services": SERVICES,
+    "prometheuses": PROMETHEUSES,
+}
+
+
+def look_around(connect: Callable[[], KubeClient], server: str, deadline: Deadline) -> Outcome:
+    """Which components a cluster has, as soon as it answers.
+
+    connect: a client of the cluster. server: its address, for people.
+    Raises: HopError if it does not answer in time.
+    """
+
+    def ask() -> KubeClient | ApiError:
+        try:
+            kube = connect()
+            kube.get_raw("/version")
+        except ApiError as err:
+            return err if err.status == 0 or err.status >= 500 else kube
+        return kube
+
+    kube = wait_until(ask, lambda answer: isinstance(answer, KubeClient), deadline)
+    if isinstance(kube, ApiError):
+        fix = "kubectl get --raw /readyz, with the same kubeconfig"
+        raise HopError(Hop.API_SERVER, seen=f"{server} gave no answer in time: {kube}", fix=fix)
+    return _components(kube)
+
+
+def _components(kube: KubeClient) -> Outcome:
+    answers = in_parallel(lambda name: kube.list(_LISTS[name]), list(_LISTS))
+    groups = list(METRICS_APIS)
+    apis = in_parallel(lambda group: kube.get(APISERVICES, f"{METRICS_APIS[group]}.{group}"), groups)
+    unread = [_reason(answer) for answer in (*answers, *apis) if isinstance(answer, (ApiError, HopError))]
+    objects = Objects(
+        **{name: _kinded(_LISTS[name], answer) for name, answer in zip(_LISTS, answers, strict=True)},
+        api_services={group: api for group, api in zip(groups, apis, strict=True) if isinstance(api, dict)},
+        releases=_releases(kube),
+    )
+    return Outcome(result={"components": find_components(objects), "not_looked_at": sorted(set(unread))})
+
+
+def _releases(kube: KubeClient) -> frozenset[tuple[str, str]]:
+    """Those of the collection; objects of one that was interrupted have no mark yet. Who may not read them has none."""
+    try:
+        records = kube.list_metadata(SECRETS, label_selector=f"owner=helm,{RELEASE}")
+    except ApiError as err:
+        if err.status in (401, 403):
+            return frozenset()
+        raise
+    return frozenset((each["metadata"]["namespace"], each["metadata"]["labels"][RELEASE]) for each in records)
+
+
+def _kinded(resource: Resource, answer: Any) -> Sequence[dict[str, Any]]:
+    """The objects of a list do not say their kind."""
+    return [{**each, "kind": resource.kind} for each in answer] if isinstance(answer, list) else []
+
+
+def _reason(err: ApiError | HopError) -> str:
+    if isinstance(err, ApiError) and err.status == 403:
+        return f"no right to {right_to(err.request)}"
+    return str(err)

@@ -1,0 +1,176 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which components of the chain a cluster has, by whatever names, and which of them the collection made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..autoscaling.manifests import Manifest, is_managed
+from ..chain.objects import containers_of, flag, labels_of, name_of, seconds
+from ..chain.selectors import labels_match
+
+# On each object of a Helm release that the collection made.
+RELEASE = "kubegpu.autoscale/release"
+
+_OPERATOR = re.compile(r"(^|/)prometheus-operator([:@]|$)")
+_PROMETHEUS = re.compile(r"(^|/)(prometheus|prometheus-rhel\d+)([:@]|$)")
+_EXPORTER = re.compile(r"dcgm-exporter")
+_PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device-plugin")
+_DRA = re.compile(r"dra-driver.*gpu|dra-driver-nvidia|nvidia-dra-driver|k8s-dra-driver")
+_NFD = re.compile(r"node-feature-discovery")
+# The feature discovery that comes with the plugin has its image, and offers no GPU.
+_NO_PLUGIN = re.compile(r"feature-discovery|mps-control|config-manager|mig-manager")
+
+CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
+METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What was read of a cluster; an empty list for what it does not have.
+
+    releases: namespace and name of each Helm release that the collection made.
+    """
+
+    daemon_sets: Sequence[Manifest] = ()
+    deployments: Sequence[Manifest] = ()
+    stateful_sets: Sequence[Manifest] = ()
+    services: Sequence[Manifest] = ()
+    prometheuses: Sequence[Manifest] = ()
+    api_services: Mapping[str, Manifest] = field(default_factory=dict)
+    releases: Collection[tuple[str, str]] = ()
+
+
+def find_components(objects: Objects) -> dict[str, Any]:
+    """Each kind of component, with one entry for each that there is."""
+    workloads = (*objects.deployments, *objects.stateful_sets, *objects.daemon_sets)
+    drivers = objects.daemon_sets
+
+    def entries(found: Iterable[Manifest]) -> list[dict[str, Any]]:
+        return [_entry(each, objects) for each in found]
+
+    def of_gpus(found: Iterable[Manifest]) -> list[dict[str, Any]]:
+        return [{**_entry(each, objects), "origin": _origin(each, objects)} for each in found]
+
+    return {
+        "prometheus": [*_operated(objects), *_plain(objects)],
+        "prometheus_operator": entries(each for each in workloads if _runs(each, _OPERATOR)),
+        "exporter": of_gpus(each for each in drivers if _runs(each, _EXPORTER)),
+        "device_plugin": of_gpus(each for each in drivers if _is_plugin(each)),
+        "dra_driver": of_gpus(each for each in drivers if _runs(each, _DRA)),
+        "node_feature_discovery": entries(each for each in workloads if _runs(each, _NFD)),
+        "metrics_apis": {group: _server(api, objects) for group, api in objects.api_services.items()},
+    }
+
+
+def is_owned(manifest: Manifest, releases: Collection[tuple[str, str]]) -> bool:
+    """Whether the collection made it. Objects of a release get their mark a moment after it."""
+    notes = manifest["metadata"].get("annotations") or {}
+    release = (notes.get("meta.helm.sh/release-namespace"), notes.get("meta.helm.sh/release-name"))
+    return RELEASE in labels_of(manifest) or is_managed(manifest) or release in releases
+
+
+def _entry(manifest: Manifest, objects: Objects) -> dict[str, Any]:
+    owned = is_owned(manifest, objects.releases)
+    return {"kind": manifest["kind"], "name": name_of(manifest), "owned": owned}
+
+
+def _images(workload: Manifest) -> Iterable[str]:
+    return (str(each.get("image", "")) for each in containers_of(workload))
+
+
+def _runs(workload: Manifest, image: re.Pattern[str]) -> bool:
+    return any(image.search(each) for each in _images(workload))
+
+
+def _is_plugin(daemon_set: Manifest) -> bool:
+    return any(
+        _PLUGIN.search(str(each.get("image", ""))) and not _NO_PLUGIN.search(each["name"])
+        for each in containers_of(daemon_set)
+        if not _NO_PLUGIN.search(str(each.get("image", "")))
+    )
+
+
+def _origin(daemon_set: Manifest, objects: Objects) -> str:
+    """Who brought it: the collection, NVIDIA's GPU operator, GKE, a Helm release, or a manifest."""
+    labels, namespace = labels_of(daemon_set), daemon_set["metadata"]["namespace"]
+    of_gke = any("gke.gcr.io" in each or "gke-release" in each for each in _images(daemon_set))
+    owners = [each["kind"] for each in daemon_set["metadata"].get("ownerReferences") or ()]
+    if is_owned(daemon_set, objects.releases):
+        return "kubegpu"
+    if labels.get("app.kubernetes.io/managed-by") == "gpu-operator" or "ClusterPolicy" in owners:
+        return "gpu-operator"
+    if of_gke or namespace.startswith("gke-"):
+        return "gke"
+    return "helm" if labels.get("app.kubernetes.io/managed-by") == "Helm" else "manifest"
+
+
+def _server(api: Manifest, objects: Objects) -> dict[str, Any]:
+    """Of a metrics API. Without a service the API server serves it itself."""
+    service = (api.get("spec") or {}).get("service") or {}
+    name = f"{service['namespace']}/{service['name']}" if service else ""
+    names = (name, labels_of(api).get("app.kubernetes.io/name", ""), labels_of(api).get("app", ""))
+    is_adapter = any("prometheus-adapter" in each for each in names)
+    return {"service": name, "owned": is_owned(api, objects.releases), "is_adapter": is_adapter}
+
+
+def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
+    """Prometheus objects of the operator, each with the service that reaches it."""
+    for each in objects.prometheuses:
+        spec, metadata = each.get("spec") or {}, each["metadata"]
+        labels = {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": metadata["name"]}
+        labels |= {"prometheus": metadata["name"], "app.kubernetes.io/instance": metadata["name"]}
+        yield {
+            **_entry(each, objects),
+            **_address(objects.services, metadata["namespace"], labels, {spec.get("portName") or "web", 9090}),
+            "path_prefix": (spec.get("routePrefix") or "/").rstrip("/"),
+            "rule_labels": dict((spec.get("ruleSelector") or {}).get("matchLabels") or {}),
+            "monitor_labels": dict((spec.get("serviceMonitorSelector") or {}).get("matchLabels") or {}),
+            "scrape_interval": seconds(spec.get("scrapeInterval")) or 30.0,
+            "reads_rules": spec.get("ruleSelector") is not None,
+        }
+
+
+def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
+    """Workloads that run Prometheus and that no operator made."""
+    for each in (*objects.stateful_sets, *objects.deployments):
+        found = next((one for one in containers_of(each) if _PROMETHEUS.search(str(one.get("image", "")))), None)
+        if found is None or "operator.prometheus.io/name" in labels_of(each) or _is_operated(each):
+            continue
+        labels = (each["spec"].get("template") or {}).get("metadata", {}).get("labels") or {}
+        ports = {9090, *(port.get(key) for port in found.get("ports") or () for key in ("name", "containerPort"))}
+        prefix = flag(found, "--web.route-prefix", "--web.external-url").rstrip("/")
+        yield {
+            **_entry(each, objects),
+            **_address(objects.services, each["metadata"]["namespace"], labels, ports),
+            "path_prefix": re.sub(r"^https?://[^/]+", "", prefix),
+            "rule_labels": {},
+            "monitor_labels": {},
+            "scrape_interval": None,
+            "reads_rules": False,
+        }
+
+
+def _is_operated(workload: Manifest) -> bool:
+    owners = workload["metadata"].get("ownerReferences") or ()
+    return any(each["kind"] in ("Prometheus", "PrometheusAgent", "ThanosRuler") for each in owners)
+
+
+def _address(
+    services: Iterable[Manifest], namespace: str, labels: Mapping[str, str], ports: set[Any]
+) -> dict[str, Any]:
+    """Service and port that reach pods of these labels; the one with a cluster address first. Empty without any."""
+    found = [
+        (each["spec"].get("clusterIP") == "None", each["metadata"]["name"], port["port"])
+        for each in services
+        if each["metadata"]["namespace"] == namespace
+        and (selector := each["spec"].get("selector"))
+        and labels_match({"matchLabels": selector}, labels)
+        for port in each["spec"].get("ports") or ()
+        if ports & {port.get("name"), port.get("targetPort"), port.get("port")}
+    ]
+    _headless, name, port = min(found, default=(False, "", 0))
+    return {"namespace": namespace, "service": name, "port": port}

@@ -1,0 +1,162 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_cluster_info
+short_description: Find what a cluster has of the way from its GPUs to the HPA, and who made it
+version_added: 0.1.0
+description:
+  - Waits until the cluster answers, and looks for Prometheus, its operator, dcgm-exporter, the device plugin or DRA
+    driver, node-feature-discovery and the servers of the metrics APIs, whatever their names and namespaces.
+  - Says of each whether this collection made it.
+  - A kubeconfig with several contexts is refused if O(context) does not say which one is meant.
+author:
+  - kubegpu (@kubegpu)
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+options:
+  wait_timeout:
+    description: Seconds until the cluster has to answer. In check mode a cluster may be missing.
+    type: int
+    default: 60
+requirements:
+  - kubernetes >= 24.2.0 (Python)
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Look at the cluster
+  kubegpu.autoscale.gpu_cluster_info:
+    kubeconfig: ~/.kube/config
+    context: gpus-in-europe
+  register: cluster
+
+- name: Name the Prometheus that is there
+  ansible.builtin.debug:
+    msg: "{{ cluster.result.components.prometheus | map(attribute='name') }}"
+"""
+
+RETURN = r"""
+result:
+  description: What there is.
+  returned: success
+  type: dict
+  contains:
+    answers: {description: "Whether the cluster answers; V(false) in check mode alone.", type: bool}
+    context: {description: "Name of the context; empty if no kubeconfig was read.", type: str}
+    server: {description: Address of the API server., type: str}
+    components:
+      description:
+        - A list for each of C(prometheus), C(prometheus_operator), C(exporter), C(device_plugin), C(dra_driver) and
+          C(node_feature_discovery); for C(metrics_apis), the server of each API by its group.
+        - Each has C(owned), whether this collection made it.
+        - An exporter, a plugin and a driver have C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm) and
+          C(manifest).
+        - A Prometheus has the service and port that reach it, its C(path_prefix), and the labels that it selects
+          PrometheusRules and monitors by.
+      type: dict
+    not_looked_at: {description: "What could not be read, and why.", type: list, elements: str}
+  sample:
+    answers: true
+    context: gpus-in-europe
+    server: https://192.0.2.10:6443
+    not_looked_at: []
+    components:
+      prometheus:
+        - kind: Prometheus
+          name: observability/k8s
+          owned: false
+          namespace: observability
+          service: prometheus-k8s
+          port: 9090
+          path_prefix: ""
+          rule_labels: {role: alert-rules}
+          monitor_labels: {}
+          scrape_interval: 30.0
+          reads_rules: true
+      prometheus_operator: [{kind: Deployment, name: observability/prometheus-operator, owned: false}]
+      exporter: [{kind: DaemonSet, name: gpu-operator/nvidia-dcgm-exporter, owned: false, origin: gpu-operator}]
+      device_plugin: []
+      dra_driver: []
+      node_feature_discovery: []
+      metrics_apis:
+        custom.metrics.k8s.io: {service: observability/prometheus-adapter, owned: false, is_adapter: true}
+duration_s:
+  description: Seconds the module took.
+  returned: always
+  type: float
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.look_around import look_around
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
+
+with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it
+    import yaml
+
+ARGUMENTS: dict[str, Any] = {"wait_timeout": {"type": "int", "default": 60}}
+
+
+def place_of(params: dict[str, Any]) -> tuple[str, str]:
+    """Context and address of the API server that the options mean.
+
+    Raises: HopError if they may mean more than one.
+    """
+    given = params["kubeconfig"]
+    if params["host"] or isinstance(given, dict):
+        return params["context"] or "", params["host"] or ""
+    path = Path(given or "~/.kube/config").expanduser()
+    if not path.is_file():
+        several = os.pathsep in str(given or "")
+        fix = "name one file; several in one variable are not read" if several else "name the kubeconfig of the cluster"
+        raise HopError(Hop.API_SERVER, seen=f"there is no file {path}", fix=f"set kubeconfig: {fix}")
+    config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    contexts = {each["name"]: each.get("context") or {} for each in config.get("contexts") or ()}
+    if not params["context"] and len(contexts) > 1:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{path} has {len(contexts)} contexts: {', '.join(sorted(contexts))}",
+            fix="say which cluster is meant: kubegpu_context in the inventory, context of a module",
+        )
+    name = params["context"] or config.get("current-context") or next(iter(contexts), "")
+    if name not in contexts:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{path} has no context {name}",
+            fix=f"choose one of {', '.join(sorted(contexts)) or 'none: the file is empty'}",
+        )
+    clusters = {each["name"]: each.get("cluster") or {} for each in config.get("clusters") or ()}
+    return name, clusters.get(contexts[name].get("cluster"), {}).get("server", "")
+
+
+def main() -> None:
+    module = GpuModule(ARGUMENTS)
+    with module.boundary():
+        context, server = place_of(module.params)
+        place = {"context": context, "server": server}
+        try:
+            wait_s = 0 if module.check_mode else module.params["wait_timeout"]
+            outcome = look_around(module.kube_client, server, Deadline(wait_s))
+        except HopError:
+            if not module.check_mode:
+                raise
+            module.outcome = Outcome(result={**place, "answers": False, "components": {}, "not_looked_at": []})
+        else:
+            module.outcome = Outcome(result={**place, "answers": True, **outcome.result})
+
+
+if __name__ == "__main__":
+    main()
