@@ -26,7 +26,7 @@ def gpu_autoscaler_manifests(
 
     Raises: AnsibleFilterError where the module would refuse the options.
     """
-    checked = ArgumentSpecValidator(AUTOSCALERS).validate({"autoscalers": specs})
+    checked = ArgumentSpecValidator(AUTOSCALERS).validate({"autoscalers": _plain(specs)})
     if checked.error_messages:
         raise AnsibleFilterError("; ".join(checked.error_messages))
     labels = {} if rule_labels is None else {"labels": rule_labels}
@@ -35,6 +35,15 @@ def gpu_autoscaler_manifests(
         return manifests(read_specs(checked.validated_parameters["autoscalers"]), rules)
     except HopError as err:
         raise AnsibleFilterError(str(err)) from err
+
+
+def _plain(value: Any) -> Any:
+    """The value without templates: a validator copies what it is given, and a copied template cannot be resolved."""
+    if isinstance(value, Mapping):
+        return {name: _plain(value[name]) for name in value}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
 
 
 class FilterModule:

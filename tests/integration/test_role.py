@@ -58,9 +58,13 @@ def test_a_target_that_is_still_to_come_is_named_and_the_others_are_made(
 
 
 def test_check_mode_without_a_cluster_says_what_would_be_made(tmp_path: Path) -> None:
-    options = {"gpu_autoscaling_autoscalers": [{"target": {"name": "chat"}, "max_replicas": 2}]}
+    options = {
+        "gpu_autoscaling_autoscalers": [{"target": {"name": "chat"}, "max_replicas": "{{ gpus | int }}"}],
+        "gpus": "{{ counted | default(2) }}",
+    }
     output = play(tmp_path, tmp_path / "none", "--check", **options)
     assert "HorizontalPodAutoscaler" in output
+    assert "maxReplicas: 2" in output or '"maxReplicas": 2' in output
     assert changed(output) == 1
 
 
