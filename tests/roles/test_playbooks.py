@@ -56,7 +56,7 @@ def test_nothing_becomes_root_on_the_controller(tmp_path: Path) -> None:
     """A task that did would end with the words of /bin/false, which are none."""
     said = run(ROOT / "playbooks" / "gpu.yml", tmp_path, "-b", kubegpu_cluster_timeout=1)
 
-    assert "https://127.0.0.1:9 gave no answer within 1 s" in said
+    assert "API server: https://127.0.0.1:9 gave no answer in time" in said
     assert "Connection refused" in said
 
 
