@@ -70,7 +70,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 
 ##@ the tests
 .PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture pins-check charts-check docs
-test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in three lanes side by side
+test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
 quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
