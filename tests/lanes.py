@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
-# Words for make. The second lane has what processors the first leaves: a cluster that starves says wrong things. While the
-# first puts load on its cluster, the second waits for a metric chain most of the time.
+# Words for make. The second lane has what processors the first leaves: a cluster that starves says wrong things.
+# While the first puts load on its cluster, the second waits for a metric chain most of the time.
 LANES: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("molecule", "SCENARIO=default"),),
     (("lint",), ("lint-lab",), ("integration",), ("unit",), ("molecule", "SCENARIO=nodes")),
