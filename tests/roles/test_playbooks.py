@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ KUBECONFIG = {
 }
 
 
-def run(playbook: Path, folder: Path, *flags: str, **variables: Any) -> str:
+def run(playbook: Path, folder: Path, *flags: str, kubeconfig: Mapping[str, Any] = KUBECONFIG, **variables: Any) -> str:
     """What a run says on an inventory that has no servers, and wants another user everywhere."""
-    (folder / "kubeconfig").write_text(json.dumps(KUBECONFIG))
+    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     everywhere = {"ansible_become": True, "ansible_become_user": "nobody", "ansible_become_exe": "/bin/false"}
     inventory = {"all": {"vars": {**everywhere, "kubegpu_kubeconfig": str(folder / "kubeconfig"), **variables}}}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
@@ -73,3 +74,21 @@ def test_nothing_becomes_root_on_the_controller_where_a_task_is_delegated_to_it(
 
     assert len(lines) > 10
     assert [where for *where, [following] in lines if "vars: {ansible_become: false}" not in following] == []
+
+
+def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: Path) -> None:
+    spare = {"name": "spare", "context": {"cluster": "spare", "user": "none"}}
+    cluster = {"name": "spare", "cluster": {"server": "https://127.0.0.1:10"}}
+    several = {
+        **KUBECONFIG,
+        "contexts": [*KUBECONFIG["contexts"], spare],
+        "clusters": [*KUBECONFIG["clusters"], cluster],
+    }
+    uninstall = ROOT / "playbooks" / "uninstall.yml"
+
+    assert "from cluster none at https://127.0.0.1:9 and" in run(uninstall, tmp_path)
+    said = run(uninstall, tmp_path, kubeconfig=several, kubegpu_context="spare")
+    assert "from cluster spare at https://127.0.0.1:10 and" in said
+    assert "Nothing was changed." in said
+    said = run(uninstall, tmp_path, kubeconfig=several, kubegpu_context="gone")
+    assert "kubeconfig has no context gone)" in said
