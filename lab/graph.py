@@ -134,10 +134,9 @@ class Graph:
         found: dict[str, Artifact] = {}
 
         def walk(artifact: Artifact) -> None:
-            for need in (
-                () if artifact.is_built() else artifact.needs
-            ):  # where it was unpacked, what it was made of is not
-                walk(need)
+            if not artifact.is_built():  # where it was unpacked, what it was made of is not
+                for need in artifact.needs:
+                    walk(need)
             found.setdefault(artifact.name, artifact)
 
         wanted = [self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])]
