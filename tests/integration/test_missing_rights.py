@@ -23,7 +23,8 @@ from workloads import Workloads
 DOCUMENTED = yaml.safe_load((ROOT / "docs" / "doctor" / "rights.yml").read_text())
 USER = "guest"
 # By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
-# reason to read: events of pods that wait, the adapter's ConfigMap, workloads of other kinds, claims of devices.
+# reason to read: events of pods that wait, the adapter's ConfigMap, workloads of other kinds, claims of devices, a
+# second replica of Prometheus.
 MISSED = {
     "nodes": "list nodes of apiGroup '' at the cluster scope",
     "namespaces": "list namespaces of apiGroup '' at the cluster scope",

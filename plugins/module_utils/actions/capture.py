@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,10 @@ from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.manifests import Manifest, autoscaler_of, is_managed, recordings_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
-from ..chain.objects import is_ready, labels_of, pod_spec
-from ..chain.rule_texts import labels_joined
-from ..chain.selectors import labels_match, parse_selector
-from ..chain.state import AdapterConfig, ApiState, AutoscalerState, PrometheusState, Row, Scope, State
-from ..cluster.errors import ApiError, QueryError
+from ..chain.objects import is_ready, pod_spec
+from ..chain.selectors import labels_match
+from ..chain.state import AdapterConfig, ApiState, AutoscalerState, Scope, State
+from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
     CONFIG_MAPS,
@@ -44,16 +43,18 @@ from ..cluster.kube import (
 )
 from ..cluster.metrics_api import MetricsApi
 from ..cluster.parallel import in_parallel
-from ..cluster.prometheus import PrometheusClient, Series
-from ..cluster.rights import right_to
+from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..formats.yaml import from_yaml
 from ..hops import Hop
+from .ask_prometheus import ask_prometheus, with_scrape_errors
 from .backend import PrometheusAdapter
 from .history import read_history
 from .intervals import Intervals
 from .metrics_owner import Owner
-from .observe import Observer, sources_of
+from .observe import Observer
+from .prometheus_replicas import pods_of_service, replicas_of
+from .reading import Reading, ReadOnce, attempt, message_of, reason
 from .snapshot import GROUPS
 from .targets import Key, TargetState, key_of, list_in, read_targets
 
@@ -72,126 +73,8 @@ _LISTS: dict[str, Resource] = {
     "webhooks": VALIDATING_WEBHOOKS,
 }
 
-_UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
-_NAMES = "exported_namespace, exported_pod, namespace, pod"
-# How long what was there excuses what is not: as long as the grace of the findings about it.
-_LATELY = "2m"
-# By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
-_QUERIES = {
-    "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
-    # A kubelet that is away for a moment, or whose node is not called dead yet, leaves the exporter without names.
-    "rows_lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[{_LATELY}]))',
-    # The last Xid error is remembered; all others are readings.
-    "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
-    "up": "up",
-    "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
-    "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',
-    "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
-    f"and on (UUID, instance) (max_over_time({_ENGINE}[5m]) == 0)",
-    "doubled": f'count by (UUID, GPU_I_ID) (count by (UUID, GPU_I_ID, instance, job) ({_UTILISATION}{{UUID!=""}})) > 1',
-}
 # An HPA that nobody made with this collection is looked at if it is about GPUs.
 _ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
-
-
-class ReadOnce(KubeClient):
-    """A client that only reads, and each thing only once, so that all that looks at it sees the same."""
-
-    def __init__(self, kube: KubeClient) -> None:
-        self._kube = kube
-        self._lists: dict[tuple[Resource, *tuple[str | None, ...]], Sequence[Manifest] | ApiError | None] = {}
-        self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
-        self.dry_run = True
-        # What there was no right to get raw: who asks for values takes a refusal for an answer.
-        self.forbidden: list[ApiError] = []
-
-    def list(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-    ) -> Sequence[Manifest] | None:
-        for whole in (
-            self._lists.get((resource, None, None, None)),
-            self._lists.get((resource, namespace, None, None)),
-        ):
-            if isinstance(whole, list) and not field_selector and (namespace or label_selector):
-                selector = parse_selector(label_selector or "") or {}
-                return [
-                    manifest
-                    for manifest in whole
-                    if namespace in (None, manifest["metadata"].get("namespace"))
-                    and labels_match(selector, labels_of(manifest))
-                ]
-        key = resource, namespace, label_selector, field_selector
-        if key not in self._lists:
-            try:
-                self._lists[key] = self._kube.list(
-                    resource, namespace=namespace, label_selector=label_selector, field_selector=field_selector
-                )
-            except ApiError as err:
-                self._lists[key] = err
-        found = self._lists[key]
-        if isinstance(found, ApiError):
-            raise found
-        return found
-
-    def discover(self, api_version: str) -> dict[str, Resource]:
-        return self._kube.discover(api_version)
-
-    def get(
-        self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
-    ) -> Manifest | None:
-        key = resource, name, namespace, subresource
-        if key not in self._objects:
-            self._objects[key] = self._kube.get(resource, name, namespace, subresource)
-        return self._objects[key]
-
-    def get_raw(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
-        try:
-            return self._kube.get_raw(path, query, retry=retry)
-        except ApiError as err:
-            if err.status in (401, 403):
-                self.forbidden.append(err)
-            raise
-
-
-@dataclass
-class _Reading:
-    """What has been read so far, and why the rest could not be."""
-
-    found: dict[str, Any] = field(default_factory=dict)
-    unavailable: dict[str, str] = field(default_factory=dict)
-
-    def take(self, name: str, read: Callable[[], Any], empty: Any = ()) -> Any:
-        """Raises ApiError only if the API server does not answer at all: then nothing can be looked at."""
-        return self.note(name, _attempt(read), empty)
-
-    def note(self, name: str, answer: Any, empty: Any = ()) -> Any:
-        if isinstance(answer, ApiError) and answer.status == 0:
-            raise answer
-        if isinstance(answer, Exception):
-            self.unavailable[name] = _reason(answer)
-        self.found[name] = empty if answer is None or isinstance(answer, Exception) else answer
-        return self.found[name]
-
-
-def _attempt(read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except (ApiError, HopError, QueryError) as err:
-        return err
-
-
-def _reason(err: Exception) -> str:
-    if isinstance(err, ApiError) and err.status == 401:
-        return f"the credentials have expired or are wrong: {err}"
-    if isinstance(err, ApiError) and err.status == 403:
-        return f"no right to {right_to(err.request)}"
-    return str(err)
 
 
 def capture(
@@ -207,11 +90,11 @@ def capture(
 
     Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist.
     """
-    kube, reading = ReadOnce(kube), _Reading()
+    kube, reading = ReadOnce(kube), Reading()
     names = [*_LISTS, "version"]
     answers = in_parallel(lambda name: _whole(kube, name), names)
     lists = {name: reading.note(name, answer) for name, answer in zip(names, answers, strict=True)}
-    clock = _attempt(lambda: prometheus.query("time()")[0].values[0])
+    clock = attempt(lambda: prometheus.query("time()")[0].values[0])
     if not facts:
         reading.unavailable["facts"] = "node_facts is not given: pass the results of gpu_facts"
     version = lists.pop("version")
@@ -229,15 +112,25 @@ def capture(
     pods = reading.take("component_pods", lambda: list(list_in(kube, PODS, namespaces).values())) if namespaces else []
     slices, claim_templates = _claims(kube, reading, state, wanted, targets)
     state = replace(state, component_pods=pods, resource_slices=slices, claim_templates=claim_templates)
+    service = _service(state, prometheus.service)
+    replicas = replicas_of(prometheus, service, pods)
+    observer = Observer(kube, prometheus, PrometheusAdapter(kube), replicas)
     state = replace(
         state,
-        prometheus=_prometheus(reading, prometheus, clock, wanted, state, pods),
+        prometheus=ask_prometheus(
+            reading,
+            prometheus,
+            replicas,
+            clock,
+            wanted,
+            pods_of_service(service, pods),
+        ),
         apis=[_api(kube, reading, group, service, state, pods) for group, service in services.items()],
-        autoscalers=_observed(kube, reading, prometheus, wanted, state, history_s),
+        autoscalers=_observed(kube, reading, observer, prometheus, wanted, state, history_s),
     )
     return replace(
         state,
-        prometheus=_with_scrape_errors(prometheus, state),
+        prometheus=with_scrape_errors(prometheus, state),
         events=_events(kube, reading, state),
     )
 
@@ -247,7 +140,7 @@ def _whole(kube: ReadOnce, name: str) -> Any:
 
 
 def _autoscalers(
-    kube: ReadOnce, reading: _Reading, state: State, only: Collection[Key] | None
+    kube: ReadOnce, reading: Reading, state: State, only: Collection[Key] | None
 ) -> tuple[list[Autoscaler], dict[Key, TargetState]]:
     """The autoscalers to look at, and what they scale: those of the scope that are ours or about GPUs, or named."""
     scope = state.scope
@@ -278,7 +171,7 @@ def _autoscalers(
 
 def _claims(
     kube: ReadOnce,
-    reading: _Reading,
+    reading: Reading,
     state: State,
     wanted: Sequence[Autoscaler],
     targets: Mapping[Key, TargetState],
@@ -304,7 +197,7 @@ def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:
     return bool(gpus_per_pod(pod)) or any(map(_ABOUT_GPUS.search, names))
 
 
-def _metrics_services(kube: ReadOnce, reading: _Reading, wanted: Sequence[Autoscaler]) -> dict[str, Manifest | None]:
+def _metrics_services(kube: ReadOnce, reading: Reading, wanted: Sequence[Autoscaler]) -> dict[str, Manifest | None]:
     """The APIServices that the autoscalers' metrics need, by group; the newer version where there is no other."""
     types = [metric_target.type for autoscaler in wanted for metric_target in autoscaler.metric_targets]
     groups = dict.fromkeys(GROUPS[metric_type] for metric_type in types)
@@ -325,7 +218,7 @@ def _namespaces(
     return (components | adapters | served | {autoscaler.namespace for autoscaler in wanted}) - {""}
 
 
-def _events(kube: ReadOnce, reading: _Reading, state: State) -> Sequence[Manifest]:
+def _events(kube: ReadOnce, reading: Reading, state: State) -> Sequence[Manifest]:
     """Warnings, of namespaces where something waits: an exporter for its volumes, a target for its pods."""
     namespaces = {pod["metadata"]["namespace"] for pod in state.waiting_exporters}
     for autoscaler in state.autoscalers:
@@ -342,125 +235,36 @@ def _events(kube: ReadOnce, reading: _Reading, state: State) -> Sequence[Manifes
     return reading.take("events", read) if namespaces else ()
 
 
-def _with_scrape_errors(client: PrometheusClient, state: State) -> PrometheusState:
-    """Prometheus' own words for scrapes that fail, asked for only where the exporter is down."""
-    down = {row.target for row in state.targets.values() if not row.value}
-    answer = _attempt(client.targets) if down else []
-    if isinstance(answer, Exception):  # something in front of several Prometheus may not know them
-        return state.prometheus
-    errors = {
-        target: str(entry.get("lastError") or "")
-        for entry in answer
-        if (target := (entry.get("labels", {}).get("job", ""), entry.get("labels", {}).get("instance", ""))) in down
-    }
-    return replace(state.prometheus, scrape_errors=errors)
-
-
 def _service_of(api_service: Manifest | None) -> Key:
     service = ((api_service or {}).get("spec") or {}).get("service") or {}
     return service.get("namespace", ""), service.get("name", "")
 
 
-def _selected(state: State, pods: Iterable[Manifest], namespace: str, name: str) -> list[Manifest]:
-    """The pods of a Service; none where it has no selector."""
-    selector = _selector(state, namespace, name)
-    if not selector:
-        return []
-    return [
-        pod
-        for pod in pods
-        if pod["metadata"]["namespace"] == namespace
-        and labels_match({"matchLabels": selector}, pod["metadata"].get("labels") or {})
-    ]
-
-
-def _prometheus(
-    reading: _Reading,
-    client: PrometheusClient,
-    clock: float | Exception,
-    wanted: Sequence[Autoscaler],
-    state: State,
-    pods: Sequence[Manifest],
-) -> PrometheusState:
-    own_pods = _selected(state, pods, *client.service)
-    if isinstance(clock, ApiError) and clock.status in (401, 403):
-        reading.unavailable["prometheus"] = _reason(clock)
-    if isinstance(clock, Exception):
-        return PrometheusState(client.name, error=_message(clock), pods=own_pods)
-    metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
-    sources = {_UTILISATION, _ENGINE} | {source for metric in metrics for source in sources_of(metric)}
-    queries = {name: text.replace("{sources}", "|".join(sorted(sources))) for name, text in _QUERIES.items()}
-    answers = in_parallel(lambda query: _rows(client, query), [*queries.values()])
-    rows: dict[str, Any] = {
-        name: () if isinstance(found, Exception) else found for name, found in zip(queries, answers, strict=True)
-    }
-    broken = next((answer for answer in answers if isinstance(answer, Exception)), None)
-    if broken:
-        reading.unavailable["prometheus"] = str(broken)
-    rules = _attempt(client.recording_rules)
-    return PrometheusState(
-        client.name,
-        pods=own_pods,
-        rules=None if isinstance(rules, Exception) else _by_series(rules),
-        joined=None if isinstance(rules, Exception) else _joined(client, rules),
-        **rows,
-    )
-
-
-def _joined(client: PrometheusClient, rules: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
-    """One query for all labels; none where no rule joins any."""
-    labels = frozenset().union(*(labels_joined(str(rule.get("query") or "")) for rule in rules))
-    if not labels:
-        return None
-    answer = _attempt(lambda: _rows(client, " or ".join(map(_has_label, sorted(labels | {"exported_pod"})))))
-    return None if isinstance(answer, Exception) else frozenset(row.labels.get("label", "") for row in answer)
-
-
-def _has_label(label: str) -> str:
-    """PromQL: a series that has the name of a label, if pods' series have that label."""
-    series = "kube_pod_labels" if label.startswith("label_") else "kube_pod_(info|owner|labels)"
-    return f'label_replace(group({{__name__=~"{series}",{label}!=""}}), "label", "{label}", "", "")'
-
-
-def _message(err: Exception) -> str:
-    return err.message if isinstance(err, ApiError) else str(err)
-
-
-def _rows(client: PrometheusClient, query: str) -> list[Row]:
-    try:
-        return [_row(series) for series in client.query(query)]
-    except QueryError as err:
-        raise ApiError(400, str(err), query) from err
-
-
-def _row(series: Series) -> Row:
-    return Row(series.labels, series.values[-1])
-
-
-def _by_series(rules: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for rule in rules:
-        found.setdefault(rule["name"], []).append(rule)
-    return found
+def _service(state: State, place: Key) -> Mapping[str, Any]:
+    """By namespace and name; without a selector if there is none."""
+    namespace, name = place
+    none = {"metadata": {"namespace": namespace, "name": name}}
+    return next((service for service in state.services if key_of(service) == place), none)
 
 
 def _api(
     kube: ReadOnce,
-    reading: _Reading,
+    reading: Reading,
     group: str,
     service: Manifest | None,
     state: State,
     pods: Sequence[Manifest],
 ) -> ApiState:
-    owner, (namespace, name) = Owner(group, service), _service_of(service)
-    listed = _attempt(lambda: frozenset(MetricsApi(kube.get_raw).listed(group))) if service else None
+    owner, place = Owner(group, service), _service_of(service)
+    api_service = _service(state, place)
+    listed = attempt(lambda: frozenset(MetricsApi(kube.get_raw).listed(group))) if service else None
     if isinstance(listed, ApiError) and listed.status in (401, 403):
-        reading.unavailable["metrics"] = _reason(listed)
+        reading.unavailable["metrics"] = reason(listed)
     deployments: Sequence[Manifest] = ()
-    if namespace:
+    if place[0]:
         with suppress(ApiError):  # evidence only
-            deployments = kube.list(DEPLOYMENTS, namespace=namespace) or ()
-    selector = _selector(state, namespace, name)
+            deployments = kube.list(DEPLOYMENTS, namespace=place[0]) or ()
+    selector = (api_service.get("spec") or {}).get("selector") or {}
     adapter = next((deployment for deployment in deployments if _makes(deployment, selector)), None)
     return ApiState(
         group,
@@ -469,14 +273,14 @@ def _api(
         owner.is_prometheus_adapter,
         owner.unavailable,
         listed if isinstance(listed, frozenset) else None,
-        f": {_message(listed)}" if isinstance(listed, Exception) else "",
+        f": {message_of(listed)}" if isinstance(listed, Exception) else "",
         adapter,
-        _selected(state, pods, namespace, name),
+        pods_of_service(api_service, pods),
         _adapter_config(kube, reading, adapter) if adapter and owner.is_prometheus_adapter else None,
     )
 
 
-def _adapter_config(kube: ReadOnce, reading: _Reading, adapter: Manifest) -> AdapterConfig | None:
+def _adapter_config(kube: ReadOnce, reading: Reading, adapter: Manifest) -> AdapterConfig | None:
     place = config_map_of(adapter)
     if place is None:
         return None
@@ -491,11 +295,6 @@ def _adapter_config(kube: ReadOnce, reading: _Reading, adapter: Manifest) -> Ada
         return AdapterConfig(config_map, error=str(err))
 
 
-def _selector(state: State, namespace: str, name: str) -> Mapping[str, str]:
-    service = next((service for service in state.services if key_of(service) == (namespace, name)), {})
-    return (service.get("spec") or {}).get("selector") or {}
-
-
 def _makes(deployment: Manifest, selector: Mapping[str, str]) -> bool:
     """Whether a Deployment's pods are a Service's."""
     labels = (deployment["spec"]["template"].get("metadata") or {}).get("labels") or {}
@@ -504,18 +303,17 @@ def _makes(deployment: Manifest, selector: Mapping[str, str]) -> bool:
 
 def _observed(
     kube: ReadOnce,
-    reading: _Reading,
+    reading: Reading,
+    observer: Observer,
     prometheus: PrometheusClient,
     wanted: Sequence[Autoscaler],
     state: State,
     history_s: int,
 ) -> list[AutoscalerState]:
-    states: dict[Key, AutoscalerState] = reading.take(
-        "metrics", lambda: Observer(kube, prometheus, PrometheusAdapter(kube)).observe(wanted), {}
-    )
+    states: dict[Key, AutoscalerState] = reading.take("metrics", lambda: observer.observe(wanted), {})
     for err in kube.forbidden:
         if any(f"/apis/{group}/" in err.request for group in GROUPS.values()):
-            reading.unavailable.setdefault("metrics", _reason(err))
+            reading.unavailable.setdefault("metrics", reason(err))
     intervals = Intervals(kube, prometheus)
     hpas = {key_of(hpa): hpa for hpa in state.hpas}
     history = read_history(prometheus, wanted, states, history_s) if history_s else {}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricValue
 from ..cluster.parallel import in_parallel
-from ..cluster.prometheus import PrometheusClient, Series
+from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
 from .backend import Backend
 from .snapshot import GROUPS
@@ -45,9 +45,17 @@ class Observer:
     A value that agreed with Prometheus in one look need not agree in the next: among many pods one value always moves.
     """
 
-    def __init__(self, kube: KubeClient, prometheus: PrometheusClient, backend: Backend) -> None:
+    def __init__(
+        self,
+        kube: KubeClient,
+        prometheus: PrometheusClient,
+        backend: Backend,
+        replicas: Sequence[PrometheusClient] = (),
+    ) -> None:
+        """replicas: the pods behind the Service of Prometheus, if there are several that may be asked."""
         self._kube = kube
         self._prometheus = prometheus
+        self._replicas = list(replicas)
         self._backend = backend
         self._targets: dict[Key, TargetState] = {}
         self._intervals: dict[str, float] | None = None
@@ -174,19 +182,28 @@ class Observer:
         }
 
     def _recorded(self, autoscalers: Sequence[Autoscaler]) -> tuple[dict[tuple[str, str], dict[str, Series]], float]:
-        """The samples of the window by recorded series and namespace, then by object; none while Prometheus is away."""
-        found: dict[tuple[str, str], dict[str, Series]] = {}
+        """The samples of the window by recorded series and namespace, then by object; none while Prometheus is away.
+
+        Of several replicas all are asked, since the metrics API gives the value of either. An object that one of them
+        does not know is left out: the value comes and goes.
+        """
         namespaces = sorted({autoscaler.namespace for autoscaler in autoscalers})
         matcher = f'{{namespace=~"{"|".join(namespaces)}"}}' if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
+        names = {target.series for autoscaler in autoscalers for target in autoscaler.metric_targets} - {""}
+        queries = {name: f"{name}{matcher}[{self._window_s(name)}s]" for name in sorted(names)}
         try:
-            names = {target.series for autoscaler in autoscalers for target in autoscaler.metric_targets}
-            for name in sorted(names - {""}):
-                for series in self._prometheus.query(f"{name}{matcher}[{self._window_s(name)}s]"):
-                    place = name, series.labels.get("namespace", "")
-                    found.setdefault(place, {})[_object_of(series)] = series
-            return found, self._prometheus.query("time()")[0].values[0]
+            return self._samples(queries), self._prometheus.query("time()")[0].values[0]
         except (ApiError, QueryError):
             return {}, 0.0
+
+    def _samples(self, queries: Mapping[str, str]) -> dict[tuple[str, str], dict[str, Series]]:
+        """A replica that does not answer leaves the Service alone to be asked, now and in later looks."""
+        if self._replicas:
+            try:
+                return _common(_by_object(replica, queries) for replica in self._replicas)
+            except (ApiError, QueryError):
+                self._replicas = []
+        return _common([_by_object(self._prometheus, queries)])
 
     def _window_s(self, series: str) -> int:
         """Long enough for two samples of a rule that is evaluated rarely."""
@@ -196,6 +213,27 @@ class Observer:
                 rules = self._prometheus.recording_rules()
                 self._intervals = {rule["name"]: float(rule.get("interval") or 0) for rule in rules}
         return max(AGREEMENT_WINDOW_S, math.ceil(2 * self._intervals.get(series, 0)))
+
+
+def _by_object(prometheus: PrometheusClient, queries: Mapping[str, str]) -> dict[tuple[str, str, str], Series]:
+    """By recorded series, namespace and object."""
+    return {
+        (name, series.labels.get("namespace", ""), _object_of(series)): series
+        for name, query in queries.items()
+        for series in prometheus.query(query)
+    }
+
+
+def _common(
+    answers: Iterable[Mapping[tuple[str, str, str], Series]],
+) -> dict[tuple[str, str], dict[str, Series]]:
+    """The samples of all replicas, of objects that each of them knows; oldest first."""
+    first, *others = answers
+    found: dict[tuple[str, str], dict[str, Series]] = {}
+    for place, series in first.items():
+        if all(place in other for other in others):
+            found.setdefault(place[:2], {})[place[2]] = merged_series([series, *(other[place] for other in others)])
+    return found
 
 
 def sources_of(metric: Metric) -> tuple[str, ...]:

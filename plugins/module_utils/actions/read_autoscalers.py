@@ -14,6 +14,7 @@ from .backend import Backend
 from .dead_time import describe_behaviors
 from .observe import Observer
 from .outcome import Outcome
+from .prometheus_replicas import read_replicas
 from .snapshot import metric_of, read_hpas
 from .targets import Key
 from .verify import describe, verify
@@ -51,7 +52,13 @@ def read_autoscalers(
     ]
     outcome = Outcome(result={"autoscalers": entries, "behaviors": behaviors})
     if deadline is None:
-        describe(kube, prometheus, autoscalers, Observer(kube, prometheus, backend).observe(autoscalers), outcome)
+        describe(
+            kube,
+            prometheus,
+            autoscalers,
+            Observer(kube, prometheus, backend, read_replicas(kube, prometheus)).observe(autoscalers),
+            outcome,
+        )
     else:
         verify(kube, prometheus, backend, autoscalers, deadline, outcome)
     return outcome

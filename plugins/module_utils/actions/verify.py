@@ -13,6 +13,7 @@ from .backend import Backend
 from .intervals import Intervals
 from .observe import Observer
 from .outcome import Outcome
+from .prometheus_replicas import read_replicas
 from .targets import Key
 from .wait import Deadline, wait_until
 
@@ -33,7 +34,8 @@ def verify(
     A target without pods is not waited for: nothing can be seen of it. The evidence goes into the outcome's entries,
     and the first error of each autoscaler that is not proven into its errors.
     """
-    states = _observe_until(Observer(kube, prometheus, backend), autoscalers, deadline)
+    observer = Observer(kube, prometheus, backend, read_replicas(kube, prometheus))
+    states = _observe_until(observer, autoscalers, deadline)
     describe(kube, prometheus, autoscalers, states, outcome)
     unproven = [
         autoscaler

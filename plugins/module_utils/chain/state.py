@@ -337,6 +337,17 @@ class Row:
 
 
 @dataclass(frozen=True)
+class ReplicaState:
+    """One of several pods behind the Service of Prometheus.
+
+    series: names of sources and recorded series that it has had in the last minutes. up: targets that answered it then.
+    """
+
+    series: frozenset[str] = frozenset()
+    up: Sequence[Row] = ()
+
+
+@dataclass(frozen=True)
 class PrometheusState:
     """What one Prometheus says.
 
@@ -352,6 +363,7 @@ class PrometheusState:
     scrape_errors: why a scrape of a target that is down fails, by job and instance.
     joined:  labels of pods that rules over GPUs join and that kube-state-metrics has, pod and exported_pod among them;
              None if no rule does.
+    pods:    behind its Service. replicas: what each says for itself, by pod, if there are several.
     """
 
     name: str
@@ -368,6 +380,7 @@ class PrometheusState:
     scrape_errors: Mapping[Key, str] = field(default_factory=dict)
     joined: frozenset[str] | None = None
     pods: Sequence[Manifest] = ()
+    replicas: Mapping[str, ReplicaState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -654,9 +667,13 @@ class State:
 
     @cached_property
     def targets(self) -> dict[str, Row]:
-        """`up` of the exporter's pods, found by the labels of the target or by its address."""
-        by_name = {f"{row.labels.get('namespace')}/{row.labels.get('pod')}": row for row in self.prometheus.up}
-        by_address = {row.labels.get("instance", "").rpartition(":")[0]: row for row in self.prometheus.up}
+        """`up` of the exporter's pods."""
+        return self.targets_among(self.prometheus.up)
+
+    def targets_among(self, rows: Sequence[Row]) -> dict[str, Row]:
+        """Rows of the exporter's pods, found by the labels of the target or by its address."""
+        by_name = {f"{row.labels.get('namespace')}/{row.labels.get('pod')}": row for row in rows}
+        by_address = {row.labels.get("instance", "").rpartition(":")[0]: row for row in rows}
         return {
             name_of(pod): row
             for pod in self.exporter_pods

@@ -1,7 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +24,13 @@ class Series:
     times: tuple[float, ...] = ()
 
 
+def merged_series(replicas: Sequence[Series]) -> Series:
+    """One series that several replicas have recorded."""
+    samples = sorted(sample for series in replicas for sample in zip(series.times, series.values, strict=True))
+    times, values = zip(*samples, strict=True)
+    return Series(replicas[0].labels, values, times)
+
+
 class PrometheusClient:
     """Prometheus' HTTP API: one method, one request.
 
@@ -42,16 +50,25 @@ class PrometheusClient:
     ) -> None:
         """Through the API server's service proxy, which reaches Prometheus from the control plane."""
         self._get_raw = get_raw
-        place = f"https:{service}:{port}" if scheme == "https" else f"{service}:{port}"
-        self._root = f"/api/v1/namespaces/{namespace}/services/{place}/proxy{_prefix(path_prefix)}/api/v1"
+        self._scheme = "https:" if scheme == "https" else ""
+        self._path = f"proxy{_prefix(path_prefix)}/api/v1"
+        self._root = f"/api/v1/namespaces/{namespace}/services/{self._scheme}{service}:{port}/{self._path}"
         self.name = f"{namespace}/{service}:{port}"
         self.service = namespace, service
+        self.port = port
 
     @classmethod
     def at(cls, address: str, get_raw: RawGetter) -> PrometheusClient:
         """At its own address, which `get_raw` asks, and which may be that of Thanos or Mimir."""
         client = cls(get_raw, namespace="", service="", port=0)
         client._root, client.name = "/api/v1", address
+        return client
+
+    def replica(self, pod: str, port: int) -> PrometheusClient:
+        """One pod behind the Service, through the API server's pod proxy. port: of the pod."""
+        client = copy(self)
+        client._root = f"/api/v1/namespaces/{self.service[0]}/pods/{self._scheme}{pod}:{port}/{self._path}"
+        client.name = pod
         return client
 
     def query(self, promql: str, *, retry: bool = False) -> list[Series]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.observe import Observer
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prometheus_replicas import read_replicas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AutoscalerState
@@ -173,6 +174,74 @@ def test_the_window_of_a_rule_that_is_evaluated_rarely_is_longer() -> None:
     observe(transport, autoscaler("chat"))
     queries = [each.query["query"] for each in transport.requests if each.path.endswith("/query")]
     assert [query for query in queries if query.endswith("[120s]")]
+
+
+def prometheus_pod(name: str, *, ready: bool = True) -> Manifest:
+    metadata = {"name": name, "namespace": "monitoring", "labels": {"app": "prometheus"}}
+    container = {"name": "prometheus", "ports": [{"name": "http-web", "containerPort": 9091}]}
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {"metadata": metadata, "spec": {"containers": [container]}, "status": {"conditions": conditions}}
+
+
+def replicas(*answers: Any, ready: int = 2) -> dict[str, Any]:
+    """Two pods behind the Service of Prometheus, and what each answers to queries."""
+    ports = [{"port": 9090, "targetPort": "http-web"}]
+    service = {
+        "metadata": {"name": "prometheus", "namespace": "monitoring"},
+        "spec": {"selector": {"app": "prometheus"}, "ports": ports},
+    }
+    pods = [prometheus_pod(f"prometheus-{n}", ready=n < ready) for n in range(2)]
+    return {
+        "GET /api/v1/namespaces/monitoring/services/prometheus": service,
+        "GET /api/v1/namespaces/monitoring/pods": {"items": pods},
+        **{
+            f"GET /api/v1/namespaces/monitoring/pods/prometheus-{n}:9091/proxy/api/v1/query": answer
+            for n, answer in enumerate(answers)
+        },
+    }
+
+
+def vector(*found: dict[str, Any]) -> dict[str, Any]:
+    return {"status": "success", "data": {"result": list(found)}}
+
+
+def observe_replicas(transport: FakeTransport) -> AutoscalerState:
+    kube = KubeClient(transport)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    chat = autoscaler("chat")
+    observer = Observer(kube, prometheus, PrometheusAdapter(kube), read_replicas(kube, prometheus))
+    return observer.observe([chat])[chat.key]
+
+
+def test_each_replica_of_prometheus_is_asked_and_a_value_of_either_agrees() -> None:
+    """The adapter gave 41.5, as the second replica has it; the first one scraped at moments of 90."""
+    other = {**recorded("chat"), "values": [[101, "90"], [103, "90"]]}
+    seen = observe_replicas(cluster(("chat",), **replicas(vector(other), vector(recorded("chat")))))
+    assert seen.is_proven
+    assert list(seen.metrics[0].recorded["chat-0"]) == [40, 90, 42, 90]
+    assert seen.metrics[0].sampled_s["chat-0"] == 103
+
+
+def test_what_only_one_replica_has_proves_nothing() -> None:
+    seen = observe_replicas(cluster(("chat",), **replicas(vector(recorded("chat")), vector())))
+    assert not seen.is_proven
+    assert seen.metrics[0].missing_in_prometheus == ["chat-0"]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        replicas(vector(), vector(), ready=1),
+        replicas(vector(), refusal(403, "pods/proxy is forbidden")),
+        {**replicas(vector(), vector()), "GET /api/v1/namespaces/monitoring/pods": refusal(403, "pods is forbidden")},
+        {"GET /api/v1/namespaces/monitoring/services/prometheus": refusal(403, "services is forbidden")},
+    ],
+    ids=["one is ready", "no right to the proxy", "no right to pods", "no right to the Service"],
+)
+def test_where_replicas_cannot_be_told_apart_the_service_is_asked(answers: dict[str, Any]) -> None:
+    seen = observe_replicas(cluster(("chat",), **answers))
+    assert seen.is_proven
+    assert list(seen.metrics[0].recorded["chat-0"]) == [40, 42]
 
 
 PODS: dict[str, tuple[list[Manifest], set[str], set[str]]] = {

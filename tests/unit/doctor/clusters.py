@@ -369,8 +369,11 @@ class Cluster:
             hpas=[hpa, *self.other_hpas],
             prometheus=PrometheusState(
                 "monitoring/kube-prometheus-stack-prometheus:9090",
-                pods=[each for each in monitoring if each["metadata"]["name"].startswith("prometheus-0")],
-                **{"rules": rules, **self.prometheus},
+                **{
+                    "rules": rules,
+                    "pods": [each for each in monitoring if each["metadata"]["name"].startswith("prometheus-0")],
+                    **self.prometheus,
+                },
             ),
             apis=[
                 ApiState(

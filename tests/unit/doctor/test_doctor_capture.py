@@ -13,7 +13,21 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors i
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from clusters import ADAPTER, ADAPTER_RULES, NOW, SERIES, SOURCES, Cluster, deployment, hpa, ids, meta, node, pod
+from clusters import (
+    ADAPTER,
+    ADAPTER_RULES,
+    NOW,
+    PROMETHEUS,
+    SERIES,
+    SOURCES,
+    Cluster,
+    deployment,
+    hpa,
+    ids,
+    meta,
+    node,
+    pod,
+)
 from fake_cluster import FakeTransport, Request, refusal
 from test_doctor_checks import JOIN, unmounted
 
@@ -96,14 +110,20 @@ class LiveCluster(FakeTransport):
         )
         self.names = names
         self.prometheus_error: ApiError | None = None
+        self.proxies: dict[str, Any] = {}
         self.joined: list[str] = []
         self.gone: dict[str, float] = {}
         self.exporters = [each for each in self.pods if each["metadata"]["name"].startswith("dcgm")]
 
     def __call__(self, method: str, path: str, *, query: Any, **options: Any) -> Any:
-        if path != f"{PROXY}/query":
+        if path != f"{PROXY}/query" and path not in self.proxies:
             return super().__call__(method, path, query=query, **options)
         self.requests.append(Request(method, path, query))
+        own = self.proxies.get(path)
+        if isinstance(own, ApiError):
+            raise own
+        if own and (result := own(query["query"])) is not None:
+            return {"data": {"resultType": "vector", "result": result}}
         if self.prometheus_error:
             raise self.prometheus_error
         kind = "scalar" if query["query"] == "time()" else "vector"
@@ -115,7 +135,9 @@ class LiveCluster(FakeTransport):
             return [NOW, str(NOW)]
         if promql.startswith("label_replace(group("):
             return [_sample({"label": label}) for label in self.joined]
-        if promql == "up" or promql.startswith("count by (instance)"):
+        if promql.startswith("group by (__name__)"):
+            return [_sample({"__name__": name}) for name in (SERIES, *SOURCES)]
+        if promql == "up" or promql.startswith(("count by (instance)", "max_over_time(up[")):
             return [_sample({"instance": f"{each['status']['podIP']}:9400"}) for each in self.exporters]
         if promql.startswith("count by (__name__"):
             return [_sample({**each, "__name__": SOURCES[0], "instance": "i"}) for each in pods]
@@ -213,6 +235,35 @@ def test_the_adapters_rules_are_read(text: str, seen: str | None) -> None:
     [finding] = look(live)["findings"]
     assert finding["id"] == ("ADAPTER_RULE_WRONG" if seen else "ADAPTER_LISTS_NOTHING")
     assert (seen or "resources is empty") in finding["seen"][0]
+
+
+def second_replica(live: LiveCluster, answer: Any) -> None:
+    """prometheus-1, beside prometheus-0 behind the Service; each answers for itself."""
+    live.pods.append(pod("prometheus-1", "monitoring", "cpu1", PROMETHEUS))
+    place = "/api/v1/namespaces/monitoring/pods/prometheus-{}:9090/proxy/api/v1/query"
+    live.proxies = {place.format(0): None, place.format(1): answer}
+
+
+def test_a_series_that_one_replica_of_prometheus_lacks_is_said() -> None:
+    live = LiveCluster()
+    second_replica(live, None)
+    assert ids(look(live)) == []
+    second_replica(live, lambda promql: [] if SERIES in promql else None)
+    [finding] = look(live)["findings"]
+    assert finding["id"] == "PROMETHEUS_REPLICAS_DIFFER"
+    assert "prometheus-1 has no namespace_pod:gpu:avg, which the other has" in finding["seen"]
+
+
+def test_a_missing_right_to_ask_each_replica_is_named() -> None:
+    live = LiveCluster()
+    second_replica(
+        live, ApiError(403, {"message": "forbidden"}, "GET /api/v1/namespaces/monitoring/pods/p:9090/proxy/x")
+    )
+    found = look(live)
+    assert ids(found) == []
+    unmade = {each["check"]: each["reason"] for each in found["not_checked"]}
+    right = "no right to get pods/proxy of apiGroup '' in namespace monitoring"
+    assert unmade["the replicas of Prometheus have the same"] == right
 
 
 EVENTS = "/api/v1/namespaces/monitoring/events"

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AdapterConfig, Row
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AdapterConfig, ReplicaState, Row
 from clusters import (
     ADAPTER_RULES,
     EXPORTER,
     OLD,
     PLUGIN,
+    PROMETHEUS,
     SERIES,
     SOURCES,
     Cluster,
@@ -428,6 +429,30 @@ def _(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     unscraped(cluster)
     cluster.services[0]["spec"]["ports"][0]["name"] = "gpu-metrics"
+
+
+def two_replicas(cluster: Cluster, second: ReplicaState, **shard: str) -> None:
+    """The Service answers with either of two pods; `second` is how the other one sees the cluster."""
+    other = pod("prometheus-1", "monitoring", "cpu1", {**PROMETHEUS, **shard})
+    up = tuple(cluster.prometheus["up"])
+    cluster.prometheus |= {
+        "pods": [cluster.pods["prometheus-0"], other],
+        "replicas": {"prometheus-0": ReplicaState(frozenset({SERIES, *SOURCES}), up), "prometheus-1": second},
+    }
+
+
+@fault("PROMETHEUS_REPLICAS_DIFFER", "in a series")
+def _(cluster: Cluster) -> None:
+    two_replicas(cluster, ReplicaState(frozenset(SOURCES), tuple(cluster.prometheus["up"])))
+    cluster.silence("chat-0", "chat-1")
+
+
+@fault("PROMETHEUS_REPLICAS_DIFFER", "in a target, which the answer of the moment calls down")
+def _(cluster: Cluster) -> None:
+    both = tuple(cluster.prometheus["up"])
+    two_replicas(cluster, ReplicaState(frozenset({SERIES, *SOURCES}), both[:1]))
+    cluster.prometheus["up"] = [both[0], replace(both[1], value=0.0)]
+    cluster.silence("chat-1")
 
 
 @fault("MONITOR_MISSING")

@@ -8,8 +8,8 @@ from math import nan
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import PrometheusState, Row
-from clusters import EXPORTER, PLUGIN, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import PrometheusState, ReplicaState, Row
+from clusters import EXPORTER, PLUGIN, SERIES, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
@@ -166,6 +166,14 @@ def a_prometheus_that_has_just_come_back(cluster: Cluster) -> None:
     cluster.silence("chat-0", "chat-1", listed=False)
 
 
+def a_replica_of_prometheus_that_has_just_come_back(cluster: Cluster) -> None:
+    """It has not scraped anything yet; the other one has all."""
+    second = pod("prometheus-1", "monitoring", "cpu1", {}, age_s=30)
+    first = ReplicaState(frozenset({SERIES, *SOURCES}), cluster.prometheus["up"])
+    replicas = {"prometheus-0": first, "prometheus-1": ReplicaState()}
+    cluster.prometheus |= {"pods": [cluster.pods["prometheus-0"], second], "replicas": replicas}
+
+
 def a_restart_of_the_adapter(cluster: Cluster) -> None:
     young(cluster, "prometheus-adapter-0", 20, ready=False)
     service = cluster.api["service"]
@@ -297,6 +305,7 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     an_exporter_that_has_just_come_back,
     a_restart_of_prometheus,
     a_prometheus_that_has_just_come_back,
+    a_replica_of_prometheus_that_has_just_come_back,
     a_restart_of_the_adapter,
     an_adapter_that_has_just_come_back,
     a_restart_of_a_foreign_adapter,

@@ -30,6 +30,8 @@ SEEN = [
     ("PROMETHEUS_UNREACHABLE", "no endpoints available for service prometheus", "no ready pod"),
     ("PROMETHEUS_UNREACHABLE", "x509: certificate signed by unknown authority", "certificate"),
     ("PROMETHEUS_UNREACHABLE", "dial tcp 10.0.0.3:9090: i/o timeout", "does not answer"),
+    ("PROMETHEUS_REPLICAS_DIFFER", "prometheus-1 has no namespace_pod:gpu:avg, which the other has", "any of its pods"),
+    ("PROMETHEUS_REPLICAS_DIFFER", "prometheus-1 (shard 1) has no x, which the other has", "any of its shards"),
     ("HPA_NOT_ACTIVE", "FailedGetResourceMetric: unable to fetch metrics from resource metrics API", "metrics.k8s.io"),
     ("HPA_NOT_ACTIVE", "FailedGetPodsMetric: no metrics returned", "cannot work out"),
     ("HPA_CANNOT_SCALE", "FailedUpdateScale: admission webhook denied the request", "admission webhook"),
@@ -54,7 +56,7 @@ SEEN = [
 
 @pytest.mark.parametrize(("finding", "seen", "cause"), SEEN)
 def test_the_cause_follows_the_evidence(finding: str, seen: str, cause: str) -> None:
-    names = ("namespace", "name", "target", "group", "owner")
+    names = ("namespace", "name", "target", "group", "owner", "pod")
     result = CheckResult(FINDING_TYPES[finding], "thing", seen, template_vars=dict.fromkeys(names, "x"))
     assert cause in result.cause
     assert result.fix

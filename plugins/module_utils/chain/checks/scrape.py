@@ -67,6 +67,81 @@ def prometheus_answers(state: State) -> Iterator[CheckResult]:
         )
 
 
+PROMETHEUS_REPLICAS_DIFFER = FindingType(
+    "PROMETHEUS_REPLICAS_DIFFER",
+    Hop.SCRAPE,
+    "error",
+    cause="the Service of Prometheus answers with any of its pods, and they do not have the same: values come and go",
+    fix="compare Status > Targets and Status > Rule health of both: kubectl -n {namespace} port-forward {pod} 9090",
+    grace_s=120,
+    is_consequence=True,
+    explained_by=(Hop.NODE,),
+    evidence=(
+        Evidence(
+            r"\(shard ",
+            "the Service of Prometheus answers with any of its shards, and each scrapes a part of the targets",
+            "set spec.shards of the Prometheus object to 1, or prometheus.service to one that asks all shards, such as "
+            "Thanos",
+        ),
+    ),
+)
+
+
+@check(
+    "the replicas of Prometheus have the same",
+    PROMETHEUS_REPLICAS_DIFFER,
+    needs=(*_PODS, "metrics", "prometheus_replicas"),
+)
+def replicas_agree(state: State) -> Iterator[CheckResult]:
+    """By names of series and by targets: values differ in any case, as each replica scrapes at moments of its own."""
+    replicas = state.prometheus.replicas
+    titles = _replica_titles(state)
+    place = {"namespace": state.prometheus.name.partition("/")[0]}
+    for series in sorted(frozenset().union(*(replica.series for replica in replicas.values()))):
+        lacking = [name for name, replica in replicas.items() if series not in replica.series]
+        users = [
+            autoscaler
+            for autoscaler in state.autoscalers
+            if any(series in (metric.series, *metric.sources) for metric in autoscaler.metrics)
+        ]
+        if lacking and users:
+            ready_s = [state.longest_ready_s(autoscaler.ready_pods) for autoscaler in users]
+            yield CheckResult(
+                PROMETHEUS_REPLICAS_DIFFER,
+                f"Prometheus {state.prometheus.name}",
+                f"{', '.join(titles[name] for name in lacking)} has no {series}, which the other has",
+                state.affected_by(users),
+                youngest([state.rule_age_s(series), max((age for age in ready_s if age is not None), default=None)]),
+                max((autoscaler.lag_s for autoscaler in users), default=0),
+                {**place, "pod": lacking[0]},
+            )
+    up = {name: state.targets_among(replica.up) for name, replica in replicas.items()}
+    for pod in filter(is_ready, state.exporter_pods):
+        lacking = [name for name, targets in up.items() if name_of(pod) not in targets]
+        if lacking and len(lacking) < len(up):
+            node = pod["spec"].get("nodeName", "")
+            yield CheckResult(
+                PROMETHEUS_REPLICAS_DIFFER,
+                f"Prometheus {state.prometheus.name}",
+                f"{', '.join(titles[name] for name in lacking)} cannot scrape {name_of(pod)} on node {node}, "
+                "which the other can",
+                state.affected_by_nodes([node]),
+                youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
+                template_vars={**place, "pod": lacking[0]},
+            )
+
+
+def _replica_titles(state: State) -> dict[str, str]:
+    """Names of the replicas' pods, with the shard where there are several."""
+    shards = {
+        pod["metadata"]["name"]: labels_of(pod).get("operator.prometheus.io/shard", "0")
+        for pod in state.prometheus.pods
+        if pod["metadata"]["name"] in state.prometheus.replicas
+    }
+    several = len(set(shards.values())) > 1
+    return {name: f"{name} (shard {shard})" if several else name for name, shard in shards.items()}
+
+
 MONITOR_MISSING = FindingType(
     "MONITOR_MISSING",
     Hop.SCRAPE,

@@ -1,0 +1,63 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The pods behind the Service of Prometheus: it answers with any of them, and each has scraped for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from ..chain.objects import Manifest, containers_of, is_ready, labels_of
+from ..chain.selectors import format_selector, labels_match
+from ..cluster.errors import ApiError
+from ..cluster.kube import PODS, SERVICES, KubeClient
+from ..cluster.prometheus import PrometheusClient
+
+Pod = TypeVar("Pod", bound=Manifest)
+
+
+def read_replicas(kube: KubeClient, client: PrometheusClient) -> list[PrometheusClient]:
+    """As `replicas_of`; none where the Service or its pods may not be read, or Prometheus has an address of its own."""
+    namespace, name = client.service
+    try:
+        service = kube.get(SERVICES, name, namespace) if namespace else None
+        if not service or not _selector(service):
+            return []
+        selector = format_selector({"matchLabels": _selector(service)})
+        return replicas_of(client, service, kube.list(PODS, namespace=namespace, label_selector=selector) or ())
+    except ApiError:
+        return []
+
+
+def replicas_of(client: PrometheusClient, service: Manifest, pods: Iterable[Manifest]) -> list[PrometheusClient]:
+    """A client of each ready pod of the Service; none where there is only one."""
+    ready = [pod for pod in pods_of_service(service, pods) if is_ready(pod)]
+    clients = [client.replica(pod["metadata"]["name"], _pod_port(service, pod, client.port)) for pod in ready]
+    return clients if len(clients) > 1 else []
+
+
+def pods_of_service(service: Manifest, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods of a Service; none where it has no selector."""
+    selector, namespace = _selector(service), service["metadata"]["namespace"]
+    return [
+        pod
+        for pod in pods
+        if selector
+        and pod["metadata"]["namespace"] == namespace
+        and labels_match({"matchLabels": selector}, labels_of(pod))
+    ]
+
+
+def _selector(service: Manifest) -> Manifest:
+    return (service.get("spec") or {}).get("selector") or {}
+
+
+def _pod_port(service: Manifest, pod: Manifest, port: int) -> int:
+    """Where a pod listens for a port of its Service."""
+    entries: Sequence[Manifest] = service["spec"].get("ports") or ()
+    target = next((entry.get("targetPort") for entry in entries if entry["port"] == port), None) or port
+    named = {
+        entry.get("name"): entry["containerPort"]
+        for container in containers_of(pod)
+        for entry in container.get("ports") or ()
+    }
+    return int(target) if str(target).isdecimal() else named.get(target, port)
