@@ -264,13 +264,13 @@ from typing import Any
 
 from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.condition import Condition
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_answer import MetricQuery
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_query import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_query import MetricQuery
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.read_metric import (
     metric_condition,
     read_metric,
     read_metric_until,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
@@ -314,12 +314,13 @@ def main() -> None:
     with module.boundary():
         query = MetricQuery.from_params(params)
         if params["until"] is None:
-            module.outcome = Outcome(result=read_metric(module.kube_client(), query).result)
+            result, _broken = read_metric(module.kube_client(), query)
+            module.outcome = Outcome(result=result)
             return
         awaited = condition(params["until"])
         deadline = Deadline(0 if module.check_mode else params["wait_timeout"])
-        answer, broken = read_metric_until(module.kube_client(), query, awaited, deadline, poll_s=params["wait_sleep"])
-        module.outcome = Outcome(result=answer.result)
+        result, broken = read_metric_until(module.kube_client(), query, awaited, deadline, poll_s=params["wait_sleep"])
+        module.outcome = Outcome(result=result)
         if broken and not module.check_mode:
             raise broken
         module.outcome.warnings += [str(broken)] if broken else []

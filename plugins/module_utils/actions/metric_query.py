@@ -1,145 +1,156 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ..autoscaling.spec import Target
-from ..chain.check import CheckResult, FindingType
-from ..cluster.errors import ApiError
-from ..cluster.kube import PODS, KubeClient
-from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
-from ..cluster.rights import right_to
-from ..errors import HopError, enumeration
-from ..hops import Hop
-from .condition import Condition
-from .metric_answer import Answer, MetricQuery, TargetPods
-from .metric_hops import broken_hop
-from .wait import Deadline, wait_until
+from ..autoscaling.spec import API_VERSIONS, Target
+from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
+from ..errors import HopError
 
-# Not a hop of the chain, but what the user waits for.
-CONDITION = "condition"
+# The hop at which options that contradict each other are refused.
+QUERY = "query"
+ALL = "*"
+_SERIES = {
+    "pods": "namespace_pod:{}:avg",
+    # Both rules make metrics of namespaces. Of two series the adapter keeps that of the last rule.
+    "namespaces": "namespace_workload:{0}:avg or namespace_pod:{0}:avg",
+    "deployments.apps": "namespace_workload:{}:avg",
+    "statefulsets.apps": "namespace_workload:{}:avg",
+}
 
-API_SERVER_AWAY = FindingType(
-    "API_SERVER_AWAY",
-    Hop.API_SERVER,
-    "error",
-    cause="the API server does not answer",
-    fix="see that the API server is up, and that the address in the kubeconfig is right and reachable",
+
+@dataclass(frozen=True)
+class MetricQuery:
+    """What is asked, of which API group.
+
+    resource: plural with its group, ``deployments.apps``. name: of one object, or ALL.
+    label_selector, metric_label_selector: as the API takes them, terms joined by commas.
+    target:   the object whose scale subresource gives the label selector.
+    """
+
+    group: str
+    metric: str
+    namespace: str | None
+    resource: str = "pods"
+    name: str = ALL
+    label_selector: str = ""
+    metric_label_selector: str = ""
+    target: Target | None = None
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> MetricQuery:
+        """The query that a user's options describe.
+
+        Raises: HopError at hop "query" if they contradict each other.
+        """
+        query = cls(
+            group=EXTERNAL_METRICS if params["api"] == "external" else CUSTOM_METRICS,
+            metric=params["metric"],
+            namespace=params["namespace"],
+            resource=params["resource"],
+            name=params["name"],
+            label_selector=",".join(params["label_selectors"]),
+            metric_label_selector=",".join(params["metric_label_selectors"]),
+            target=_target(params["target"]) if params["target"] else None,
+        )
+        for is_wrong, seen, fix in _REFUSALS:
+            if is_wrong(query):
+                raise HopError(QUERY, seen, fix)
+        return query
+
+    @property
+    def is_external(self) -> bool:
+        return self.group == EXTERNAL_METRICS
+
+    @property
+    def discovery_name(self) -> str:
+        """The metric's name in discovery."""
+        return self.metric if self.is_external else f"{self.resource}/{self.metric}"
+
+    @property
+    def series(self) -> str:
+        """The series behind the metric by the rules of the prometheus_adapter role; empty if they make none of it."""
+        if self.is_external:
+            return f"external:{self.metric}:sum"
+        return _SERIES.get(self.resource, "").format(self.metric)
+
+    def __str__(self) -> str:
+        """Whose values are asked for, in words."""
+        objects = "any series" if self.is_external else f"{self.resource} {self.name}"
+        place = f"in namespace {self.namespace}" if self.namespace else "in the cluster"
+        terms = ",".join(filter(None, (self.label_selector, self.metric_label_selector)))
+        return f"{objects} {place}{f' with {terms}' if terms else ''}"
+
+    def values(self, api: MetricsApi, label_selector: str) -> list[MetricValue]:
+        """One request. Raises ApiError."""
+        if self.is_external:
+            # Where there are no objects, every selector is one of the metric's labels.
+            terms = ",".join(filter(None, (label_selector, self.metric_label_selector)))
+            return api.external(self.metric, namespace=self.namespace or "", label_selector=terms)
+        return api.custom(
+            self.metric,
+            namespace=self.namespace,
+            resource=self.resource,
+            name=self.name,
+            label_selector=label_selector,
+            metric_label_selector=self.metric_label_selector,
+        )
+
+    def _has_no_path(self) -> bool:
+        """client-go refuses the same: rest.IsValidPathSegmentName."""
+        parts = (self.metric, self.namespace or "", self.resource, self.name)
+        return any({"/", "%"} & set(part) or part in (".", "..") for part in parts)
+
+    def _names_an_object(self) -> bool:
+        return self.target is not None or self.name != ALL or self.resource != "pods"
+
+    def _mixes_namespaces(self) -> bool:
+        """A namespace is named once: by name, or as HPAs do by the namespace that they are in."""
+        given = {self.namespace, self.name} - {None, ALL}
+        return self.resource == "namespaces" and len(given) != 1
+
+
+Refusal = tuple[Callable[[MetricQuery], bool], str, str]
+
+_REFUSALS: tuple[Refusal, ...] = (
+    (
+        MetricQuery._has_no_path,
+        "metric, namespace, resource and name become parts of a path, in which '/' and '%' cannot stand",
+        "name the metric as discovery does, without the resource; write a resource's group behind it: deployments.apps",
+    ),
+    (
+        lambda query: query.is_external and query._names_an_object(),
+        "an external metric belongs to no object",
+        "leave target, name and resource out; metric_label_selectors choose among its series",
+    ),
+    (
+        lambda query: query.target is not None and query.resource != "pods",
+        "target stands for its pods, so resource has to be pods",
+        "leave resource out; or leave target out and ask for the object itself by resource and name",
+    ),
+    (
+        lambda query: query.resource == "pods" and not query.namespace,
+        "pods are in a namespace, and none is given",
+        "set namespace",
+    ),
+    (
+        MetricQuery._mixes_namespaces,
+        "with resource namespaces, one namespace is asked for at a time",
+        "set name to it and leave namespace out",
+    ),
+    (
+        lambda query: bool(query.label_selector) and (query.name != ALL or query.resource == "namespaces"),
+        "label_selectors choose among objects, but one object is named",
+        "leave label_selectors or name out",
+    ),
 )
-EXAMPLE = Answer(
-    MetricQuery(CUSTOM_METRICS, "gpu", "ml"),
-    items=(MetricValue("Pod", "ml", "inference-0", 41.5, "2026-01-01T00:00:00Z"),),
-)
 
 
-def metric_condition(expression: str) -> Condition:
-    """A condition on what the module returns: its paths begin with ``result``.
-
-    Raises: HopError if it is no JMESPath.
-    """
-    return Condition(expression, option="until", example=_returned(EXAMPLE))
-
-
-def read_metric(kube: KubeClient, query: MetricQuery) -> Answer:
-    """One look. What is not served, not listed or has no value is in the answer, not an error.
-
-    Raises: HopError that names the right if one is missing; ApiError if the query itself is refused, or if the API
-            server does not answer.
-    """
-    with _naming_rights():
-        answer = _look(kube, query)
-        return replace(answer, finding=broken_hop(kube, answer))
-
-
-def read_metric_until(
-    kube: KubeClient, query: MetricQuery, condition: Condition, deadline: Deadline, *, poll_s: float
-) -> tuple[Answer, HopError | None]:
-    """Look until the condition holds. What may pass by itself, a restart or a relist of the adapter, is waited out.
-
-    Returns: the last answer; and, if the deadline was over first, the first broken hop.
-    Raises:  HopError or ApiError at once for what does not pass.
-    """
-
-    def holds(answer: Answer) -> bool:
-        return condition.holds(_returned(answer))
-
-    answer = wait_until(lambda: _ask_patiently(kube, query), holds, deadline, poll_s=poll_s)
-    if holds(answer):
-        return answer, None
-    return answer, answer.finding.error() if answer.finding else _unfulfilled(condition, answer)
-
-
-def _look(kube: KubeClient, query: MetricQuery) -> Answer:
-    api = MetricsApi(kube.get_raw)  # a new one for each look: what serves the API may change its version
-    answer = Answer(query)
-    try:
-        answer = replace(answer, version=api.version(query.group))
-        answer = replace(answer, names=frozenset(api.listed(query.group)))
-    except ApiError as err:
-        return replace(answer, outage=_passing(err))
-    selector = query.label_selector
-    if query.target:
-        answer = replace(answer, target=_target_pods(kube, query.target, query.namespace))
-        selector = answer.target.selector if answer.target else ""
-        if not selector:
-            return answer
-    try:
-        return replace(answer, items=tuple(query.values(api, selector)))
-    except ApiError as err:
-        return replace(answer, refusal=_passing(err).message)
-
-
-def _target_pods(kube: KubeClient, target: Target, namespace: str | None) -> TargetPods:
-    kind = kube.discover(target.api_version).get(target.kind)
-    if kind is None or not kind.scalable:
-        return TargetPods()
-    found = TargetPods(is_scalable=True, scale=kube.get(kind, target.name, namespace, subresource="scale"))
-    if not found.selector:
-        return found
-    return replace(found, pods=kube.list(PODS, namespace=namespace, label_selector=found.selector) or ())
-
-
-def _ask_patiently(kube: KubeClient, query: MetricQuery) -> Answer:
-    try:
-        return read_metric(kube, query)
-    except ApiError as err:
-        if err.status != 0:
-            _passing(err)
-        return Answer(query, finding=CheckResult(API_SERVER_AWAY, "API server", str(err)))
-
-
-@contextmanager
-def _naming_rights() -> Iterator[None]:
-    """What is forbidden becomes a HopError that says which right is missing."""
-    try:
-        yield
-    except ApiError as err:
-        if err.status != 403:
-            raise
-        fix = f"allow the user of the kubeconfig to {right_to(err.request)}"
-        raise HopError(Hop.API_SERVER, seen=str(err), fix=fix) from err
-
-
-def _passing(err: ApiError) -> ApiError:
-    """The error, if it may pass by itself; otherwise it is raised."""
-    if err.status in (404, 429) or err.status >= 500:
-        return err
-    raise err
-
-
-def _unfulfilled(condition: Condition, answer: Answer) -> HopError:
-    values = [f"{item.name or dict(item.labels)} {item.value:g}" for item in answer.items]
-    return HopError(
-        CONDITION,
-        seen=f"every hop answers, but {condition.expression} {condition.outcome(_returned(answer))}; last values: "
-        f"{enumeration(values)}",
-        fix="raise wait_timeout, or correct until: its paths begin with result, as in result.items[].value, and one "
-        "that leads nowhere is null",
-    )
-
-
-def _returned(answer: Answer) -> dict[str, Any]:
-    return {"changed": False, "result": answer.result}
+def _target(given: Mapping[str, Any]) -> Target:
+    kind, name = given["kind"], given["name"]
+    api_version = given["api_version"] or API_VERSIONS.get(kind)
+    if api_version is None:
+        raise HopError(QUERY, seen=f"target kind {kind} is not one we know", fix="set target.api_version as well")
+    return Target(kind, name, api_version)

@@ -49,7 +49,8 @@ def verify(
 def first_errors(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> list[HopError]:
     """The leftmost error about each of these autoscalers. Autoscalers that share it are named together."""
     # Only here: a run whose proof succeeds need not compile all checks.
-    from ..chain.health_report import findings_of, first_error
+    from ..chain.first_error import first_error
+    from ..chain.health_report import findings_of
     from .capture import capture
 
     keys = [autoscaler.key for autoscaler in autoscalers]

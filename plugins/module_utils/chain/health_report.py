@@ -7,16 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..errors import HopError
 from ..hops import CHAIN, TITLES, Hop
-from .checks.metric import METRIC_DISAGREES
 from .checks.registry import CHECKS, HOPS
-from .checks.workload import WORKLOAD_AT_ZERO
 from .findings import Finding, first_causes
-from .state import ALL, AutoscalerState, State
+from .state import AutoscalerState, State
 
-# Warnings that keep an autoscaler from being proven.
-_DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)
 SCHEMA = "kubegpu.autoscale/doctor/v1"
 
 
@@ -25,22 +20,6 @@ def findings_of(state: State, *, grace: bool = True) -> list[Finding]:
     results = (result for check in CHECKS if not check.obstacles(state) for result in check.judge(state))
     findings = first_causes(results, grace=grace)
     return sorted(findings, key=lambda finding: (finding.type.severity != "error", CHAIN.index(finding.type.hop)))
-
-
-def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding]) -> HopError:
-    """Why an autoscaler is not proven to work: the leftmost error about it. None: its HPA is gone.
-
-    Without a ready pod nothing of the chain can be seen, so the workload comes first then.
-    """
-    if autoscaler is None:
-        return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to make it again")
-    names = {ALL, f"autoscaler {autoscaler}", *(f"node {node}" for node in autoscaler.nodes)}
-    first = Hop.NODE if autoscaler.ready_pods else Hop.WORKLOAD
-    for finding in sorted(findings, key=lambda found: (found.type.hop != first, CHAIN.index(found.type.hop))):
-        results = [result for result in finding.results if result.affected & names]
-        if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
-            return Finding(results).error()
-    return HopError(Hop.HPA, "all hops work now, but not before wait_timeout ended", "raise wait_timeout")
 
 
 def health_report(state: State, *, grace: bool = True, duration_s: float = 0) -> dict[str, Any]:

@@ -162,6 +162,7 @@ class AutoscalerState:
     metrics:  empty if they could not be looked at.
     budget:   the periods of the chain: sync_s, evaluate_s ... and in `sources` how each is known.
     replicas: that the target is to have; None if that is not known.
+    title:    names it in findings, where an HPA only might ask.
     """
 
     hpa: Manifest
@@ -171,6 +172,11 @@ class AutoscalerState:
     budget: Mapping[str, Any] | None = None
     history: Mapping[str, Any] | None = None
     replicas: int | None = None
+    title: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.title or f"autoscaler {self}"
 
     @property
     def key(self) -> Key:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_answer import MetricQuery
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_query import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.metric_query import MetricQuery
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.read_metric import (
     metric_condition,
     read_metric,
     read_metric_until,
@@ -45,7 +45,8 @@ def query(**options: Any) -> MetricQuery:
 
 def pod(name: str, *, ready: str = "True", **metadata: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, **metadata},
+        "metadata": {"name": name, "namespace": "ml", **metadata},
+        "spec": {},
         "status": {"conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": ready}]},
     }
 
@@ -98,7 +99,7 @@ def cluster() -> FakeTransport:
 
 
 def asked(transport: FakeTransport, **options: Any) -> dict[str, Any]:
-    return read_metric(KubeClient(transport), query(**options)).result
+    return read_metric(KubeClient(transport), query(**options))[0]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -191,7 +192,7 @@ def test_ready_pods_without_a_value_are_named() -> None:
     assert result["missing"] == ["chat-2", "chat-3"]
     assert len(result["items"]) == 2
     assert result["hop"] == "metric"
-    assert result["seen"] == "prometheus-adapter has no value of gpu for pods chat-2, chat-3 in namespace ml"
+    assert result["seen"] == "metric gpu: no gpu for chat-2, chat-3"
 
 
 NOT_FOUND = refusal(404, "could not find the metric")
@@ -207,19 +208,19 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {},
         {f"GET {CUSTOM}": NOT_FOUND, f"GET {V1}": NOT_FOUND, f"GET {APISERVICE}": NOT_FOUND},
         "metrics_api",
-        "nobody serves custom.metrics.k8s.io",
+        "APIService v1beta1.custom.metrics.k8s.io: there is none",
     ),
     "nobody serves external": (
         EXTERNAL_OPTIONS,
         {f"GET {EXTERNAL}": NOT_FOUND},
         "metrics_api",
-        "nobody serves external.metrics.k8s.io",
+        "APIService v1beta1.external.metrics.k8s.io: there is none",
     ),
     "adapter is down": (
         {},
         NO_ADAPTER,
         "metrics_api",
-        "APIService v1beta1.custom.metrics.k8s.io of prometheus-adapter is not Available: EndpointsNotFound: cannot",
+        "APIService v1beta1.custom.metrics.k8s.io: not Available: EndpointsNotFound: cannot",
     ),
     "another owner is down": (
         {},
@@ -228,38 +229,37 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
             f"GET {APISERVICE}": apiservice("datadog/cluster-agent", status="False", reason="a", message="b"),
         },
         "metrics_api",
-        "of service datadog/cluster-agent is not Available",
+        "not Available: a: b",
     ),
     "adapter stumbles": (
         {},
         {f"GET {V1}": refusal(503, "etcd\n")},
         "metrics_api",
-        "prometheus-adapter does not answer for custom.metrics.k8s.io: etcd",
+        "prometheus-adapter does not answer: etcd",
     ),
     "adapter is down and its APIService secret": (
         {},
         {**NO_ADAPTER, f"GET {APISERVICE}": FORBIDDEN},
         "metrics_api",
-        "the server of custom.metrics.k8s.io does not answer for custom.metrics.k8s.io: service unavailable",
+        "the server of custom.metrics.k8s.io does not answer: service unavailable",
     ),
     "metric not listed": (
         {},
         {f"GET {V1}": listing("pods/gpu_util", "deployments.apps/gpu"), **NO_PODS_VALUES},
         "metric",
-        "prometheus-adapter serves custom.metrics.k8s.io and lists 2 metrics, none of them pods/gpu, but "
-        "deployments.apps/gpu",
+        "prometheus-adapter lists 2 metrics, no gpu for pods * in namespace ml, but deployments.apps/gpu",
     ),
     "metric not listed by another owner": (
         {},
         {f"GET {V1}": listing(), **NO_PODS_VALUES, f"GET {APISERVICE}": apiservice("datadog/cluster-agent")},
         "metric",
-        "service datadog/cluster-agent serves custom.metrics.k8s.io and lists 0 metrics, none of them pods/gpu",
+        "metric gpu: no gpu for pods * in namespace ml: could not find the metric",
     ),
     "metric not listed and no pods either": (
         {},
         {f"GET {V1}": listing("pods/gpu_util"), f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
-        "metric",
-        "lists 1 metrics, none of them pods/gpu",
+        "workload",
+        "Pod ml/*: there is none",
     ),
     "no such kind": (
         {"target": {"kind": "Job", "name": "chat", "api_version": "apps/v1"}},
@@ -273,44 +273,49 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "workload",
         "no kind DaemonSet with a scale subresource",
     ),
-    "no such target": (TARGET, {f"GET {SCALE}": NOT_FOUND}, "workload", "there is no Deployment chat in namespace ml"),
-    "target without selector": (TARGET, {f"GET {SCALE}": {"status": {}}}, "workload", "has no selector"),
+    "no such target": (TARGET, {f"GET {SCALE}": NOT_FOUND}, "workload", "Deployment ml/chat: there is none"),
+    "target without selector": (
+        TARGET,
+        {f"GET {SCALE}": {"status": {}}},
+        "workload",
+        "the scale subresource has no selector",
+    ),
     "target without pods": (
         TARGET,
         {f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
         "workload",
-        "Deployment chat in namespace ml has no pods",
+        "Deployment ml/chat: 0 of 0 pods are ready",
     ),
     "target without ready pods": (
         TARGET,
         {f"GET {PODS}": {"items": [pod("chat-0", ready="False")]}, **NO_PODS_VALUES},
         "workload",
-        "0 of 1 pods of Deployment chat in namespace ml are ready",
+        "Deployment ml/chat: 0 of 1 pods are ready",
     ),
     "labels that no pod has": (
         {"label_selectors": ["app=none"], "metric_label_selectors": ["model=x"]},
         {f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
         "workload",
-        "there is no pod in namespace ml with app=none",
+        "Pod ml/app=none: there is none",
     ),
-    "a pod that is not there": ({"name": "chat-9"}, {}, "workload", "there is no pod chat-9 in namespace ml"),
+    "a pod that is not there": ({"name": "chat-9"}, {}, "workload", "Pod ml/chat-9: there is none"),
     "a pod without a value": (
         {"name": "chat-0"},
         {f"GET {V1}/namespaces/ml/pods/chat-0/gpu": NOT_FOUND},
         "metric",
-        "no value of gpu for pods chat-0 in namespace ml: could not find the metric",
+        "no gpu for pods chat-0 in namespace ml: could not find the metric",
     ),
     "series labels that none has": (
         {"metric_label_selectors": ["model=x"]},
         {f"GET {V1}/namespaces/ml/pods/*/gpu": values()},
         "metric",
-        "no value of gpu for pods * in namespace ml with model=x",
+        "no gpu for pods * in namespace ml with model=x",
     ),
     "pods that may not be listed": (
         {"label_selectors": ["app=chat"]},
         {f"GET {PODS}": FORBIDDEN, **NO_PODS_VALUES},
         "metric",
-        "no value of gpu for pods * in namespace ml with app=chat: could not find",
+        "no gpu for pods * in namespace ml with app=chat: could not find",
     ),
     "adapter without Prometheus": (
         {},
@@ -322,25 +327,25 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"resource": "nodes", "namespace": None},
         {f"GET {V1}": listing("nodes/gpu")},
         "metric",
-        "no value of gpu for nodes * in the cluster",
+        "no gpu for nodes * in the cluster",
     ),
     "external without a value": (
         EXTERNAL_OPTIONS,
         {f"GET {EXTERNAL}/namespaces/ml/queue": {"items": []}, f"GET {PODS}": {"items": []}},
         "metric",
-        "the server of external.metrics.k8s.io has no value of queue in namespace ml",
+        "no queue for any series in namespace ml",
     ),
     "KEDA lists none of its metrics": (
         {"api": "external", "metric": "s0-queue"},
         {f"GET {EXTERNAL}": listing("externalmetrics")},
         "metric",
-        "no value of s0-queue in namespace ml: not found",
+        "no s0-queue for any series in namespace ml: not found",
     ),
     "external in upper case": (
         {"api": "external", "metric": "Queue"},
         {f"GET {EXTERNAL}": listing("Queue"), f"GET {EXTERNAL}/namespaces/ml/queue": NOT_FOUND},
         "metric",
-        "HPAs ask for external metrics in lower case, queue",
+        "HPAs ask in lower case, for queue",
     ),
 }
 
@@ -380,13 +385,13 @@ def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
             "see in Prometheus whether namespace_workload:gpu:avg or namespace_pod:gpu:avg has samples",
         ),
         ({"resource": "deployments.apps"}, "see in Prometheus whether namespace_workload:gpu:avg has samples"),
-        ({"resource": "services"}, "see whether the configuration of prometheus-adapter has that metric"),
+        ({"resource": "services"}, "see in Prometheus whether its series has samples"),
         ({"api": "external"}, "see in Prometheus whether external:gpu:sum has samples"),
     ],
 )
 def test_where_to_look_for_a_metric_that_is_not_listed(options: dict[str, Any], fix: str) -> None:
     external_service = {f"GET {APISERVICE.replace('custom', 'external')}": apiservice()}
-    transport = FakeTransport({**ANSWERS, **external_service, f"GET {V1}": listing(), **NO_PODS_VALUES})
+    transport = FakeTransport({**ANSWERS, **external_service, f"GET {V1}": listing("pods/other"), **NO_PODS_VALUES})
     assert asked(transport, **options)["fix"].startswith(fix)
 
 
@@ -476,7 +481,7 @@ def wait(
     answer, broken = read_metric_until(
         KubeClient(transport), query(**options), metric_condition(expression), deadline, poll_s=1
     )
-    return answer.result, broken
+    return answer, broken
 
 
 def test_what_holds_at_once_costs_no_pause() -> None:

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AdapterConfig, ReplicaState, Row
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
+    AdapterConfig,
+    MetricState,
+    ReplicaState,
+    Row,
+)
 from clusters import (
     ADAPTER_RULES,
     EXPORTER,
@@ -723,6 +728,15 @@ def _(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     _adapter_args(cluster)[1:] = ["--metrics-relist-interval=10s"]
     cluster.rule["interval"] = 30.0
+
+
+@fault("METRIC_IN_CAPITALS")
+def _(cluster: Cluster) -> None:
+    queue = MetricState(
+        "Queue", "external.metrics.k8s.io", "External", expected_objects=frozenset({"chat"}), listed=None
+    )
+    cluster.metric = queue
+    _inactive(cluster)
 
 
 @fault("METRIC_NOT_LISTED")

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import findings_of, first_error
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.first_error import first_error
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import findings_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AutoscalerState, MetricState
 from clusters import Cluster, metric, turned
 

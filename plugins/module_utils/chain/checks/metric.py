@@ -3,28 +3,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...autoscaling.spec import EXTERNAL
 from ...errors import enumeration
 from ...hops import Hop
 from ..check import CheckResult, FindingType, check
 from ..objects import youngest
 from ..state import ApiState, MetricState, State
 
+METRIC_IN_CAPITALS = FindingType(
+    "METRIC_IN_CAPITALS",
+    Hop.METRIC,
+    "error",
+    cause="HPAs ask for external metrics in lower case",
+    fix="give the metric a name in lower case where it is made",
+)
 METRIC_NOT_LISTED = FindingType(
     "METRIC_NOT_LISTED",
     Hop.METRIC,
     "error",
     cause="the API does not offer the metric: no rule of the adapter makes it of a series, or the series has no "
     "samples",
-    fix="run the prometheus_adapter role: its one rule makes a metric of each recorded series",
+    fix="see in Prometheus whether {series} has samples; then run the prometheus_adapter role, whose rules make a "
+    "metric of each recorded series",
     is_consequence=True,
 )
 METRIC_WITHOUT_VALUE = FindingType(
     "METRIC_WITHOUT_VALUE",
     Hop.METRIC,
     "error",
-    cause="the API gives no value for these objects: the adapter's rule loses the labels namespace and pod, or takes "
-    "them from the exporter's own pod",
-    fix="see the log of {owner}; its query has to keep namespace and pod (by (<<.GroupBy>>))",
+    cause="the API gives no value for these objects: the series has none of them, or the adapter's rule loses the "
+    "labels namespace and pod, or takes them from the exporter's own pod",
+    fix="see in Prometheus whether {series} has samples with these labels; then see the log of {owner}, whose query "
+    "has to keep namespace and pod (by (<<.GroupBy>>))",
     grace_s=120,
     is_consequence=True,
 )
@@ -41,6 +51,7 @@ METRIC_DISAGREES = FindingType(
 
 @check(
     "each pod has a value, and Prometheus' one",
+    METRIC_IN_CAPITALS,
     METRIC_NOT_LISTED,
     METRIC_WITHOUT_VALUE,
     METRIC_DISAGREES,
@@ -48,7 +59,7 @@ METRIC_DISAGREES = FindingType(
 )
 def values(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
-        name, affected = f"autoscaler {autoscaler}", state.affected_by([autoscaler])
+        name, affected = autoscaler.name, state.affected_by([autoscaler])
         reached = affected | {f"node {node}" for node in autoscaler.nodes}
         for metric in autoscaler.metrics:
             api = state.api.get(metric.group, ApiState(metric.group))
@@ -58,15 +69,20 @@ def values(state: State) -> Iterator[CheckResult]:
             ]
             missing = metric.missing_in_api
             age_s = youngest([state.missing_for_s(autoscaler, missing), *settled_s, state.prometheus_age_s])
-            owner = {"owner": api.owner or metric.group}
+            template_vars = {"owner": api.owner or metric.group, "series": metric.series or "its series"}
             # Others list one name for all that they serve, or a few of them: only prometheus-adapter's list is whole.
-            if missing and metric.listed is False and api.is_prometheus_adapter:
-                seen = f"{metric.group} does not list {metric.name}"
+            if missing and metric.type == EXTERNAL and metric.name != metric.name.lower():
+                seen = f"no value of {metric.name}: HPAs ask in lower case, for {metric.name.lower()}"
+                yield CheckResult(METRIC_IN_CAPITALS, name, seen, reached)
+            elif missing and metric.listed is False and api.is_prometheus_adapter:
+                others = [other for other in sorted(api.listed or ()) if other.rpartition("/")[2] == metric.name]
+                seen = f"{api.owner} lists {len(api.listed or ())} metrics, no {metric.name} for {enumeration(missing)}"
+                seen += f", but {enumeration(others)}" if others else ""
                 grace_s = 2 * api.relist_s + autoscaler.lag_s
-                yield CheckResult(METRIC_NOT_LISTED, name, seen, reached, age_s, grace_s, owner)
+                yield CheckResult(METRIC_NOT_LISTED, name, seen, reached, age_s, grace_s, template_vars)
             elif missing:
                 seen = f"no {metric.name} for {enumeration(missing)}{metric.refusal and f': {metric.refusal}'}"
-                yield CheckResult(METRIC_WITHOUT_VALUE, name, seen, reached, age_s, autoscaler.lag_s, owner)
+                yield CheckResult(METRIC_WITHOUT_VALUE, name, seen, reached, age_s, autoscaler.lag_s, template_vars)
             elif metric.disagreeing:
                 seen = _difference(metric, metric.disagreeing[0])
                 yield CheckResult(METRIC_DISAGREES, name, seen, affected, youngest(settled_s), autoscaler.lag_s)

@@ -99,7 +99,14 @@ WORKLOAD_NOT_READY = FindingType(
     grace_s=_POD_GRACE_S,
     is_consequence=True,
     explained_by=(*_PLACES, Hop.WORKLOAD),
-    evidence=_POD_EVIDENCE,
+    evidence=(
+        Evidence(
+            r"has no selector",
+            "an HPA finds the pods of its target by the selector of the scale subresource",
+            "see status.selector of {target}, which its controller sets",
+        ),
+        *_POD_EVIDENCE,
+    ),
 )
 WORKLOAD_PODS_NOT_CREATED = FindingType(
     "WORKLOAD_PODS_NOT_CREATED",
@@ -185,11 +192,19 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 WORKLOAD_NOT_READY,
                 name,
-                f"0 of {len(pods)} pods are ready{next(reasons, '')}{_without_ready_pods(autoscaler)}",
+                f"0 of {len(pods)} pods are ready{next(reasons, _without_selector(autoscaler.target))}"
+                f"{_without_ready_pods(autoscaler)}",
                 affected,
                 youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler)]),
                 template_vars=template_vars,
             )
+
+
+def _without_selector(target: Manifest) -> str:
+    """Of a target that is known by its scale subresource."""
+    is_scale = target.get("kind") == "Scale"
+    lacks_it = is_scale and not (target.get("status") or {}).get("selector")
+    return ": the scale subresource has no selector" if lacks_it else ""
 
 
 def _place(autoscaler: AutoscalerState) -> dict[str, str]:

@@ -1,0 +1,30 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import HopError
+from ..hops import CHAIN, Hop
+from .checks.metric import METRIC_DISAGREES
+from .checks.workload import WORKLOAD_AT_ZERO
+from .findings import Finding
+from .state import ALL, AutoscalerState
+
+# Warnings that keep an autoscaler from being proven.
+_DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)
+
+
+def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding]) -> HopError:
+    """Why an autoscaler is not proven to work: the leftmost error about it. None: its HPA is gone.
+
+    Without a ready pod nothing of the chain can be seen, so the workload comes first then.
+    """
+    if autoscaler is None:
+        return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to make it again")
+    names = {ALL, f"autoscaler {autoscaler}", *(f"node {node}" for node in autoscaler.nodes)}
+    first = Hop.NODE if autoscaler.ready_pods else Hop.WORKLOAD
+    for finding in sorted(findings, key=lambda found: (found.type.hop != first, CHAIN.index(found.type.hop))):
+        results = [result for result in finding.results if result.affected & names]
+        if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
+            return Finding(results).error()
+    return HopError(Hop.HPA, "all hops work now, but not before wait_timeout ended", "raise wait_timeout")
