@@ -137,6 +137,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import RELEASE
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 from ansible_collections.kubernetes.core.plugins.module_utils.helm import AnsibleHelmModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
@@ -164,8 +165,6 @@ ARGUMENTS: dict[str, Any] = {
 }
 NEEDED = [("state", "present", ["chart_name", "chart_version"])]
 
-# At Helm's record of a release and at each object of it: its value is the release's name.
-MARK = "kubegpu.autoscale/release"
 HELM_NAME = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
 # Where objects of a release are that do not go with its namespace.
@@ -186,7 +185,7 @@ class Release:
     def __init__(self, helm: AnsibleHelmModule) -> None:
         self._helm = helm
         self._name = helm.params["release_name"]
-        found = self._find("--selector", f"{MARK}={self._name}")
+        found = self._find("--selector", f"{RELEASE}={self._name}")
         self.owned = bool(found)
         found = found or self._find()
         self.status = found[0]["status"] if found else ""
@@ -227,7 +226,7 @@ class Release:
     def install(self) -> None:
         """The mark is in the record from its first moment on: what is interrupted is ours, too."""
         wanted = self._helm.params
-        folder, mark = wanted["chart_folder"], f"--labels={MARK}={self._name}"
+        folder, mark = wanted["chart_folder"], f"--labels={RELEASE}={self._name}"
         words = ("upgrade", self._name, folder, "--install", "--reset-values", mark, "--values=-")
         self._run(*words, data=json.dumps(wanted["release_values"]))
 
@@ -309,7 +308,7 @@ def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -
     objects = [each for each in release.objects() if each["kind"] != "Secret"]
     for wanted in create_definitions({"resource_definition": objects, "namespace": params["release_namespace"]}):
         labels = wanted["metadata"].setdefault("labels", {})
-        labels[MARK] = params["release_name"]
+        labels[RELEASE] = params["release_name"]
         done = perform_action(service, wanted, {})
         if done["changed"]:
             title = _title(done["result"])
@@ -329,7 +328,7 @@ def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str
         metadata = wanted["metadata"]
         found = service.find(wanted["kind"], wanted["apiVersion"], metadata["name"], metadata.get("namespace"))
         yield from _remove(service, [each for each in found["resources"] if _is_of(each, params)])
-    records = [f"owner=helm,name={params['release_name']},{MARK}={params['release_name']}"]
+    records = [f"owner=helm,name={params['release_name']},{RELEASE}={params['release_name']}"]
     found = service.find("Secret", "v1", namespace=params["release_namespace"], label_selectors=records)
     yield from _remove(service, found["resources"])
 
@@ -337,7 +336,7 @@ def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str
 def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]:
     """Removes what a release of ours has left outside of its namespace: helm forgets it with the namespace."""
     for version, kind in ELSEWHERE:
-        found = service.find(kind, version, label_selectors=[f"{MARK}={params['release_name']}"])
+        found = service.find(kind, version, label_selectors=[f"{RELEASE}={params['release_name']}"])
         yield from _remove(service, [each for each in found["resources"] if _is_of(each, params)])
 
 

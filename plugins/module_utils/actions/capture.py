@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..autoscaling.capacity import gpus_per_pod
-from ..autoscaling.manifests import Manifest, autoscaler_of, is_managed, recordings_of
+from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
 from ..chain.objects import is_ready, pod_spec
@@ -47,6 +47,7 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..formats.yaml import from_yaml
 from ..hops import Hop
+from ..marks import is_managed
 from .ask_prometheus import ask_prometheus, with_scrape_errors
 from .backend import PrometheusAdapter
 from .history import read_history
@@ -91,13 +92,12 @@ def capture(
     Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist.
     """
     kube, reading = ReadOnce(kube), Reading()
-    names = [*_LISTS, "version"]
-    answers = in_parallel(lambda name: _whole(kube, name), names)
-    lists = {name: reading.note(name, answer) for name, answer in zip(names, answers, strict=True)}
+    version = reading.take("version", lambda: kube.get_raw("/version"), None)
+    answers = in_parallel(kube.list, list(_LISTS.values()))
+    lists = {name: reading.note(name, answer) for name, answer in zip(_LISTS, answers, strict=True)}
     clock = attempt(lambda: prometheus.query("time()")[0].values[0])
     if not facts:
         reading.unavailable["facts"] = "node_facts is not given: pass the results of gpu_facts"
-    version = lists.pop("version")
     state = State(
         now_s=clock if isinstance(clock, float) else time.time(),
         scope=scope,
@@ -133,10 +133,6 @@ def capture(
         prometheus=with_scrape_errors(prometheus, state),
         events=_events(kube, reading, state),
     )
-
-
-def _whole(kube: ReadOnce, name: str) -> Any:
-    return kube.get_raw("/version") if name == "version" else kube.list(_LISTS[name])
 
 
 def _autoscalers(

@@ -3,15 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest, is_managed
+from ..autoscaling.manifests import Manifest
 from ..cluster.kube import CRDS, KubeClient, Resource
 from ..errors import HopError
 from ..hops import Hop
+from ..marks import MANAGED_BY, MANAGER, RELEASE, is_managed
 from .outcome import Outcome
 from .wait import Deadline, wait_until
-
-# On each object of a Helm release that the collection made.
-RELEASE = "kubegpu.autoscale/release"
 
 
 def apply_crds(kube: KubeClient, crds: Iterable[Manifest], deadline: Deadline) -> Outcome:

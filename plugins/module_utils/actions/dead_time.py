@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest, is_managed
-from ..autoscaling.scaling import ScalingRules, dead_time_s
+from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
+from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import condition, labels_of, made_s, pod_spec, statuses, unix
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..hops import Hop
+from ..marks import is_managed
 from .intervals import Intervals
 from .snapshot import Objects
 from .targets import Key, TargetState, read_pods
@@ -28,12 +28,13 @@ def resolve_dead_times(
     autoscalers: Sequence[Autoscaler],
     objects: Objects,
     targets: Mapping[Key, TargetState],
-) -> list[Autoscaler]:
+) -> tuple[list[Autoscaler], list[str]]:
     """The autoscalers with the dead time that was measured, for those that leave their scaling rules to us.
 
     It is measured as soon as the target has ready pods, and then kept on the HPA: rules that change with each run's
     measurement would be changes that nobody asked for. Only a value that is unusually large is measured again, and
     replaced by a smaller one.
+    Returns: beside them a warning for each autoscaler that a measured dead time makes slow.
     """
     kept = {
         autoscaler.key: dead_time
@@ -48,59 +49,19 @@ def resolve_dead_times(
     known = dict(kept)
     for key, seconds in (_measure(kube, prometheus, to_measure, targets) if to_measure else {}).items():
         known[key] = min(seconds, kept.get(key, seconds))
-    return [
+    resolved = [
         autoscaler.with_dead_time(known[autoscaler.key])
         if autoscaler.needs_dead_time and autoscaler.key in known
         else autoscaler
         for autoscaler in autoscalers
     ]
-
-
-def unusual_dead_times(autoscalers: Iterable[Autoscaler]) -> list[str]:
-    """A warning for each autoscaler that a measured dead time makes slow."""
-    return [
+    return resolved, [
         f"{Hop.WORKLOAD}: autoscaler {autoscaler}: a scaling step takes {autoscaler.dead_time} s, "
         "because its pods seem to need minutes until they are ready (fix: set dead_time_seconds to the true value; "
         f"{autoscaler.dead_time} confirms it)"
-        for autoscaler in autoscalers
+        for autoscaler in resolved
         if autoscaler.is_measured and autoscaler.dead_time > UNUSUAL_DEAD_TIME_S
     ]
-
-
-def describe_behaviors(autoscalers: Iterable[Autoscaler]) -> tuple[list[dict[str, Any]], list[int]]:
-    """The scaling rules in words, each once, and for each autoscaler the place of its own among them."""
-    behaviors: list[dict[str, Any]] = []
-    places = []
-    for autoscaler in autoscalers:
-        behavior = _describe(autoscaler)
-        if behavior not in behaviors:
-            behaviors.append(behavior)
-        places.append(behaviors.index(behavior))
-    return behaviors, places
-
-
-def _describe(autoscaler: Autoscaler) -> dict[str, Any]:
-    """The scaling rules in words, and what they come from: the dead time, but for the directions that are given."""
-    given = {"scale_up": autoscaler.given_scale_up, "scale_down": autoscaler.given_scale_down}
-    return {
-        "dead_time_s": autoscaler.dead_time,
-        "measured": autoscaler.is_measured,
-        "given": [direction for direction, rules in given.items() if rules.get("policies")],
-        "scale_up": _in_words(autoscaler.scale_up),
-        "scale_down": _in_words(autoscaler.scale_down),
-    }
-
-
-def _in_words(rules: ScalingRules) -> str:
-    if rules.select_policy == "Disabled":
-        return "never"
-    policies = " or ".join(
-        f"{policy.value} {'pods' if policy.type == 'Pods' else 'percent'} in {policy.period_seconds} s"
-        for policy in rules.policies
-    )
-    which = "the larger of " if rules.select_policy == "Max" else "the smaller of "
-    window = rules.stabilization_window_seconds
-    return f"{which if len(rules.policies) > 1 else ''}{policies}" + (f" after {window} s" if window else " at once")
 
 
 def _kept(hpa: Manifest | None) -> int:

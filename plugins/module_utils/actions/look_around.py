@@ -1,8 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
@@ -17,11 +16,12 @@ from ..cluster.kube import (
     Resource,
 )
 from ..cluster.parallel import in_parallel
-from ..cluster.rights import right_to
-from ..components.find import METRICS_APIS, RELEASE, Objects, find_components
+from ..components.find import METRICS_APIS, Objects, find_components
 from ..errors import HopError
 from ..hops import Hop
+from ..marks import RELEASE
 from .outcome import Outcome
+from .reading import reason
 from .wait import Deadline, wait_until
 
 _LISTS: dict[str, Resource] = {
@@ -59,9 +59,13 @@ def _components(kube: KubeClient) -> Outcome:
     answers = in_parallel(lambda name: kube.list(_LISTS[name]), list(_LISTS))
     groups = list(METRICS_APIS)
     apis = in_parallel(lambda group: kube.get(APISERVICES, f"{METRICS_APIS[group]}.{group}"), groups)
-    unread = [_reason(answer) for answer in (*answers, *apis) if isinstance(answer, (ApiError, HopError))]
+    unread = [reason(answer) for answer in (*answers, *apis) if isinstance(answer, (ApiError, HopError))]
     objects = Objects(
-        **{name: _kinded(_LISTS[name], answer) for name, answer in zip(_LISTS, answers, strict=True)},
+        **{
+            # The objects of a list do not say their kind.
+            name: [{**manifest, "kind": resource.kind} for manifest in answer] if isinstance(answer, list) else []
+            for (name, resource), answer in zip(_LISTS.items(), answers, strict=True)
+        },
         api_services={group: api for group, api in zip(groups, apis, strict=True) if isinstance(api, dict)},
         releases=_releases(kube),
     )
@@ -76,15 +80,4 @@ def _releases(kube: KubeClient) -> frozenset[tuple[str, str]]:
         if err.status in (401, 403):
             return frozenset()
         raise
-    return frozenset((each["metadata"]["namespace"], each["metadata"]["labels"][RELEASE]) for each in records)
-
-
-def _kinded(resource: Resource, answer: Any) -> Sequence[dict[str, Any]]:
-    """The objects of a list do not say their kind."""
-    return [{**each, "kind": resource.kind} for each in answer] if isinstance(answer, list) else []
-
-
-def _reason(err: ApiError | HopError) -> str:
-    if isinstance(err, ApiError) and err.status == 403:
-        return f"no right to {right_to(err.request)}"
-    return str(err)
+    return frozenset((record["metadata"]["namespace"], record["metadata"]["labels"][RELEASE]) for record in records)

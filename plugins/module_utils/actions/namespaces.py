@@ -4,12 +4,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..autoscaling.manifests import MANAGED_BY, MANAGER, Manifest, is_managed
+from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import NAMESPACES, KubeClient, Resource, group_path
-from ..cluster.parallel import in_parallel
+from ..cluster.parallel import all_in_parallel
 from ..errors import HopError
 from ..hops import Hop
+from ..marks import MANAGED_BY, MANAGER, is_managed
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
@@ -22,7 +23,8 @@ def make_namespace(kube: KubeClient, name: str) -> Outcome:
     """A namespace that is there belongs to whoever made it, and stays as it is."""
     if kube.get(NAMESPACES, name) is not None:
         return _outcome(name, "unchanged")
-    kube.apply(NAMESPACES, _namespace(name))
+    metadata = {"name": name, "labels": {MANAGED_BY: MANAGER}}
+    kube.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     return _outcome(name, "created")
 
 
@@ -46,10 +48,6 @@ def remove_namespace(kube: KubeClient, name: str, deadline: Deadline) -> Outcome
     return _outcome(name, "deleted")
 
 
-def _namespace(name: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {MANAGED_BY: MANAGER}}}
-
-
 def _outcome(name: str, action: str, holds: Sequence[str] = ()) -> Outcome:
     result = {"name": name, "action": action, "holds": list(holds)}
     return Outcome(changed=action in ("created", "deleted"), result=result)
@@ -65,13 +63,10 @@ def _titles_in(kube: KubeClient, namespace: str) -> list[str]:
             if err.status != 403:
                 raise
             return [f"{resource.kind}, which may not be listed"]
-        return [f"{resource.kind} {each['metadata']['name']}" for each in found if _is_somebodys(resource, each)]
+        others = (manifest["metadata"]["name"] for manifest in found if _is_somebodys(resource, manifest))
+        return [f"{resource.kind} {name}" for name in others]
 
-    answers = in_parallel(titles, _kinds_in_namespaces(kube))
-    failed = [answer for answer in answers if isinstance(answer, (ApiError, HopError))]
-    if failed:
-        raise failed[0]
-    return sorted(title for answer in answers if isinstance(answer, list) for title in answer)
+    return sorted(title for answer in all_in_parallel(titles, _kinds_in_namespaces(kube)) for title in answer)
 
 
 def _is_somebodys(resource: Resource, seen: Manifest) -> bool:
@@ -97,7 +92,7 @@ def _listed_in_namespaces(kube: KubeClient, version: str) -> list[Resource]:
             return []
         raise
     return [
-        Resource(version, each["kind"], each["name"])
-        for each in served
-        if each["namespaced"] and "list" in each["verbs"] and each["kind"] not in KINDS_BY_ITSELF
+        Resource(version, kind["kind"], kind["name"])
+        for kind in served
+        if kind["namespaced"] and "list" in kind["verbs"] and kind["kind"] not in KINDS_BY_ITSELF
     ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..autoscaling.manifests import MANAGER, horizontal_pod_autoscaler
+from ..autoscaling.manifests import horizontal_pod_autoscaler
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..chain.check import Check, CheckResult
 from ..chain.checks import before, labels, metrics_api, scrape, workload
@@ -16,6 +16,7 @@ from ..cluster.kube import HPAS
 from ..cluster.ownership import other_managers
 from ..errors import first_of_all
 from ..hops import Hop
+from ..marks import MANAGER
 from .metrics_owner import Owner
 from .observe import sources_of
 from .snapshot import GROUPS, ClusterSnapshot, Objects

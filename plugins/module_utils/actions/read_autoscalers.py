@@ -3,15 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..autoscaling.manifests import MANAGED_BY, MANAGER, autoscaler_of, is_managed, recordings_of
+from ..autoscaling.behaviors import describe_behaviors
+from ..autoscaling.manifests import autoscaler_of, recordings_of
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..cluster.kube import RULES, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
+from ..marks import MANAGED_BY, MANAGER, is_managed
 from .backend import Backend
-from .dead_time import describe_behaviors
 from .observe import Observer
 from .outcome import Outcome
 from .prometheus_replicas import read_replicas

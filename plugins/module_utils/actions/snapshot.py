@@ -4,12 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..autoscaling.manifests import MANAGED_BY, MANAGER, METRIC_LABEL, Manifest, metrics_of
+from ..autoscaling.manifests import METRIC_LABEL, Manifest, metrics_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, Autoscaler
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import APISERVICES, HPAS, NODES, RULES, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus import PrometheusClient
+from ..marks import MANAGED_BY, MANAGER
 from .targets import Key, TargetState, key_of, read_targets
 
 # The API that an HPA asks for a metric of this type.

@@ -13,7 +13,7 @@ from ..chain.objects import labels_of
 from ..chain.selectors import Selector, format_selector, labels_match, parse_selector
 from ..cluster.errors import ApiError
 from ..cluster.kube import PODS, KubeClient, Resource
-from ..cluster.parallel import in_parallel
+from ..cluster.parallel import all_in_parallel, in_parallel
 from ..errors import HopError
 
 Key = tuple[str, str]
@@ -91,8 +91,8 @@ def list_in(kube: KubeClient, resource: Resource, namespaces: Collection[str]) -
         except ApiError as err:
             if err.status != 403:
                 raise
-    answers = in_parallel(lambda namespace: kube.list(resource, namespace=namespace) or (), sorted(namespaces))
-    return {key_of(manifest): manifest for answer in answers for manifest in _granted(answer)}
+    answers = all_in_parallel(lambda namespace: kube.list(resource, namespace=namespace) or (), sorted(namespaces))
+    return {key_of(manifest): manifest for answer in answers for manifest in answer}
 
 
 def read_pods(
@@ -109,10 +109,10 @@ def read_pods(
         if len(few) <= AUTOSCALERS_ASKED_ALONE
         for text in dict.fromkeys(format_selector(targets[autoscaler.key].selector or {}) for autoscaler in few)
     ]
-    answers = in_parallel(
+    answers = all_in_parallel(
         lambda request: kube.list(PODS, namespace=request[0], label_selector=request[1]) or (), requests
     )
-    found = {key_of(pod): pod for answer in answers for pod in _granted(answer)}
+    found = {key_of(pod): pod for answer in answers for pod in answer}
     crowded = {namespace for namespace, many in members.items() if len(many) > AUTOSCALERS_ASKED_ALONE}
     found |= list_in(kube, PODS, crowded) if crowded else {}
     by_namespace: dict[str, list[Manifest]] = {}
@@ -127,12 +127,6 @@ def read_pods(
         ]
         for autoscaler in autoscalers
     }
-
-
-def _granted(answer: Sequence[Manifest] | HopError | ApiError) -> Sequence[Manifest]:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 def _state(resource: Resource, manifest: Manifest | None) -> TargetState:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
 
+from ..marks import MANAGED_BY, MANAGER, is_managed
 from .metrics import PROFILES, Metric, Profile
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules
@@ -13,8 +14,6 @@ from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTar
 
 Manifest = dict[str, Any]
 
-MANAGER = "kubegpu.autoscale"
-MANAGED_BY = "app.kubernetes.io/managed-by"
 METRIC_LABEL = "kubegpu.autoscale/metric"
 # On the rule of one workload: the autoscaler it is for.
 AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
@@ -175,11 +174,6 @@ def _metric_target_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: b
         if query := queries.get(metric_target.series):
             return replace(metric_target, metric=known or replace(metric_target.metric, query=query))
     return MetricTarget((known if is_ours else None) or Metric(name, "", selector=selector), value, entry["type"])
-
-
-def is_managed(manifest: Mapping[str, Any]) -> bool:
-    """Whether this collection made the object."""
-    return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
 
 
 def recordings_of(rule: Mapping[str, Any]) -> Iterator[Manifest]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import NAMED, HopError, enumeration
 from ..hops import TITLES
 from .check import CheckResult, FindingType
+from .objects import timestamp
 from .state import ALL
 
 
@@ -44,7 +44,7 @@ class Finding:
             "severity": self.type.severity,
             "object": self.object,
             "seen": _first_few(result.seen for result in self.results),
-            "since": _timestamp(now_s - max(ages)) if ages else None,
+            "since": timestamp(now_s - max(ages)) if ages else None,
             "cause": first.cause,
             "fix": first.fix,
             "doc": self.type.doc,
@@ -106,7 +106,3 @@ def _first_few(texts: Iterable[str]) -> list[str]:
     unique: Sequence[str] = list(dict.fromkeys(texts))
     rest = len(unique) - NAMED
     return [*unique[:NAMED], *([f"and {rest} more"] if rest > 0 else [])]
-
-
-def _timestamp(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds")

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from ..hops import CHAIN, TITLES, Hop
 from .checks.registry import CHECKS, HOPS
 from .findings import Finding, first_causes
+from .objects import timestamp
 from .state import AutoscalerState, State
 
 SCHEMA = "kubegpu.autoscale/doctor/v1"
@@ -27,7 +27,7 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
     severities = {finding.type.severity for finding in findings}
     return {
         "schema": SCHEMA,
-        "generated_at": datetime.fromtimestamp(state.now_s, UTC).isoformat(timespec="seconds"),
+        "generated_at": timestamp(state.now_s),
         "duration_s": duration_s,
         "cluster": {
             "server_version": state.server_version,

@@ -13,10 +13,11 @@ from math import isnan
 from typing import Any
 
 from ..autoscaling.capacity import NVIDIA, gpus_of, gpus_per_pod
-from ..autoscaling.manifests import is_managed, recordings_of
+from ..autoscaling.manifests import recordings_of
 from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import Autoscaler
+from ..marks import is_managed
 from .objects import (
     Manifest,
     arguments,
@@ -608,7 +609,8 @@ class State:
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
         """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed, no node has to have one."""
-        if any("dra-driver" in image for driver in self.daemon_sets for image in _images(driver)):
+        drivers = (container for daemon_set in self.daemon_sets for container in containers_of(daemon_set))
+        if any("dra-driver" in str(container.get("image")) for container in drivers):
             return {}
         return {
             name: node
@@ -831,7 +833,3 @@ def names_pods(container: Manifest) -> bool:
     return told in ("true", "1") or any(
         argument in ("-k", "--kubernetes", "--kubernetes=true") for argument in arguments(container)
     )
-
-
-def _images(workload: Manifest) -> list[str]:
-    return [str(container.get("image", "")) for container in containers_of(workload)]

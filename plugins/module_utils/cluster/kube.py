@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ..autoscaling.manifests import MANAGER, Manifest
+from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
+from ..marks import MANAGER
 from .errors import ApiError
 from .transport import Transport
 

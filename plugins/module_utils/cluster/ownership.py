@@ -42,13 +42,9 @@ def other_managers(live: Mapping[str, Any], manager: str) -> list[str]:
     found = {
         entry.get("manager", "an unknown manager")
         for entry in entries
-        if "f:spec" in entry.get("fieldsV1", {}) and not _is_scaler(entry)
+        if "f:spec" in entry.get("fieldsV1", {}) and not entry.get("subresource")
     }
     return sorted(found - {manager})
-
-
-def _is_scaler(entry: Mapping[str, Any]) -> bool:
-    return bool(entry.get("subresource"))
 
 
 def _applied(live: Mapping[str, Any], manager: str) -> list[Mapping[str, Any]]:

@@ -31,7 +31,8 @@ def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[D
         try:
             for index, item in _taken(left):
                 results[index] = _attempt(action, item)
-                if _is_silence(results[index]):
+                result = results[index]
+                if isinstance(result, ApiError) and result.status == 0:
                     results.update((other, results[index]) for other, _item in _taken(left))
         except BaseException as err:
             ended.put(err)
@@ -50,6 +51,15 @@ def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[D
     return [results[index] for index in range(len(items))]
 
 
+def all_in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[Done]:
+    """The results, as of in_parallel. Raises: the first error."""
+    results = in_parallel(action, items)
+    for result in results:
+        if isinstance(result, (HopError, ApiError)):
+            raise result
+    return [result for result in results if not isinstance(result, (HopError, ApiError))]
+
+
 def _taken(left: deque[tuple[int, Item]]) -> Iterator[tuple[int, Item]]:
     """Items until there are none left; several threads may take."""
     while True:
@@ -65,7 +75,3 @@ def _attempt(action: Callable[[Item], Done], item: Item) -> Done | HopError | Ap
         return action(item)
     except (HopError, ApiError) as err:
         return err
-
-
-def _is_silence(result: object) -> bool:
-    return isinstance(result, ApiError) and result.status == 0

@@ -8,12 +8,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, is_managed
+from ..autoscaling.manifests import Manifest
 from ..chain.objects import containers_of, flag, labels_of, name_of, seconds
 from ..chain.selectors import labels_match
-
-# On each object of a Helm release that the collection made.
-RELEASE = "kubegpu.autoscale/release"
+from ..marks import RELEASE, is_managed
 
 _OPERATOR = re.compile(r"(^|/)prometheus-operator([:@]|$)")
 _PROMETHEUS = re.compile(r"(^|/)(prometheus|prometheus-rhel\d+)([:@]|$)")

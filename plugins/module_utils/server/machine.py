@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from .files import Files
 from .gpu_node import GpuNode
@@ -61,14 +61,10 @@ def _pci_devices(files: Files) -> Iterator[PciDevice]:
             vendor=vendor,
             device=files.number(f"{folder}/device"),
             class_code=class_code >> 8,  # the lowest byte is the programming interface
-            driver=_name(files.link(f"{folder}/driver")),
+            driver=driver.name if (driver := files.link(f"{folder}/driver")) else None,
             is_virtual=files.link(f"{folder}/physfn") is not None,
         )
         yield _with_memory_bar(files, device) if device.is_gpu else device
-
-
-def _name(target: PurePosixPath | None) -> str | None:
-    return None if target is None else target.name
 
 
 def _with_memory_bar(files: Files, gpu: PciDevice) -> PciDevice:

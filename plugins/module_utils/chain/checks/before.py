@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
-from ...autoscaling.manifests import is_managed, metric_names, profiles_of, recordings_of
+from ...autoscaling.manifests import metric_names, profiles_of, recordings_of
 from ...autoscaling.spec import OBJECT, PODS
 from ...errors import enumeration
 from ...hops import Hop
+from ...marks import is_managed
 from ..check import CheckResult, FindingType, check
 from ..objects import labels_of
 from ..state import State

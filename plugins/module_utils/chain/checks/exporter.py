@@ -270,6 +270,7 @@ def exporter_settings(state: State) -> Iterator[CheckResult]:
     """Why no series names a pod; silent as soon as one does."""
     if state.gpus_name_pods:
         return
+    is_on_gke = any("cloud.google.com/gke-accelerator" in labels_of(node) for node in state.gpu_nodes.values())
     for daemon_set in state.exporters:
         container, name = exporter_container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
         affected = frozenset({ALL}) if len(state.exporters) == 1 else frozenset()
@@ -284,7 +285,7 @@ def exporter_settings(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 EXPORTER_NO_POD_RESOURCES, name, "none of its volumes is a pod-resources folder", affected
             )
-        elif _is_on_gke(state) and id_type != "device-name" and state.gpu_rows:
+        elif is_on_gke and id_type != "device-name" and state.gpu_rows:
             seen = f"DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE is {id_type}"
             yield CheckResult(EXPORTER_DEVICE_IDS, name, seen, affected)
 
@@ -292,10 +293,6 @@ def exporter_settings(state: State) -> Iterator[CheckResult]:
 def _mounts_pod_resources(daemon_set: Manifest) -> bool:
     volumes = pod_spec(daemon_set).get("volumes") or ()
     return any("pod-resources" in (volume.get("hostPath") or {}).get("path", "") for volume in volumes)
-
-
-def _is_on_gke(state: State) -> bool:
-    return any("cloud.google.com/gke-accelerator" in labels_of(node) for node in state.gpu_nodes.values())
 
 
 EXPORTER_RESOURCE_NAMES = FindingType(

@@ -1,0 +1,104 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Writing objects: what is needed, many at once, and what the user has to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..cluster.errors import ApiError
+from ..cluster.kube import HPAS, RULES, KubeClient, Resource
+from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
+from ..cluster.parallel import in_parallel
+from ..errors import HopError, enumeration
+from ..marks import MANAGER, is_managed
+from .outcome import Outcome
+from .snapshot import metric_of
+from .targets import key_of
+
+_RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One object as it is and as it is to be; None where there is none.
+
+    adopt: take its fields over from others, also if it is not ours.
+    """
+
+    before: Manifest | None
+    after: Manifest | None
+    adopt: bool = False
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.after or self.before or {}
+
+    @property
+    def resource(self) -> Resource:
+        return _RESOURCES[self.manifest["kind"]]
+
+    @property
+    def takes_over(self) -> bool:
+        """What we made is put back, whoever has edited it since."""
+        return self.adopt or (self.before is not None and is_managed(self.before))
+
+    @property
+    def edited_by(self) -> list[str]:
+        if self.adopt or self.before is None or self.after is None or not is_managed(self.before):
+            return []
+        return other_managers(self.before, MANAGER)
+
+    @property
+    def is_needed(self) -> bool:
+        return self.before is None or self.after is None or not is_up_to_date(self.before, self.after, MANAGER)
+
+
+def write(
+    kube: KubeClient, outcome: Outcome, changes: Sequence[Change]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Send what is needed, many at once, and note in the outcome what came of each.
+
+    Returns: an entry for each rule, and one for each HPA.
+    """
+    needed = [change for change in changes if change.is_needed]
+    results = dict(zip(map(id, needed), in_parallel(lambda change: _send(kube, change), needed), strict=True))
+    entries: dict[str, list[dict[str, Any]]] = {RULES.kind: [], HPAS.kind: []}
+    for change in changes:
+        action = outcome.record(change.before, results[id(change)]) if id(change) in results else "unchanged"
+        namespace, name = key_of(change.manifest)
+        outcome.warnings += _notes(change, results.get(id(change)))
+        entry = {"namespace": namespace, "name": name, "metric": metric_of(change.manifest), "action": action}
+        entries[change.manifest["kind"]].append(entry)
+    return entries[RULES.kind], entries[HPAS.kind]
+
+
+def _notes(change: Change, result: Manifest | HopError | ApiError | None) -> list[str]:
+    """What the user has to know of an object that was written."""
+    if not isinstance(result, dict) or change.after is None:
+        return []
+    title = f"{change.resource.kind} {'/'.join(key_of(change.manifest))}"
+    notes = []
+    if change.edited_by:
+        notes.append(f"{title}: what {enumeration(change.edited_by)} had changed is put back")
+    dropped = dropped_fields(result["spec"], change.after["spec"])
+    if dropped:
+        notes.append(f"{title}: this cluster does not keep {enumeration(dropped)}; leave it out, or upgrade Kubernetes")
+    return notes
+
+
+def _send(kube: KubeClient, change: Change) -> Manifest | None:
+    """What is there afterwards."""
+    if change.after is None:
+        namespace, name = key_of(change.manifest)
+        kube.delete(change.resource, name, namespace)
+        return None
+    try:
+        return {**kube.apply(change.resource, change.after, force=change.takes_over), "kind": change.resource.kind}
+    except ApiError as err:
+        # The namespace or the kind is still to come: a dry run can only assume that it would work.
+        if kube.dry_run and err.is_not_found:
+            return change.after
+        raise

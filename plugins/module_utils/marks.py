@@ -1,0 +1,17 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Labels by which an object of this collection is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MANAGER = "kubegpu.autoscale"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+# At Helm's record of a release that the collection made, and at each object of it: its value is the release's name.
+RELEASE = "kubegpu.autoscale/release"
+
+
+def is_managed(manifest: Mapping[str, Any]) -> bool:
+    """Whether this collection made the object."""
+    return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
