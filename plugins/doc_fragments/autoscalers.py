@@ -46,8 +46,8 @@ options:
       metric:
         description:
           - A profile by its name, or a dictionary with C(name) and C(query).
-          - V(gpu) is the share of time in which the GPU's engine was active, DCGM_FI_PROF_GR_ENGINE_ACTIVE, and for
-            pods on GPUs that do not report it DCGM_FI_DEV_GPU_UTIL. V(gpu_util) is the latter alone.
+          - V(gpu) is the share of time in which the GPU's engine was active, DCGM_FI_PROF_GR_ENGINE_ACTIVE. Where GPUs
+            do not report it, DCGM_FI_DEV_GPU_UTIL stands in. V(gpu_util) is the latter alone.
           - V(gpu_compute) is the larger of DCGM_FI_PROF_SM_ACTIVE and DCGM_FI_PROF_DRAM_ACTIVE of each GPU.
           - V(gpu_memory) is the share of a GPU's memory that is in use.
           - V(mig) is the engine activity of MIG instances. V(shared) is for GPUs that several pods share.
@@ -99,10 +99,11 @@ options:
         type: int
       scale_up:
         description:
-          - How fast replicas are added. An option replaces its default. By default there is no window, and the larger
-            of 2 pods and 50 percent is added in the time that a new pod needs to be ready and seen in the metric.
-          - That time is measured on the target's pods when the autoscaler is made, or as soon as there are any, and
-            kept in an annotation. Until then it is taken to be 60 seconds. The result explains it.
+          - How fast replicas are added. An option replaces its default. By default there is no window, and one step
+            adds the larger of 2 pods and 50 percent. A step takes as long as a new pod needs to be ready and seen in
+            the metric.
+          - That time is measured on the target's pods as soon as there are any, and kept in an annotation. Until then
+            it is taken to be 60 seconds. The result explains it.
         type: dict
         suboptions: &scaling_rules
           stabilization_window_seconds:
@@ -144,8 +145,9 @@ options:
                 required: true
       scale_down:
         description:
-          - How fast replicas are removed. An option replaces its default. By default the window is 300 seconds or more,
-            and the smaller of 1 pod and 25 percent is removed in 60 seconds, or in the time above if that is longer.
+          - How fast replicas are removed. An option replaces its default. By default the window is at least 300
+            seconds. One step removes the smaller of 1 pod and 25 percent. A step takes 60 seconds, or the time above if
+            that is longer.
         type: dict
         suboptions: *scaling_rules
       extra_metrics:
@@ -160,8 +162,8 @@ options:
         default: []
       adopt:
         description:
-          - Take over a HorizontalPodAutoscaler of this name that this module has not made, and fields of it that
-            somebody else has changed since. Fields that this module does not set are not touched.
+          - Take over a HorizontalPodAutoscaler of this name that this module has not made. Fields that somebody else
+            has changed since are set again. Fields that this module does not set are not touched.
         type: bool
         default: false
 """

@@ -7,8 +7,8 @@ class ModuleDocFragment:
 options:
   verify:
     description:
-      - Wait until custom.metrics.k8s.io gives a value for every ready pod of each target, the value agrees with
-        Prometheus, and each HorizontalPodAutoscaler is C(ScalingActive).
+      - Wait until each ready pod of each target has a value in custom.metrics.k8s.io that agrees with Prometheus. Each
+        HorizontalPodAutoscaler has to be C(ScalingActive), too.
       - On failure the first broken hop is named, with what was seen there and what mends it.
       - Not done in check mode.
     type: bool

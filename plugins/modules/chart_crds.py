@@ -7,7 +7,7 @@ module: chart_crds
 short_description: Apply or remove the CRDs of a Helm chart
 version_added: 0.1.0
 description:
-  - Applies every CustomResourceDefinition in the folder of an unpacked chart, sub-charts included, by server-side
+  - Applies every CustomResourceDefinition in the folder of an unpacked chart, sub-charts included. It uses server-side
     apply, and waits until each is served. Helm itself applies them once, and never changes or removes them.
   - CRDs are marked with the label C(app.kubernetes.io/managed-by=kubegpu.autoscale). One that is there without it was
     brought by somebody else and stays as it is.
@@ -67,7 +67,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What there is now.
+  description: The CRDs as they are now.
   returned: success
   type: dict
   contains:

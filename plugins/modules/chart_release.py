@@ -9,11 +9,11 @@ version_added: 0.1.0
 description:
   - Compares chart, version, values and served kinds of a release with what is wanted. Where they differ, that is an
     upgrade; RV(result.differs) says so, and O(chart_folder) lets the module make it.
-  - A release that this module made carries the label C(kubegpu.autoscale/release), at Helm's record of it and at each
-    of its objects. A release without that label belongs to somebody else. It is neither changed nor removed, whatever
-    its name, unless O(adopt) says that it is to become ours.
+  - A release that this module made carries the label C(kubegpu.autoscale/release). Helm's record of it has the label,
+    and so has each of its objects. A release without that label belongs to somebody else. It is neither changed nor
+    removed, whatever its name, unless O(adopt) says that it is to become ours.
   - Helm compares charts and values, never objects. Where a release of ours is as wanted, each object of it that was
-    deleted or edited is put back. What others added to an object stays.
+    deleted or edited is put back. Fields that others added to an object stay.
   - Secrets are left alone, since their difference would be shown.
 author:
   - kubegpu (@kubegpu)
@@ -105,7 +105,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What there is, as it was found.
+  description: The release as it was found.
   returned: always
   type: dict
   contains:
@@ -114,7 +114,7 @@ result:
     status: {description: "State of the release, V(deployed) for instance; empty if there is none.", type: str}
     chart: {description: "Chart and version, V(dcgm-exporter-4.8.2); empty if there is no release.", type: str}
     changes:
-      description: What of chart and values is not as wanted, a line each. What is secret by its name is not shown.
+      description: Differences of chart and values, a line each. Values that are secret by their name are not shown.
       type: list
       elements: str
     missing_kinds: {description: Those of O(kinds) that the API server does not serve., type: list, elements: str}
@@ -249,7 +249,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
 
 def _holds_secret(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(_is_secret(key) or _holds_secret(each) for key, each in value.items())
+        return any(_is_secret(key) or _holds_secret(inner) for key, inner in value.items())
     return isinstance(value, list) and any(map(_holds_secret, value))
 
 
@@ -281,9 +281,9 @@ def read_manifest(text: str) -> Iterator[dict[str, Any]]:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
+        return [_without_nulls(item) for item in value]
     return value
 
 
@@ -300,12 +300,12 @@ def _served(service: K8sService, version: str) -> list[str]:
         answer = service.client.client.request("GET", path, serialize=False)
     except NotFoundError:
         return []
-    return [each["kind"] for each in json.loads(answer.data)["resources"]]
+    return [resource["kind"] for resource in json.loads(answer.data)["resources"]]
 
 
 def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects that were not as the release has them, by title, with their difference. Secrets are left out."""
-    objects = [each for each in release.objects() if each["kind"] != "Secret"]
+    objects = [manifest for manifest in release.objects() if manifest["kind"] != "Secret"]
     for wanted in create_definitions({"resource_definition": objects, "namespace": params["release_namespace"]}):
         labels = wanted["metadata"].setdefault("labels", {})
         labels[RELEASE] = params["release_name"]
@@ -327,7 +327,7 @@ def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str
             continue
         metadata = wanted["metadata"]
         found = service.find(wanted["kind"], wanted["apiVersion"], metadata["name"], metadata.get("namespace"))
-        yield from _remove(service, [each for each in found["resources"] if _is_of(each, params)])
+        yield from _remove(service, [manifest for manifest in found["resources"] if _is_of(manifest, params)])
     records = [f"owner=helm,name={params['release_name']},{RELEASE}={params['release_name']}"]
     found = service.find("Secret", "v1", namespace=params["release_namespace"], label_selectors=records)
     yield from _remove(service, found["resources"])
@@ -337,7 +337,7 @@ def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]
     """Removes what a release of ours has left outside of its namespace: helm forgets it with the namespace."""
     for version, kind in ELSEWHERE:
         found = service.find(kind, version, label_selectors=[f"{RELEASE}={params['release_name']}"])
-        yield from _remove(service, [each for each in found["resources"] if _is_of(each, params)])
+        yield from _remove(service, [manifest for manifest in found["resources"] if _is_of(manifest, params)])
 
 
 def _is_of(seen: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
@@ -346,9 +346,9 @@ def _is_of(seen: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
 
 
 def _remove(service: K8sService, objects: list[dict[str, Any]]) -> Iterator[str]:
-    for each in objects:
-        if perform_action(service, each, {"state": "absent"})["changed"]:
-            yield _title(each)
+    for manifest in objects:
+        if perform_action(service, manifest, {"state": "absent"})["changed"]:
+            yield _title(manifest)
 
 
 def _title(seen: dict[str, Any]) -> str:
@@ -404,7 +404,7 @@ class Run:
         if release.status and not release.owned:
             return
         service = K8sService(get_api_client(self._module), self._module)
-        kinds = [f"{each['apiVersion']}/{each['kind']}" for each in release.objects()]
+        kinds = [f"{manifest['apiVersion']}/{manifest['kind']}" for manifest in release.objects()]
         if release.status == "deployed" and not missing_kinds(service, kinds):
             self.changed = True
             if not self._module.check_mode:

@@ -7,8 +7,8 @@ module: container_gpus_info
 short_description: Ask a container which GPUs it sees
 version_added: 0.1.0
 description:
-  - Runs C(nvidia-smi) of the node in a container of containerd that has no image, so nothing is pulled. It consists of
-    an empty folder, of the C library that nvidia-smi is linked with, and of whatever comes by CDI.
+  - Runs C(nvidia-smi) of the node in a container of containerd that has no image, so nothing is pulled. Its root is an
+    empty folder with the C library that nvidia-smi is linked with. All else comes by CDI.
   - Nothing of it is left behind, whatever happens.
 author:
   - kubegpu (@kubegpu)
@@ -41,13 +41,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What the container has shown.
+  description: The answer of the container.
   returned: success
   type: dict
   contains:
     gpus: {description: "One line a GPU, as nvidia-smi lists them.", type: list, elements: str}
     rc: {description: "Exit status; 0 if nvidia-smi could run.", type: int}
-    output: {description: What was printed otherwise., type: str}
+    output: {description: Everything else that was printed., type: str}
   sample:
     gpus: ["GPU 0: NVIDIA L4 (UUID: GPU-ca3bdeb7-7cc1-3b05-1f4c-4f0d4e1d2c3a)"]
     rc: 0

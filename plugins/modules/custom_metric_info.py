@@ -8,16 +8,14 @@ short_description: Ask the metric APIs as the HorizontalPodAutoscaler controller
 version_added: 0.2.0
 description:
   - Gives the values that a HorizontalPodAutoscaler would act on, from C(custom.metrics.k8s.io) or
-    C(external.metrics.k8s.io), in the version and by the paths that its controller asks.
-  - Without O(until) it looks once. What is not there is an answer and not a failure. If the API is not served, or the
-    metric is not listed or has no value, RV(result.items) is empty, and RV(result.hop), RV(result.seen) and
-    RV(result.fix) say what is missing.
-  - With O(until) it looks until the condition holds. What passes by itself, such as an adapter that restarts or has not
-    listed a new metric yet, is waited out. When the time is over the module fails, with the last answer and the first
-    broken hop of API, metric, target, value and condition.
-  - It fails at once if a right is missing, which it names, and if the API objects to the question, to a selector for
-    instance.
-  - It needs the right to read the metric, and for O(target) also C(get) on the scale subresource and C(list) on pods.
+    C(external.metrics.k8s.io). It asks for the version and the paths that the controller asks for.
+  - Without O(until) it looks once. A missing API, metric or value is an answer and not a failure. RV(result.items) is
+    empty then, and RV(result.hop), RV(result.seen) and RV(result.fix) say what is missing.
+  - With O(until) it looks until the condition holds. It waits while an adapter restarts, or has not listed a new metric
+    yet. When the time is over the module fails, with the last answer and the first broken hop.
+  - It fails at once if a right is missing, which it names. It also fails if the API objects to the question, to a
+    selector for instance.
+  - It needs the right to read the metric. O(target) also needs C(get) on the scale subresource and C(list) on pods.
     If it may read APIServices as well, it can say who serves the API, and why that is not available.
 author:
   - kubegpu (@kubegpu)
@@ -70,8 +68,8 @@ options:
     default: []
   target:
     description:
-      - Asks for the pods of a workload, by the selector in its scale subresource, exactly as a HorizontalPodAutoscaler
-        on it does. Needs O(namespace).
+      - Asks for the pods of a workload by the selector in its scale subresource. A HorizontalPodAutoscaler on it asks
+        in the same way. Needs O(namespace).
       - RV(result.missing) then has its ready pods without a value.
     type: dict
     suboptions:
@@ -92,8 +90,8 @@ options:
         type: str
   until:
     description:
-      - JMESPath expression to wait for. It sees what the module returns, so its paths begin with C(result), and what
-        works here works with P(community.general.json_query#filter) on the registered variable.
+      - JMESPath expression to wait for. It sees the module's own result, so its paths begin with C(result). The same
+        expression works with P(community.general.json_query#filter) on the registered variable.
       - It holds when it gives anything but false, null and what is empty. To JMESPath the number 0 is not empty.
       - A literal stands in backticks, and a comparison with what is not there is null. So
         V(max(result.items[].value\) < `90`) does not hold as long as there is no value.
@@ -117,8 +115,8 @@ attributes:
   check_mode:
     support: partial
     description:
-      - It changes nothing in any mode. In check mode it looks once, and warns if O(until) does not hold yet, since what
-        an earlier task would have made is not there.
+      - It changes nothing in any mode. In check mode it looks once, and warns if O(until) does not hold yet. Objects
+        that an earlier task would have made are not there.
   diff_mode:
     support: none
     description: There is nothing to show.
@@ -224,8 +222,8 @@ result:
         - The first broken hop, null if all that was asked for has a value.
         - V(workload), V(metrics_api), V(metric) or V(API server).
       type: str
-    seen: {description: What was seen there; null if no hop is broken., type: str}
-    fix: {description: What mends it; null if no hop is broken., type: str}
+    seen: {description: Evidence at that hop; null if no hop is broken., type: str}
+    fix: {description: How to mend it; null if no hop is broken., type: str}
   sample:
     api: custom
     metric: gpu
@@ -254,7 +252,7 @@ hop:
   type: str
   sample: condition
 fix:
-  description: What mends it.
+  description: How to mend it.
   returned: failure
   type: str
 """

@@ -7,14 +7,14 @@ module: gpu_autoscaler
 short_description: Scale Kubernetes workloads on the load of their GPUs
 version_added: 0.1.0
 description:
-  - Makes the recording rules of each metric, shared by all autoscalers that use it, and a HorizontalPodAutoscaler for
-    each workload, then proves that the metric reaches it.
+  - Makes a HorizontalPodAutoscaler for each workload, and the recording rules of its metrics, which all autoscalers
+    share. Then it proves that the metric reaches each of them.
   - It takes a list. The module lists each kind once, compares, and sends only objects that differ, by server-side apply
     with strict field validation. A run over 1,000 autoscalers that finds nothing to do takes about a second.
   - All checks run before anything is changed. If one fails, nothing is written, and all problems are reported together.
   - The module refuses a target that does not exist or has no scale subresource.
-  - It refuses a second HorizontalPodAutoscaler or a KEDA ScaledObject on the target, and one of the same name that it
-    has not made.
+  - It refuses a target that already has a HorizontalPodAutoscaler or a KEDA ScaledObject. It also refuses a
+    HorizontalPodAutoscaler of the same name that it has not made.
   - It refuses a query that Prometheus does not accept, or that does not give one series a pod.
   - It refuses to work without Prometheus, or without a metrics API that is served by prometheus-adapter.
   - The module does not take over an object that somebody else has made, unless O(autoscalers[].adopt) says so. The
@@ -123,7 +123,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What there is now.
+  description: The objects as they are now.
   returned: always
   type: dict
   contains:
@@ -146,15 +146,15 @@ result:
         values: {description: The leading metric by ready pod., type: dict}
         metrics:
           description:
-            - The evidence for each metric. Whether the metrics API lists it, its value by pod there and in Prometheus,
-              and the age of the oldest of these samples in seconds.
+            - The evidence for each metric. Whether the metrics API lists it, and its value by pod there and in
+              Prometheus. C(age_s) is the age of the oldest of these samples in seconds.
           type: list
           elements: dict
         conditions: {description: The conditions of the HPA., type: list, elements: dict}
         budget:
           description:
-            - Seconds from a change of load to the decision, at worst and on average, and the periods that they consist
-              of, each with its source, V(configured), V(seen) or V(assumed). C(kept) says whether the samples are as
+            - Seconds from a change of load to the decision, at worst and on average, and the periods behind them. The
+              source of each period is V(configured), V(seen) or V(assumed). C(kept) says whether the samples are as
               fresh as that promises.
           type: dict
     behaviors:
@@ -227,7 +227,7 @@ hop:
   type: str
   sample: scrape
 fix:
-  description: What mends it.
+  description: How to mend it.
   returned: failure
   type: str
 """

@@ -33,8 +33,8 @@ options:
     default: []
   verify:
     description:
-      - Wait until each autoscaler is proven to work. If one is not in time, the module fails and names the first broken
-        hop, with the evidence, the cause and the fix.
+      - Wait until each autoscaler is proven to work. If the proof is not there in time, the module fails and names the
+        first broken hop. Evidence, cause and fix are in the message.
       - An autoscaler whose target has no ready pod is not waited for.
     type: bool
     default: false
@@ -78,7 +78,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What there is.
+  description: The autoscalers as they are.
   returned: always
   type: dict
   contains:
@@ -162,7 +162,7 @@ hop:
   returned: failure
   type: str
 fix:
-  description: What mends it.
+  description: How to mend it.
   returned: failure
   type: str
 """

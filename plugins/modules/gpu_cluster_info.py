@@ -7,8 +7,9 @@ module: gpu_cluster_info
 short_description: Find what a cluster has of the way from its GPUs to the HPA, and who made it
 version_added: 0.1.0
 description:
-  - Waits until the cluster answers, and looks for Prometheus, its operator, dcgm-exporter, the device plugin or DRA
-    driver, node-feature-discovery and the servers of the metrics APIs, whatever their names and namespaces.
+  - Waits until the cluster answers, and looks for the components of the chain, whatever their names and namespaces.
+    These are Prometheus and its operator, dcgm-exporter, device plugin or DRA driver, node-feature-discovery, and the
+    servers of the metrics APIs.
   - Says of each whether this collection made it.
   - A kubeconfig with several contexts is refused if O(context) does not say which one is meant.
 author:
@@ -43,7 +44,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What there is.
+  description: The components that were found.
   returned: success
   type: dict
   contains:
@@ -52,15 +53,15 @@ result:
     server: {description: Address of the API server., type: str}
     components:
       description:
-        - A list for each of C(prometheus), C(prometheus_operator), C(exporter), C(device_plugin), C(dra_driver) and
-          C(node_feature_discovery); for C(metrics_apis), the server of each API by its group.
+        - C(prometheus), C(prometheus_operator), C(exporter), C(device_plugin), C(dra_driver) and
+          C(node_feature_discovery) are lists. C(metrics_apis) has the server of each API by its group.
         - Each has C(owned), whether this collection made it.
         - An exporter, a plugin and a driver have C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm) and
           C(manifest).
-        - A Prometheus has the service and port that reach it, its C(path_prefix), and the labels that it selects
-          PrometheusRules and monitors by.
+        - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has the labels that it
+          selects PrometheusRules and monitors by.
       type: dict
-    not_looked_at: {description: "What could not be read, and why.", type: list, elements: str}
+    not_looked_at: {description: "Reasons why parts could not be read.", type: list, elements: str}
   sample:
     answers: true
     context: gpus-in-europe
@@ -124,7 +125,7 @@ def place_of(params: dict[str, Any]) -> tuple[str, str]:
         fix = "name one file; several in one variable are not read" if several else "name the kubeconfig of the cluster"
         raise HopError(Hop.API_SERVER, seen=f"there is no file {path}", fix=f"set kubeconfig: {fix}")
     config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    contexts = {each["name"]: each.get("context") or {} for each in config.get("contexts") or ()}
+    contexts = {entry["name"]: entry.get("context") or {} for entry in config.get("contexts") or ()}
     if not params["context"] and len(contexts) > 1:
         raise HopError(
             Hop.API_SERVER,
@@ -138,7 +139,7 @@ def place_of(params: dict[str, Any]) -> tuple[str, str]:
             seen=f"{path} has no context {name}",
             fix=f"choose one of {', '.join(sorted(contexts)) or 'none: the file is empty'}",
         )
-    clusters = {each["name"]: each.get("cluster") or {} for each in config.get("clusters") or ()}
+    clusters = {entry["name"]: entry.get("cluster") or {} for entry in config.get("clusters") or ()}
     return name, clusters.get(contexts[name].get("cluster"), {}).get("server", "")
 
 

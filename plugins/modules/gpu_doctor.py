@@ -8,17 +8,15 @@ short_description: Find out where autoscaling on GPU metrics is broken
 version_added: 0.3.0
 description:
   - Walks the chain from the GPU to the autoscaler, for a cluster or for one autoscaler.
-  - The hops are GPU nodes, device plugin, node labels, dcgm-exporter, Prometheus' targets, labels, recording rules,
-    metrics API, the value of each pod, HorizontalPodAutoscaler and workload.
+  - The first hops are GPU nodes, device plugin, node labels, dcgm-exporter, Prometheus' targets, and labels. The others
+    are recording rules, metrics API, the value of each pod, HorizontalPodAutoscaler and workload.
   - A finding names a fault, with the evidence, since when, the cause and the fix. Its effects further down the chain
     are listed as its consequences.
-  - A condition that passes by itself in a healthy cluster, in a start or a rolling update, is no finding while it is
-    young.
-  - Components are found by what they are, images and labels, so it judges clusters that this collection has not made as
-    well, those of the GPU operator and of clouds for instance.
-  - Changes nothing. Needs the right to get and list, also the ConfigMap that has prometheus-adapter's rules, the
-    ValidatingWebhookConfigurations, and the events of an exporter that waits for a volume. Without one of them it says
-    in RV(result.not_checked) what it could not look at and goes on.
+  - A young condition is no finding if it passes by itself, as in a start or a rolling update.
+  - It finds components by their images and labels. So it also judges clusters that others have made, those of the GPU
+    operator and of clouds for instance.
+  - Changes nothing. It needs the rights of docs/doctor/rights.yml, all of them C(get) and C(list). Without one of them
+    it says in RV(result.not_checked) what it could not look at and goes on.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -32,12 +30,12 @@ options:
   name:
     description:
       - Name of the one autoscaler, a HorizontalPodAutoscaler, to look at. It may be one that is not about GPUs.
-      - If not given, those are looked at that M(kubegpu.autoscale.gpu_autoscaler) has made, whose pods ask for GPUs, or
-        whose metric is called after GPUs.
+      - Without it the doctor looks at those that M(kubegpu.autoscale.gpu_autoscaler) has made. It also looks at those
+        whose pods ask for GPUs, or whose metric is called after GPUs.
     type: str
   node_facts:
     description:
-      - What M(kubegpu.autoscale.gpu_facts) has found on the nodes. Without it drivers are not looked at.
+      - The facts of M(kubegpu.autoscale.gpu_facts) by node. Without it drivers are not looked at.
     type: list
     elements: dict
     default: []
@@ -119,7 +117,7 @@ result:
     generated_at: {description: When it was made., type: str}
     duration_s: {description: How long it took., type: float}
     cluster: {description: Version and number of nodes., type: dict}
-    scope: {description: What was looked at., type: dict}
+    scope: {description: The autoscalers that were looked at., type: dict}
     verdict: {description: V(ok), V(warning) or V(broken)., type: str}
     hops: {description: The chain from left to right, with the status of each hop., type: list, elements: dict}
     findings: {description: The faults, errors first., type: list, elements: dict}

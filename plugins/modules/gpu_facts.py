@@ -9,8 +9,8 @@ short_description: Describe the NVIDIA GPUs and the driver of a node
 version_added: 0.1.0
 description:
   - Finds NVIDIA GPUs and NVSwitches by their PCI ids, so that it works before any driver is installed.
-  - Says which kernel modules they need, which driver is installed, which one is loaded, whether a reboot is due, and
-    what else keeps the driver from its GPUs.
+  - Says which kernel modules they need, which driver is installed and which one is loaded. Also says whether a reboot
+    is due, and what else keeps the driver from its GPUs.
   - Reads files only; it runs no program and changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
@@ -18,8 +18,8 @@ options:
   root:
     description:
       - Folder that holds the machine's C(sys), C(proc), C(var/lib/dpkg), C(boot), C(lib/modules) and C(usr/src).
-      - Another folder than V(/) makes the module read a copy, from a support case for instance. What the copy lacks
-        counts as not there.
+      - Another folder than V(/) makes the module read a copy, from a support case for instance. A file that the copy
+        lacks counts as not there.
     type: path
     default: /
 attributes:
@@ -46,7 +46,7 @@ seealso:
     description: Which GPUs can be split.
     link: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html
   - name: Fabric Manager for NVIDIA NVSwitch Systems
-    description: What has to run beside the driver where NVSwitches connect the GPUs.
+    description: The service that has to run beside the driver where NVSwitches connect the GPUs.
     link: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html
 """
 
@@ -130,8 +130,8 @@ ansible_facts:
             mig_capable:
               description:
                 - Whether NVIDIA lists the product for MIG.
-                - Null for one that the module's table does not know and that may be able to, or whose chip is able to
-                  and that NVIDIA's lists leave out.
+                - Null if the module's table does not know the GPU and it may be able to. Null also if its chip is able
+                  to and NVIDIA's lists leave the GPU out.
               type: bool
               sample: true
             bound_driver:
@@ -198,16 +198,16 @@ ansible_facts:
         driver_origin:
           description:
             - V(package) if packages brought the driver.
-            - V(other) if a driver is loaded, or built for a kernel, that no package brought, but for instance NVIDIA's
-              C(.run) installer or a driver container.
+            - V(other) if no package brought the driver that is loaded or built for a kernel. NVIDIA's C(.run) installer
+              or a driver container brought it then.
             - Null without a driver.
           type: str
           sample: package
         driver_problem:
           description:
-            - What keeps the driver from its GPUs that no reboot cures, and what to do, in one sentence.
-            - A flavour or a branch that does not drive these GPUs, no module for the running kernel, missing headers,
-              Secure Boot, all GPUs held by another driver, or simply not loaded yet.
+            - Why the driver does not drive its GPUs, where no reboot cures that, and how to mend it.
+            - Reasons are a wrong flavour or branch for these GPUs, no module for the running kernel, or missing
+              headers. Others are Secure Boot, another driver that holds all GPUs, and a module that is not loaded yet.
             - Empty otherwise, and without a GPU or a driver.
           type: str
           sample: >-
@@ -229,8 +229,8 @@ ansible_facts:
         reboot_reason:
           description:
             - Why, in one sentence; empty if no reboot is needed.
-            - Nouveau holds the GPUs, another version or flavour is loaded than is installed, or the module is built for
-              a newer installed kernel only.
+            - Nouveau holds the GPUs, or another version or flavour is loaded than is installed. Or the module is built
+              for a newer installed kernel only.
           type: str
           sample: driver 570.86.15 is loaded, but 580.95.05 is installed
 """

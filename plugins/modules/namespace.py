@@ -9,8 +9,8 @@ version_added: 0.1.0
 description:
   - Makes a namespace and marks it with the label C(app.kubernetes.io/managed-by=kubegpu.autoscale). One that is there
     is left as it is.
-  - Removes a namespace with that label as soon as nothing of any kind is in it. What belongs to another object, is
-    being deleted, or is made by the control plane in every namespace does not count.
+  - Removes a namespace with that label as soon as nothing of any kind is in it. Objects do not count that belong to
+    another object or are being deleted. Nor do those that the control plane makes in every namespace.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What became of it.
+  description: The action on the namespace.
   returned: success
   type: dict
   contains:
@@ -60,7 +60,7 @@ result:
     action:
       description: V(created), V(unchanged), V(deleted), or V(kept) for one that others made or use.
       type: str
-    holds: {description: What is in a namespace of ours that was kept., type: list, elements: str}
+    holds: {description: Objects in a namespace of ours that was kept., type: list, elements: str}
   sample:
     name: monitoring
     action: kept

@@ -9,15 +9,16 @@ version_added: 0.1.0
 description:
   - Reads what M(kubernetes.core.k8s_info) reads, for several kinds in one call.
   - Can wait until those that are asked for are ready. A Deployment and a StatefulSet are ready when all their replicas
-    are updated and available; a DaemonSet, when each node that it wants has an updated and ready pod; a Job, when it
-    has succeeded. Any other object is ready when its condition V(Available), or V(Ready), is true of its generation.
+    are updated and available. A DaemonSet is ready when each node that it wants has an updated and ready pod. A Job is
+    ready when it has succeeded. Any other object is ready when its condition V(Available), or V(Ready), is true of its
+    generation.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
   objects:
-    description: What to read. An object that is not there, and a kind that is not served, give an empty list.
+    description: Objects to read. An object that is not there, and a kind that is not served, give an empty list.
     type: list
     elements: dict
     required: true
@@ -71,12 +72,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What there is. Returned when the module fails, too.
+  description: The objects that there are. Returned when the module fails, too.
   returned: always
   type: dict
   contains:
     objects: {description: A list of objects for each entry of O(objects)., type: list, elements: list}
-    not_ready: {description: "What is not ready, and why.", type: list, elements: str}
+    not_ready: {description: "Objects that are not ready, and why.", type: list, elements: str}
   sample:
     objects: [[], [], [{kind: Node, metadata: {name: gpu1}}]]
     not_ready: [Deployment monitoring/prometheus-adapter has 1 of 2 replicas available]
@@ -157,7 +158,7 @@ def _success(_: Object, status: Object) -> str:
 
 
 def _condition(seen: Object, status: Object) -> str:
-    conditions = {each["type"]: each for each in status.get("conditions") or []}
+    conditions = {entry["type"]: entry for entry in status.get("conditions") or []}
     told = conditions.get("Available") or conditions.get("Ready")
     if told is None:
         return "says nothing of its state"
@@ -183,8 +184,8 @@ def not_ready(query: Object, found: list[Object]) -> list[str]:
         return []
     if not found:
         return [f"there is no {query['kind']} {_place(query)}"]
-    doubts = ((each, why_not_ready(each)) for each in found)
-    return [f"{query['kind']} {_place(each['metadata'])} {why}" for each, why in doubts if why]
+    doubts = ((manifest, why_not_ready(manifest)) for manifest in found)
+    return [f"{query['kind']} {_place(manifest['metadata'])} {why}" for manifest, why in doubts if why]
 
 
 def _place(names: Object) -> str:

@@ -48,18 +48,18 @@ def find_components(objects: Objects) -> dict[str, Any]:
     drivers = objects.daemon_sets
 
     def entries(found: Iterable[Manifest]) -> list[dict[str, Any]]:
-        return [_entry(each, objects) for each in found]
+        return [_entry(workload, objects) for workload in found]
 
     def of_gpus(found: Iterable[Manifest]) -> list[dict[str, Any]]:
-        return [{**_entry(each, objects), "origin": _origin(each, objects)} for each in found]
+        return [{**_entry(driver, objects), "origin": _origin(driver, objects)} for driver in found]
 
     return {
         "prometheus": [*_operated(objects), *_plain(objects)],
-        "prometheus_operator": entries(each for each in workloads if _runs(each, _OPERATOR)),
-        "exporter": of_gpus(each for each in drivers if _runs(each, _EXPORTER)),
-        "device_plugin": of_gpus(each for each in drivers if _is_plugin(each)),
-        "dra_driver": of_gpus(each for each in drivers if _runs(each, _DRA)),
-        "node_feature_discovery": entries(each for each in workloads if _runs(each, _NFD)),
+        "prometheus_operator": entries(workload for workload in workloads if _runs(workload, _OPERATOR)),
+        "exporter": of_gpus(driver for driver in drivers if _runs(driver, _EXPORTER)),
+        "device_plugin": of_gpus(driver for driver in drivers if _is_plugin(driver)),
+        "dra_driver": of_gpus(driver for driver in drivers if _runs(driver, _DRA)),
+        "node_feature_discovery": entries(workload for workload in workloads if _runs(workload, _NFD)),
         "metrics_apis": {group: _server(api, objects) for group, api in objects.api_services.items()},
     }
 
@@ -77,26 +77,26 @@ def _entry(manifest: Manifest, objects: Objects) -> dict[str, Any]:
 
 
 def _images(workload: Manifest) -> Iterable[str]:
-    return (str(each.get("image", "")) for each in containers_of(workload))
+    return (str(container.get("image", "")) for container in containers_of(workload))
 
 
 def _runs(workload: Manifest, image: re.Pattern[str]) -> bool:
-    return any(image.search(each) for each in _images(workload))
+    return any(image.search(name) for name in _images(workload))
 
 
 def _is_plugin(daemon_set: Manifest) -> bool:
     return any(
-        _PLUGIN.search(str(each.get("image", ""))) and not _NO_PLUGIN.search(each["name"])
-        for each in containers_of(daemon_set)
-        if not _NO_PLUGIN.search(str(each.get("image", "")))
+        _PLUGIN.search(str(container.get("image", ""))) and not _NO_PLUGIN.search(container["name"])
+        for container in containers_of(daemon_set)
+        if not _NO_PLUGIN.search(str(container.get("image", "")))
     )
 
 
 def _origin(daemon_set: Manifest, objects: Objects) -> str:
     """Who brought it: the collection, NVIDIA's GPU operator, GKE, a Helm release, or a manifest."""
     labels, namespace = labels_of(daemon_set), daemon_set["metadata"]["namespace"]
-    of_gke = any("gke.gcr.io" in each or "gke-release" in each for each in _images(daemon_set))
-    owners = [each["kind"] for each in daemon_set["metadata"].get("ownerReferences") or ()]
+    of_gke = any("gke.gcr.io" in image or "gke-release" in image for image in _images(daemon_set))
+    owners = [owner["kind"] for owner in daemon_set["metadata"].get("ownerReferences") or ()]
     if is_owned(daemon_set, objects.releases):
         return "kubegpu"
     if labels.get("app.kubernetes.io/managed-by") == "gpu-operator" or "ClusterPolicy" in owners:
@@ -111,18 +111,18 @@ def _server(api: Manifest, objects: Objects) -> dict[str, Any]:
     service = (api.get("spec") or {}).get("service") or {}
     name = f"{service['namespace']}/{service['name']}" if service else ""
     names = (name, labels_of(api).get("app.kubernetes.io/name", ""), labels_of(api).get("app", ""))
-    is_adapter = any("prometheus-adapter" in each for each in names)
+    is_adapter = any("prometheus-adapter" in name for name in names)
     return {"service": name, "owned": is_owned(api, objects.releases), "is_adapter": is_adapter}
 
 
 def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
     """Prometheus objects of the operator, each with the service that reaches it."""
-    for each in objects.prometheuses:
-        spec, metadata = each.get("spec") or {}, each["metadata"]
+    for prometheus in objects.prometheuses:
+        spec, metadata = prometheus.get("spec") or {}, prometheus["metadata"]
         labels = {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": metadata["name"]}
         labels |= {"prometheus": metadata["name"], "app.kubernetes.io/instance": metadata["name"]}
         yield {
-            **_entry(each, objects),
+            **_entry(prometheus, objects),
             **_address(objects.services, metadata["namespace"], labels, {spec.get("portName") or "web", 9090}),
             "path_prefix": (spec.get("routePrefix") or "/").rstrip("/"),
             "rule_labels": dict((spec.get("ruleSelector") or {}).get("matchLabels") or {}),
@@ -134,16 +134,19 @@ def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
 
 def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
     """Workloads that run Prometheus and that no operator made."""
-    for each in (*objects.stateful_sets, *objects.deployments):
-        found = next((one for one in containers_of(each) if _PROMETHEUS.search(str(one.get("image", "")))), None)
-        if found is None or "operator.prometheus.io/name" in labels_of(each) or _is_operated(each):
+    for workload in (*objects.stateful_sets, *objects.deployments):
+        container = next(
+            (container for container in containers_of(workload) if _PROMETHEUS.search(str(container.get("image", "")))),
+            None,
+        )
+        if container is None or "operator.prometheus.io/name" in labels_of(workload) or _is_operated(workload):
             continue
-        labels = (each["spec"].get("template") or {}).get("metadata", {}).get("labels") or {}
-        ports = {9090, *(port.get(key) for port in found.get("ports") or () for key in ("name", "containerPort"))}
-        prefix = flag(found, "--web.route-prefix", "--web.external-url").rstrip("/")
+        labels = (workload["spec"].get("template") or {}).get("metadata", {}).get("labels") or {}
+        ports = {9090, *(port.get(key) for port in container.get("ports") or () for key in ("name", "containerPort"))}
+        prefix = flag(container, "--web.route-prefix", "--web.external-url").rstrip("/")
         yield {
-            **_entry(each, objects),
-            **_address(objects.services, each["metadata"]["namespace"], labels, ports),
+            **_entry(workload, objects),
+            **_address(objects.services, workload["metadata"]["namespace"], labels, ports),
             "path_prefix": re.sub(r"^https?://[^/]+", "", prefix),
             "rule_labels": {},
             "monitor_labels": {},
@@ -154,7 +157,7 @@ def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
 
 def _is_operated(workload: Manifest) -> bool:
     owners = workload["metadata"].get("ownerReferences") or ()
-    return any(each["kind"] in ("Prometheus", "PrometheusAgent", "ThanosRuler") for each in owners)
+    return any(owner["kind"] in ("Prometheus", "PrometheusAgent", "ThanosRuler") for owner in owners)
 
 
 def _address(
@@ -162,12 +165,12 @@ def _address(
 ) -> dict[str, Any]:
     """Service and port that reach pods of these labels; the one with a cluster address first. Empty without any."""
     found = [
-        (each["spec"].get("clusterIP") == "None", each["metadata"]["name"], port["port"])
-        for each in services
-        if each["metadata"]["namespace"] == namespace
-        and (selector := each["spec"].get("selector"))
+        (service["spec"].get("clusterIP") == "None", service["metadata"]["name"], port["port"])
+        for service in services
+        if service["metadata"]["namespace"] == namespace
+        and (selector := service["spec"].get("selector"))
         and labels_match({"matchLabels": selector}, labels)
-        for port in each["spec"].get("ports") or ()
+        for port in service["spec"].get("ports") or ()
         if ports & {port.get("name"), port.get("targetPort"), port.get("port")}
     ]
     _headless, name, port = min(found, default=(False, "", 0))
