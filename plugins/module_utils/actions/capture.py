@@ -74,6 +74,8 @@ _LISTS: dict[str, Resource] = {
     "webhooks": VALIDATING_WEBHOOKS,
 }
 
+# Reasons of a kubelet that does not start a pod which the scheduler has given to it.
+_REJECTED = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError|NodeAffinity")
 # An HPA that nobody made with this collection is looked at if it is about GPUs.
 _ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 
@@ -317,7 +319,13 @@ def _observed(
     for autoscaler in wanted:
         leading = autoscaler.metric_targets[:1]
         seen = states.get(autoscaler.key, AutoscalerState(hpas[autoscaler.key]))
-        pods = [pod for pod in seen.pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+        phases = [(pod.get("status") or {}).get("phase") for pod in seen.pods]
+        pods = [pod for pod, phase in zip(seen.pods, phases, strict=True) if phase not in ("Succeeded", "Failed")]
+        rejected = [
+            pod
+            for pod, phase in zip(seen.pods, phases, strict=True)
+            if phase == "Failed" and _REJECTED.fullmatch(pod["status"].get("reason") or "")
+        ]
         budget = intervals.budget(leading[0]).describe() if leading else None
         found.append(
             replace(
@@ -325,6 +333,7 @@ def _observed(
                 hpa=hpas[autoscaler.key],
                 target=seen.target,
                 pods=pods,
+                rejected_pods=rejected,
                 budget=budget,
                 history=history.get(autoscaler.key),
             )

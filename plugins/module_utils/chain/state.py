@@ -164,6 +164,7 @@ class AutoscalerState:
     budget:   the periods of the chain: sync_s, evaluate_s ... and in `sources` how each is known.
     replicas: that the target is to have; None if that is not known.
     title:    names it in findings, where an HPA only might ask.
+    rejected_pods: that a kubelet has refused to start; they have failed.
     """
 
     hpa: Manifest
@@ -174,6 +175,7 @@ class AutoscalerState:
     history: Mapping[str, Any] | None = None
     replicas: int | None = None
     title: str = ""
+    rejected_pods: Sequence[Manifest] = ()
 
     @property
     def name(self) -> str:

@@ -331,6 +331,7 @@ class Cluster:
     budget: Manifest = field(default_factory=lambda: dict(BUDGET))
     resource_slices: list[Manifest] = field(default_factory=list)
     claim_templates: list[Manifest] = field(default_factory=list)
+    rejected: list[Manifest] = field(default_factory=list)
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
@@ -391,6 +392,7 @@ class Cluster:
                     [self.metric],
                     self.budget,
                     replicas=self.replicas,
+                    rejected_pods=self.rejected,
                 )
             ],
             facts=self.facts,

@@ -29,7 +29,7 @@ from clusters import (
     pod,
 )
 from fake_cluster import FakeTransport, Request, refusal
-from test_doctor_checks import JOIN, unmounted
+from test_doctor_checks import JOIN, rejected, unmounted
 
 SERVICE = "kube-prometheus-stack-prometheus"
 PROXY = f"/api/v1/namespaces/monitoring/services/{SERVICE}:9090/proxy/api/v1"
@@ -335,6 +335,17 @@ def test_an_api_server_that_does_not_answer_is_no_report() -> None:
     live.answers["GET /api/v1/nodes"] = ApiError(0, "connection refused", "GET /api/v1/nodes")
     with pytest.raises(ApiError, match="connection refused"):
         look(live)
+
+
+def test_pods_that_a_kubelet_refused_are_told_from_those_that_ended() -> None:
+    live = LiveCluster()
+    ended = pod("chat-ended", "ml", "gpu1", {"app": "chat"}, ready=False)
+    ended["status"] = {"phase": "Failed", "reason": "Evicted"}
+    live.pods += [rejected("chat-2", 300), ended]
+    live.answers["GET /apis/apps/v1/namespaces/ml/deployments"]["items"][0]["spec"]["replicas"] = 2
+    [finding] = look(live)["findings"]
+    assert finding["id"] == "WORKLOAD_PODS_FAIL"
+    assert finding["seen"][0].startswith("1 pods were rejected: ml/chat-2: UnexpectedAdmissionError")
 
 
 def test_one_autoscaler_can_be_named() -> None:

@@ -893,6 +893,36 @@ def _(cluster: Cluster) -> None:
     cluster.events = [warning(about, "FailedCreate", f"create Pod chat-2 in StatefulSet chat failed: {QUOTA}")]
 
 
+@fault("WORKLOAD_PODS_NOT_CREATED", "since their ReplicaSet is not made")
+def _(cluster: Cluster) -> None:
+    cluster.replicas = 3
+    message = 'Failed to create new replica set "chat-7c9": replicasets.apps "chat-7c9" is forbidden: exceeded quota'
+    failure = turned("Progressing", "False", 900, reason="ReplicaSetCreateError", message=message)
+    cluster.target["status"] = {"conditions": [failure]}
+
+
+def rejected(name: str, age_s: float) -> dict[str, Any]:
+    """A pod that the kubelet has refused to start."""
+    message = "Pod was rejected: Allocate failed due to can't allocate unregistered device nvidia.com/gpu"
+    refused = pod(name, "ml", "gpu1", {"app": "chat"}, ready=False, age_s=age_s)
+    refused["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message}
+    return refused
+
+
+@fault("WORKLOAD_PODS_FAIL", "at the kubelet")
+def _(cluster: Cluster) -> None:
+    cluster.replicas = 3
+    cluster.rejected = [rejected("chat-old", OLD), rejected("chat-2", 300), rejected("chat-3", 20)]
+
+
+@fault("WORKLOAD_PODS_FAIL", "by a readiness gate")
+def _(cluster: Cluster) -> None:
+    fails(cluster, "chat-2", "", "")
+    third = cluster.pods["chat-2"]["status"]
+    third["containerStatuses"][0] |= {"ready": True, "state": {}}
+    third["conditions"][1] |= {"reason": "ReadinessGatesNotReady", "message": 'gate "target-health" does not exist'}
+
+
 def fails(cluster: Cluster, name: str, reason: str, message: str) -> None:
     """A third pod that does not start."""
     third = pod(name, "ml", "gpu1", {"app": "chat"}, ready=False, age_s=900)
@@ -1002,6 +1032,59 @@ def test_a_fault_is_its_finding_and_nothing_else(name: str) -> None:
 
 def test_each_finding_of_the_catalogue_has_a_fault() -> None:
     assert {name.split()[0] for name in FAULTS} == set(FINDING_TYPES)
+
+
+# Of several objects at once, of something that is not there, or of a value that tells no time.
+WITHOUT_A_TIME = {
+    "DRIVER_BROKEN",
+    "DRIVER_NEEDS_REBOOT",
+    "EXPORTER_IMPOSSIBLE_VALUES",
+    "EXPORTER_LOSES_A_GPU",
+    "EXPORTER_RESOURCE_NAMES",
+    "HPA_FASTER_THAN_METRIC",
+    "HPA_METRIC_STANDS_STILL",
+    "HPA_RATIO_AS_PERCENT",
+    "METRICS_API_MISSING",
+    "METRIC_BLANK_ON_MIG",
+    "METRIC_BLANK_ON_WHOLE_GPUS",
+    "METRIC_IN_CAPITALS",
+    "MONITOR_MISSING",
+    "PROFILING_FROZEN",
+    "RULE_JOINS_WRONG_POD",
+    "RULE_LABEL_RENAMED",
+    "RULE_MISSING",
+    "RULE_POD_LABELS_MISSING",
+    "RULE_RATE_OF_GAUGE",
+    "RULE_TOO_SLOW",
+    "RULE_TWICE",
+    "RULE_WEBHOOK_UNSERVED",
+    "RULE_WINDOW_TOO_SHORT",
+    "SERIES_WITHOUT_NAMESPACE",
+    "WORKLOAD_MAXIMUM_OVER_GPUS",
+    "WORKLOAD_TWO_AUTOSCALERS",
+}
+
+
+def test_each_finding_that_has_a_time_says_since_when() -> None:
+    without = set()
+    for break_it in FAULTS.values():
+        cluster = Cluster()
+        break_it(cluster)
+        without |= {finding["id"] for finding in cluster.report()["findings"] if finding["since"] is None}
+    assert without == WITHOUT_A_TIME
+
+
+def test_a_readiness_gate_is_quoted() -> None:
+    cluster = Cluster()
+    FAULTS["WORKLOAD_PODS_FAIL by a readiness gate"](cluster)
+    [finding] = cluster.report()["findings"]
+    assert 'ReadinessGatesNotReady: gate "target-health" does not exist' in finding["seen"][0]
+
+
+def test_pods_that_a_kubelet_refused_are_forgotten_once_others_run() -> None:
+    cluster = Cluster()
+    cluster.rejected = [rejected("chat-2", 300)]
+    assert ids(cluster.report()) == []
 
 
 def test_what_follows_is_said_as_a_consequence() -> None:

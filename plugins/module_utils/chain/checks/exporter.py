@@ -274,20 +274,20 @@ def exporter_settings(state: State) -> Iterator[CheckResult]:
     for daemon_set in state.exporters:
         container, name = exporter_container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
         affected = frozenset({ALL}) if len(state.exporters) == 1 else frozenset()
+        age_s = state.last_change_age_s(daemon_set)
         id_type = (
             environment(container).get("DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE")
             or flag(container, "--kubernetes-gpu-id-type")
             or "uid"
         )
         if not names_pods(container):
-            yield CheckResult(EXPORTER_NAMES_NO_PODS, name, "DCGM_EXPORTER_KUBERNETES is not true", affected)
+            yield CheckResult(EXPORTER_NAMES_NO_PODS, name, "DCGM_EXPORTER_KUBERNETES is not true", affected, age_s)
         elif not _mounts_pod_resources(daemon_set):
-            yield CheckResult(
-                EXPORTER_NO_POD_RESOURCES, name, "none of its volumes is a pod-resources folder", affected
-            )
+            seen = "none of its volumes is a pod-resources folder"
+            yield CheckResult(EXPORTER_NO_POD_RESOURCES, name, seen, affected, age_s)
         elif is_on_gke and id_type != "device-name" and state.gpu_rows:
             seen = f"DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE is {id_type}"
-            yield CheckResult(EXPORTER_DEVICE_IDS, name, seen, affected)
+            yield CheckResult(EXPORTER_DEVICE_IDS, name, seen, affected, age_s)
 
 
 def _mounts_pod_resources(daemon_set: Manifest) -> bool:
@@ -350,11 +350,12 @@ def sharing(state: State) -> Iterator[CheckResult]:
     shared = [name for name, node in state.gpu_nodes.items() if _is_shared(node, state.facts.get(name, {}))]
     for daemon_set in state.exporters if shared else ():
         container, name = exporter_container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
-        nodes = first_and_rest("node", shared)
+        nodes, age_s = first_and_rest("node", shared), state.last_change_age_s(daemon_set)
         if environment(container).get("KUBERNETES_VIRTUAL_GPUS", "").lower() != "true":
-            yield CheckResult(EXPORTER_SHARED_GPUS, name, f"{nodes} share GPUs, KUBERNETES_VIRTUAL_GPUS is not true")
+            seen = f"{nodes} share GPUs, KUBERNETES_VIRTUAL_GPUS is not true"
+            yield CheckResult(EXPORTER_SHARED_GPUS, name, seen, age_s=age_s)
         elif not pod_spec(daemon_set).get("hostPID"):
-            yield CheckResult(EXPORTER_SHARED_GPUS_BLIND, name, f"{nodes} share GPUs, hostPID is not true")
+            yield CheckResult(EXPORTER_SHARED_GPUS_BLIND, name, f"{nodes} share GPUs, hostPID is not true", age_s=age_s)
 
 
 def _is_shared(node: Manifest, facts: Mapping[str, Any]) -> bool:
@@ -515,6 +516,7 @@ def collect_interval(state: State) -> Iterator[CheckResult]:
                 EXPORTER_COLLECTS_SLOWLY,
                 f"DaemonSet {name_of(daemon_set)}",
                 f"it reads the GPUs every {collect_s:g} s, Prometheus asks every {min(scrapes):g} s",
+                age_s=state.last_change_age_s(daemon_set),
             )
 
 

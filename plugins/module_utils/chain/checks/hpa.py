@@ -209,7 +209,8 @@ def hpa_may_scale_up(state: State) -> Iterator[CheckResult]:
         rules = (autoscaler.hpa["spec"].get("behavior") or {}).get("scaleUp") or {}
         if rules.get("selectPolicy") == "Disabled":
             seen = "spec.behavior.scaleUp.selectPolicy is Disabled"
-            yield CheckResult(HPA_UP_DISABLED, f"HPA {autoscaler}", seen)
+            age_s = state.last_change_age_s(autoscaler.hpa)
+            yield CheckResult(HPA_UP_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s)
 
 
 HPA_FASTER_THAN_METRIC = FindingType(
@@ -318,6 +319,7 @@ def hpa_manifest(state: State) -> Iterator[CheckResult]:
                 HPA_MANIFEST_OUTDATED,
                 f"HPA {autoscaler}",
                 f"it was last applied as {match[1]}, the API server is {state.server_version}",
+                age_s=state.last_change_age_s(autoscaler.hpa),
                 template_vars={"version": match[1], "gone": f"1.{gone}"},
             )
 

@@ -31,6 +31,7 @@ def gpu_limits(state: State) -> Iterator[CheckResult]:
                 autoscaler.workload,
                 f"no container of its pod template has a limit of nvidia.com/*, and it scales on {metric.name}",
                 state.affected_by([autoscaler]),
+                state.last_change_age_s(autoscaler.target) if autoscaler.target else None,
             )
 
 

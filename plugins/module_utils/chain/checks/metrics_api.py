@@ -41,8 +41,12 @@ def adapter_rules(state: State) -> Iterator[CheckResult]:
             if (fault := fault_of(rule))
         ]
         for seen in [api.config.error] if api.config.error else faults:
-            place = f"ConfigMap {name_of(api.config.config_map)}"
-            yield CheckResult(ADAPTER_RULE_WRONG, place, seen, state.affected_by(state.users_of(api.group)))
+            place, affected = (
+                f"ConfigMap {name_of(api.config.config_map)}",
+                state.affected_by(state.users_of(api.group)),
+            )
+            age_s = state.last_change_age_s(api.config.config_map)
+            yield CheckResult(ADAPTER_RULE_WRONG, place, seen, affected, age_s)
 
 
 def _query_of(rule: object) -> str:
@@ -285,7 +289,8 @@ def adapter_lists(state: State) -> Iterator[CheckResult]:
         affected = state.affected_by(state.users_of(api.group))
         name = f"Deployment {name_of(api.adapter)}" if api.adapter else api.owner
         if api.is_prometheus_adapter and not api.listed and (why := _wrong_url(state, api)):
-            yield CheckResult(ADAPTER_WRONG_URL, name, why, affected, template_vars={"why": why})
+            age_s = state.last_change_age_s(api.adapter) if api.adapter else None
+            yield CheckResult(ADAPTER_WRONG_URL, name, why, affected, age_s, template_vars={"why": why})
         if api.is_prometheus_adapter and api.listed is not None and not api.listed and not api.unavailable:
             ready_pods = [pod for autoscaler in state.autoscalers for pod in autoscaler.ready_pods]
             series_age_s = state.longest_ready_s(ready_pods) or 0.0
@@ -339,7 +344,8 @@ def adapter_memory(state: State) -> Iterator[CheckResult]:
         slowest_s = max((state.rule_interval_s(name) or 0 for name in series - {""}), default=0)
         if kept_s < slowest_s:
             seen = f"it looks back {kept_s:g} s, the slowest rule is evaluated every {slowest_s:g} s"
-            yield CheckResult(ADAPTER_FORGETS, f"Deployment {name_of(api.adapter)}", seen)
+            age_s = state.last_change_age_s(api.adapter)
+            yield CheckResult(ADAPTER_FORGETS, f"Deployment {name_of(api.adapter)}", seen, age_s=age_s)
 
 
 def summary(state: State) -> str:

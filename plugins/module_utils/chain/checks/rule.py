@@ -50,6 +50,7 @@ def rules_are_selected(state: State) -> Iterator[CheckResult]:
                 f"PrometheusRule {name_of(rule_object)}",
                 f"its labels are {labels_text(labels_of(rule_object))}; {why}",
                 state.affected_by(users),
+                state.last_change_age_s(rule_object),
                 template_vars={"why": why},
             )
 

@@ -249,6 +249,7 @@ def monitor_is_selected(state: State) -> Iterator[CheckResult]:
             f"monitor {name_of(monitor)}",
             f"its labels are {labels_text(labels_of(monitor))}; {why}",
             frozenset({ALL}),
+            state.last_change_age_s(monitor),
             template_vars={"why": why, "labels": labels_text(selector.get("matchLabels") or {})},
         )
 
@@ -273,7 +274,8 @@ def monitor_fits(state: State) -> Iterator[CheckResult]:
     if misfits and len(misfits) == len(monitors):
         monitor, why = misfits[0]
         name = f"monitor {name_of(monitor)}"
-        yield CheckResult(MONITOR_FITS_NO_SERVICE, name, why, frozenset({ALL}), template_vars={"why": why})
+        age_s = state.last_change_age_s(monitor)
+        yield CheckResult(MONITOR_FITS_NO_SERVICE, name, why, frozenset({ALL}), age_s, template_vars={"why": why})
 
 
 def _misfit(state: State, monitor: Manifest) -> str:
@@ -327,6 +329,7 @@ def monitor_intervals(state: State) -> Iterator[CheckResult]:
                 MONITOR_INTERVAL_IGNORED,
                 f"monitor {name_of(monitor)}",
                 f"an endpoint has interval {without_port[0]['interval']} and no port, another has the port",
+                age_s=state.last_change_age_s(monitor),
             )
 
 

@@ -63,6 +63,16 @@ _POD_EVIDENCE = (
         "see the pods of the network plugin on that node; on the node: journalctl -u kubelet",
     ),
     Evidence(
+        r"ReadinessGatesNotReady",
+        "the containers are ready, and a readiness gate of the pods is not",
+        "see what sets the gate, a load balancer's controller for instance: kubectl -n {namespace} describe pods",
+    ),
+    Evidence(
+        r"UnexpectedAdmissionError|OutOf|TopologyAffinityError",
+        "the kubelet refuses pods that the scheduler gave to its node: their GPUs are not there, or held by others",
+        "see the device plugin's pods on that node and their log; kubectl -n {namespace} describe pods",
+    ),
+    Evidence(
         r"CrashLoopBackOff|Error|exit code",
         "a container ends by itself",
         "kubectl -n {namespace} logs {target} --previous",
@@ -117,7 +127,7 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
     grace_s=_START_GRACE_S,
     evidence=(
         Evidence(
-            r"exceeded quota|LimitRange|maximum .* usage",
+            r"exceeded quota|failed quota|LimitRange|(maximum|minimum) .* usage",
             "a ResourceQuota or a LimitRange of the namespace leaves no room for the pods",
             "raise it, or lower max_replicas: kubectl -n {namespace} describe resourcequota,limitrange",
         ),
@@ -132,9 +142,20 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
             "create it, or correct serviceAccountName of the pod template",
         ),
         Evidence(
-            r"webhook",
-            "an admission webhook refuses the pods, or does not answer",
-            "follow the message; kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
+            r"RuntimeClass",
+            "the RuntimeClass of the pods is not there",
+            "run the nvidia_device_plugin role, or correct runtimeClassName of the pod template",
+        ),
+        Evidence(
+            r"PriorityClass",
+            "the PriorityClass of the pods is not there",
+            "create it, or correct priorityClassName of the pod template",
+        ),
+        Evidence(
+            r"webhook|ValidatingAdmissionPolicy",
+            "an admission webhook or policy refuses the pods, or does not answer",
+            "follow the message; kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,"
+            "validatingadmissionpolicies",
         ),
     ),
 )
@@ -147,7 +168,7 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
         target, wanted = autoscaler.target, autoscaler.replicas or 0
         if target is None or len(autoscaler.pods) >= wanted:
             continue
-        failure = condition(target, "ReplicaFailure")
+        failure, progress = condition(target, "ReplicaFailure"), condition(target, "Progressing")
         events = [
             event
             for event in (*state.events_about(target), *state.events_about_replica_sets(target))
@@ -155,6 +176,8 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
         ]
         if failure.get("status") == "True":
             seen, age_s = condition_text(failure), state.condition_age_s(target, "ReplicaFailure")
+        elif progress.get("reason") == "ReplicaSetCreateError":
+            seen, age_s = condition_text(progress), state.condition_age_s(target, "Progressing")
         elif events:
             seen = str(events[-1].get("message"))
             age_s = state.seconds_since(events[0].get("firstTimestamp") or events[0].get("eventTime"))
@@ -186,7 +209,8 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
             yield CheckResult(WORKLOAD_MISSING, name, "there is none", affected, age_s, template_vars=template_vars)
         elif autoscaler.replicas == 0:
             if not autoscaler.is_meant_to_be_at_zero:
-                yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, template_vars=template_vars)
+                age_s = state.last_change_age_s(autoscaler.target)
+                yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
         elif not autoscaler.ready_pods and not any(map(_is_pending, pods)) and not state.is_before:
             reasons = (f": {name_of(pod)}: {text}" for pod in pods if (text := _why_not_ready(state, pod)))
             yield CheckResult(
@@ -214,7 +238,9 @@ def _place(autoscaler: AutoscalerState) -> dict[str, str]:
 
 def _why_not_ready(state: State, pod: Manifest) -> str:
     """By the kubelet's words for its containers; else by the latest warning about the pod."""
-    text = trouble(pod)
+    text, ready = trouble(pod), condition(pod, "Ready")
+    if ready.get("reason") == "ReadinessGatesNotReady":
+        text = condition_text(ready)
     messages = [f"{event.get('reason')}: {event.get('message')}" for event in state.events_about(pod)[-1:]]
     return "; ".join(filter(None, (text, *messages)))
 
@@ -308,6 +334,7 @@ WORKLOAD_PODS_FAIL = FindingType(
 def pods_become_ready(state: State) -> Iterator[CheckResult]:
     """Beside pods that are ready. A pod that only starts has longer than one whose container fails."""
     for autoscaler in state.autoscalers if not state.is_before else ():
+        yield from _rejected(state, autoscaler)
         waiting = [pod for pod in autoscaler.pods if not is_ready(pod) and not _is_pending(pod)]
         for pod in waiting[:1] if autoscaler.ready_pods else ():
             reason = _why_not_ready(state, pod)
@@ -322,6 +349,23 @@ def pods_become_ready(state: State) -> Iterator[CheckResult]:
                 0 if is_failing else _POD_GRACE_S - _START_GRACE_S,
                 _place(autoscaler),
             )
+
+
+def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult]:
+    """Pods that a kubelet has lately refused to start, while others are missed: each is replaced and refused again."""
+    ages = {name_of(pod): state.age_s(pod) or 0.0 for pod in autoscaler.rejected_pods}
+    lately = [pod for pod in autoscaler.rejected_pods if ages[name_of(pod)] < _POD_GRACE_S]
+    if lately and len(autoscaler.ready_pods) < (autoscaler.replicas or 0):
+        last = min(lately, key=lambda pod: ages[name_of(pod)])
+        status = last["status"]
+        yield CheckResult(
+            WORKLOAD_PODS_FAIL,
+            autoscaler.workload,
+            f"{len(lately)} pods were rejected: {name_of(last)}: {status.get('reason')}: {status.get('message')}",
+            state.affected_by([autoscaler]) | {f"node {last['spec'].get('nodeName', '')}"},
+            max(ages[name_of(pod)] for pod in lately),
+            template_vars=_place(autoscaler),
+        )
 
 
 WORKLOAD_TWO_AUTOSCALERS = FindingType(
@@ -378,7 +422,8 @@ def readiness_probe(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         if autoscaler.template and not autoscaler.has_readiness_probe:
             seen = "no container of its pod template has a readinessProbe"
-            yield CheckResult(WORKLOAD_NO_READINESS_PROBE, autoscaler.workload, seen)
+            age_s = state.last_change_age_s(autoscaler.target) if autoscaler.target else None
+            yield CheckResult(WORKLOAD_NO_READINESS_PROBE, autoscaler.workload, seen, age_s=age_s)
 
 
 WORKLOAD_MAXIMUM_OVER_GPUS = FindingType(
