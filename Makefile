@@ -40,7 +40,7 @@ test-env: # any machine
 .PHONY: demo site
 demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales
 	@$(MAKE) --no-print-directory site
-	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/artifacts/kubeconfig --out $(OUT)
+	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)
 
 site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)

@@ -200,7 +200,7 @@ def down(args: argparse.Namespace) -> None:
     for lab in labs(args.lab, scenarios=args.scenarios):
         destroy(lab)
     args.inventory.unlink(missing_ok=True)
-    shutil.rmtree(args.inventory.parent / "artifacts", ignore_errors=True)
+    shutil.rmtree(args.inventory.parent / ".kubegpu", ignore_errors=True)
 
 
 def status(args: argparse.Namespace) -> None:

@@ -13,8 +13,8 @@ VERSIONS = CHECKOUT / "roles" / "_common" / "defaults" / "main" / "versions.yml"
 
 @cache
 def versions() -> dict[str, Any]:
-    """`kubegpu_versions` as a dict."""
-    return yaml.safe_load(VERSIONS.read_text())["kubegpu_versions"]
+    """`kubegpu_pinned_versions` as a dict."""
+    return yaml.safe_load(VERSIONS.read_text())["kubegpu_pinned_versions"]
 
 
 @cache

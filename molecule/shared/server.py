@@ -35,7 +35,7 @@ BRIDGE = {"vendor": "0x15b3", "device": "0x1021", "class": "0x020700", "vpd": "S
 
 def pinned(name: str, system: str = "") -> str:
     """Upstream's part of a package's pin; `system`, debian-13 for instance, may have its own."""
-    versions = VERSIONS["kubegpu_versions"]
+    versions = VERSIONS["kubegpu_pinned_versions"]
     own = {key.lower().replace(" ", "-"): pins for key, pins in versions["packages_by_system"].items()}
     return (own.get(system, {}).get(name) or versions["packages"][name]).partition("-")[0]
 

@@ -76,12 +76,12 @@ _OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "
 
 
 class Lab:
-    """inventory: of the lab, with `artifacts/kubeconfig` beside it."""
+    """inventory: of the lab, with `.kubegpu/kubeconfig` beside it."""
 
     def __init__(self, inventory: Path) -> None:
         self.inventory = inventory
         folder = inventory if inventory.is_dir() else inventory.parent
-        self.kubeconfig = folder / "artifacts" / "kubeconfig"
+        self.kubeconfig = folder / ".kubegpu" / "kubeconfig"
         self._kube = KubeClient(connect({"kubeconfig": str(self.kubeconfig)}))
         self.api: ApiClient = new_client_from_config(str(self.kubeconfig))
         self._objects = DynamicClient(self.api)

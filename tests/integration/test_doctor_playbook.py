@@ -16,7 +16,7 @@ from workloads import Workloads
 
 
 def examine(folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """With an inventory of its own, so that the report's default folder is `folder`/artifacts/doctor."""
+    """With an inventory of its own, so that the report's default folder is `folder`/.kubegpu/doctor."""
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}}))
     return run_playbook(
         folder,
@@ -57,7 +57,7 @@ def options(plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads) 
 def test_a_broken_chain_is_reported_and_fails(tmp_path: Path, options: dict[str, Any]) -> None:
     done = examine(tmp_path, **options)
     assert done.returncode == 2
-    folder = tmp_path / "artifacts" / "doctor"
+    folder = tmp_path / ".kubegpu" / "doctor"
     report = json.loads((folder / "report.json").read_text())
     assert report["verdict"] == "broken"
     first = next(hop for hop in report["hops"] if hop["status"] == "broken")
@@ -78,4 +78,4 @@ def test_without_a_cluster_there_is_nothing_to_report(tmp_path: Path) -> None:
     done = examine(tmp_path, kubegpu_kubeconfig=str(tmp_path / "none"), gpu_doctor_fail_on="never")
     assert done.returncode == 2
     assert "there is no kubeconfig at" in done.stdout
-    assert not (tmp_path / "artifacts").exists()
+    assert not (tmp_path / ".kubegpu").exists()

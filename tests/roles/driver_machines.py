@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 from collection import COLLECTIONS_PATH
 
@@ -117,6 +118,7 @@ def _host(folder: Path, machine: Machine) -> dict[str, Any]:
         "ansible_python_interpreter": sys.executable,
         "machine_facts": facts,
         "_common_gpu_facts": {},
+        "_common_server": {"result": read_host(folder / "root")[0]},
         "machine_folder": str(folder),
         **machine.options,
     }

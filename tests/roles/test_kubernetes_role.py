@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,11 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 RENDERED = """
 - hosts: all
   gather_facts: false
-  vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml, {common}/defaults/main/versions.yml]
+  vars_files:
+    - {role}/defaults/main.yml
+    - {role}/vars/main/main.yml
+    - {common}/defaults/main/versions.yml
+    - {common}/defaults/main/main.yml
   tasks:
     - ansible.builtin.set_fact: {{hostname: "{{{{ inventory_hostname }}}}", cacheable: true}}
     - ansible.builtin.set_fact: {{__kubernetes_found: "{{{{ found }}}}"}}
@@ -70,6 +75,7 @@ TOPOLOGIES = {
     "one": {},
     "behind a load balancer": {"hosts": 3, "kubernetes_control_plane_endpoint": "lb.example:6443"},
     "kube-vip": {"hosts": 3, "kubernetes_kube_vip_address": "192.0.2.9"},
+    "an address for the controller": {"kubernetes_api_address": "cluster.example"},
     "numbers for flags": {"kubernetes_controller_manager_args": {"concurrent-job-syncs": 7}},
     "an address of its own": {"kubernetes_node_ip": "192.0.2.1", "kubernetes_schedule_on_control_plane": True},
 }
@@ -161,3 +167,18 @@ def test_a_network_gets_the_pod_subnet_and_the_users_values(
     if charts:
         assert pod_subnet(told[-1]["values"]) == "10.7.0.0/16"
         assert told[-1]["values"]["mine"] is True
+
+
+def test_an_address_for_the_controller_is_in_the_certificate_and_in_the_kubeconfig(tmp_path: Path) -> None:
+    fetched = {"clusters": [{"cluster": {"server": "https://10.0.0.1:6443", "certificate-authority-data": "AA=="}}]}
+    told = render(
+        tmp_path,
+        "{'config': __kubernetes_config_text, 'kubeconfig': __kubernetes_kubeconfig}",
+        kubernetes_api_address="cluster.example",
+        __kubernetes_admin={"content": b64encode(yaml.safe_dump(fetched).encode()).decode()},
+    )["cp1"]
+
+    cluster = next(doc for doc in yaml.safe_load_all(told["config"]) if doc["kind"] == "ClusterConfiguration")
+    assert cluster["apiServer"]["certSANs"] == ["cluster.example"]
+    fetched["clusters"][0]["cluster"]["server"] = "https://cluster.example:6443"
+    assert yaml.safe_load(told["kubeconfig"]) == fetched

@@ -93,6 +93,16 @@ BESIDE = {
         ),
         ["linux-headers-generic-hwe-24.04", "linux-headers-6.14.0-33-generic"],
     ),
+    "Ubuntu's hardware enablement kernel beside the first one": (
+        Machine(
+            **UBUNTU | {"kernel": "6.14.0-33-generic"},
+            installed=(
+                "linux-image-generic install installed 6.8.0-79.79",
+                "linux-image-generic-hwe-24.04 install installed 6.14.0-33.33~24.04.1",
+            ),
+        ),
+        ["linux-headers-generic-hwe-24.04", "linux-headers-6.14.0-33-generic"],
+    ),
     "Ubuntu in a virtual machine": (
         Machine(**UBUNTU, installed=("linux-image-virtual install installed 6.8.0-79.79",)),
         ["linux-headers-generic", "linux-headers-6.8.0-79-generic"],
@@ -278,6 +288,15 @@ REFUSED = {
         Machine(system="Debian 13", options=ARCHIVE, components=("main",)),
         "uses Debian without contrib, non-free, non-free-firmware",
     ),
+    "all at once": (
+        Machine(
+            devices=(V100,),
+            secure_boot=True,
+            installed=("nvidia-driver-cuda hold installed 570.172.08-1",),
+            options=AT_590,
+        ),
+        "`apt-mark unhold nvidia-driver-cuda`",
+    ),
     "a system that nobody tested": (Machine(system="Rocky 9.4"), "Rocky 9.4 is not supported"),
 }
 
@@ -384,6 +403,16 @@ def test_packages_that_have_to_move(seen: Look, name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_work_is_refused_with_the_way_out(seen: Look, name: str) -> None:
     assert REFUSED[name][1] in seen("refused", name).refusal
+
+
+def test_all_reasons_are_told_at_once(seen: Look) -> None:
+    refusal = seen("refused", "all at once").refusal
+
+    assert [refusal.count(words) for words in ("their last branch is 580", "dkms generate_mok", "apt-mark unhold")] == [
+        1,
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("name", ALLOWED)

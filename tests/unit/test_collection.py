@@ -37,7 +37,12 @@ def shape(options: dict[str, Any], inner: str) -> dict[str, Any]:
 
 def test_module_defaults_reach_all_modules_that_talk_to_a_cluster() -> None:
     runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
-    assert set(runtime["action_groups"]["all"]) == MODULES - {"container_gpus_info", "gpu_facts"}
+    assert set(runtime["action_groups"]["all"]) == MODULES - {
+        "container_gpus_info",
+        "gpu_facts",
+        "pod_reach_info",
+        "server_info",
+    }
 
 
 @pytest.mark.parametrize("name", ["autoscalers", "prometheus", "verify"])

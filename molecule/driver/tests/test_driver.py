@@ -40,14 +40,23 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 http.server.ThreadingHTTPServer(('127.0.0.1', 3128), Proxy).serve_forever()
 """
+MODPROBE = """#!/bin/sh
+echo "$*" >>/run/called
+case $* in
+    "--remove nouveau") rmdir /run/machine/sys/module/nouveau ;;
+    nvidia) systemctl start nvidia-persistenced; ln -s /proc/driver/nvidia /run/machine/proc/driver/ ;;
+esac
+"""
 # Stands in for a program and remembers that it was called.
 PROGRAM = """#!/bin/sh
 echo "$0 $*" >>/run/called
 """
 
 
-def role(*flags: str, release: str = "", **options: object) -> Run:
-    """Run the role; `release` is what nvidia_driver_version asks for, nothing by default."""
+def role(*flags: str, release: str = "", reboots: bool = False, **options: object) -> Run:
+    """Run the role; `release` is what nvidia_driver_version asks for; with `reboots` the role decides on them."""
+    if not reboots:
+        options["nvidia_driver_reboot_ok"] = False
     if release:
         options["nvidia_driver_version"] = f"{release}-*"
     return run(SCENARIO / "converge.yml", *flags, **options)
@@ -174,6 +183,16 @@ def test_it_does_not_go_down_unless_asked_to(driver: Server) -> None:
     assert installed(driver) == dict.fromkeys(SET, PINNED)
 
 
+def test_a_renewed_key_comes_with_the_next_release(driver: Server) -> None:
+    """EXPKEYSIG for ever: kubernetes/release#3818, NVIDIA/libnvidia-container#109. The fingerprint stays the same."""
+    key = "/etc/apt/keyrings/kubegpu-nvidia-cuda.asc"
+    renewed = driver.sh(f"cat {key}")
+    driver.sh(f"echo expired >{key}")
+
+    assert role(release=NEWER).succeeded
+    assert driver.sh(f"cat {key}") == renewed
+
+
 def test_what_somebody_holds_is_not_moved_by_half(driver: Server) -> None:
     """NVIDIA/ansible-role-nvidia-driver#11; Azure/azhpc-images#86 holds packages."""
     driver.sh("apt-mark hold nvidia-driver-cuda")
@@ -257,22 +276,41 @@ def test_nvlink5_gets_its_subnet_manager(driver: Server) -> None:
     assert not driver.host.file("/etc/modules-load.d/kubegpu-nvlink.conf").exists
 
 
-def test_nouveau_leaves_with_the_initramfs_and_a_reboot(driver: Server) -> None:
-    """Handled on some paths only: NVIDIA/ansible-role-nvidia-driver#44, #51."""
+@pytest.fixture
+def nouveau(driver: Server) -> Iterator[Server]:
+    """A bare server whose kernel has loaded nouveau, in the copy that gpu_facts reads."""
     assert role(nvidia_driver_state="absent").succeeded
-    driver.sh("cd /run; mkdir -p machine/sys/module/nouveau machine/sys/bus/pci machine/proc machine/var/lib")
+    driver.sh("cd /run; mkdir -p machine/sys/module/nouveau machine/sys/bus/pci machine/proc/driver machine/var/lib")
     driver.sh("cd /run/machine; cp -r /sys/bus/pci/devices sys/bus/pci/; ln -s /var/lib/dpkg var/lib/dpkg")
-    driver.sh(f"cat >/usr/sbin/update-initramfs <<'END'\n{PROGRAM}END\nchmod +x /usr/sbin/update-initramfs")
+    yield driver
+    driver.sh("rm -rf /run/machine /usr/sbin/update-initramfs /usr/local/sbin/modprobe /run/called")
+
+
+def test_nouveau_leaves_with_the_initramfs_and_a_reboot(nouveau: Server) -> None:
+    """Handled on some paths only: NVIDIA/ansible-role-nvidia-driver#44, #51. Here a console holds it."""
+    nouveau.sh(f"cat >/usr/sbin/update-initramfs <<'END'\n{PROGRAM}END\nchmod +x /usr/sbin/update-initramfs")
+    nouveau.sh("printf '#!/bin/sh\nexit 1\n' >/usr/local/sbin/modprobe; chmod +x /usr/local/sbin/modprobe")
 
     first = role(machine="/run/machine")
     again = role(machine="/run/machine")
-    calls, running = driver.sh("cat /run/called"), runs(driver, "nvidia-persistenced")
-    driver.sh("rm -r /run/machine /usr/sbin/update-initramfs /run/called")
 
-    assert calls == "/usr/sbin/update-initramfs -u"
+    assert nouveau.sh("cat /run/called") == "/usr/sbin/update-initramfs -u"
     assert first.returned["reason"].startswith("nouveau is loaded and holds the GPUs")
+    assert "Reboot it, or set nvidia_driver_reboot_ok" in first.text
     assert (again.changed, again.returned) == (0, first.returned)
-    assert not running
+    assert not runs(nouveau, "nvidia-persistenced")
+
+
+def test_nouveau_leaves_without_a_reboot_where_nothing_holds_it(nouveau: Server) -> None:
+    """As NVIDIA's own driver container does. In the lab, loading the driver is the start of a daemon."""
+    nouveau.sh(f"cat >/usr/local/sbin/modprobe <<'END'\n{MODPROBE}END\nchmod +x /usr/local/sbin/modprobe")
+
+    first = role(machine="/run/machine", reboots=True)
+    again = role(machine="/run/machine", reboots=True)
+
+    assert nouveau.sh("cat /run/called").splitlines() == ["--remove nouveau", "nvidia"]
+    assert first.returned == {"required": False, "reason": ""}
+    assert again.changed == 0
 
 
 def test_a_proxy_serves_these_repositories_alone(driver: Server) -> None:
@@ -296,10 +334,10 @@ def test_a_proxy_serves_these_repositories_alone(driver: Server) -> None:
 
 
 def test_a_reboot_brings_the_new_driver(driver: Server) -> None:
-    """No check of the driver after the reboot: NVIDIA/ansible-role-nvidia-driver#20."""
+    """No check of the driver after it: NVIDIA/ansible-role-nvidia-driver#20. A server in no cluster may reboot."""
     with driver.bootable() as shutdowns:
-        done = role(release=NEWER, nvidia_driver_reboot_ok=True)
-        again = role(release=NEWER, nvidia_driver_reboot_ok=True)
+        done = role(release=NEWER, reboots=True)
+        again = role(release=NEWER, reboots=True)
 
     assert done.succeeded
     assert done.returned == {"required": False, "reason": ""}

@@ -51,3 +51,11 @@ def test_pod_reaches_a_service_by_name_wherever_it_runs(host: Host, source: str,
 
 def test_hpa_decides_every_five_seconds(host: Host) -> None:
     assert "--horizontal-pod-autoscaler-sync-period=5s" in host.check_output("ps -C kube-controller-manager -o args=")
+
+
+def test_a_source_of_the_same_repository_is_used_and_not_doubled(host: Host) -> None:
+    """apt stops altogether at two sources with keys of their own: docker/for-linux#1349."""
+    sources = host.check_output("grep --recursive --files-with-matches download.docker.com /etc/apt/sources.list.d")
+
+    assert sources.split() == ["/etc/apt/sources.list.d/docker.list"]
+    assert "containerd.io" in host.check_output("cat /etc/apt/preferences.d/kubegpu-docker.pref")

@@ -65,3 +65,12 @@ def test_kubernetes_knows_the_runtime_nvidia(host: Host) -> None:
 
     assert ".containerd.runtimes.nvidia.options]" in merged
     assert "default_runtime_name = 'runc'" in merged
+
+
+def test_swap_is_off_now_and_at_each_boot(host: Host) -> None:
+    """Ubuntu's installer makes /swap.img, and the kubelet does not start with it. Here it is a list that is emptied."""
+    assert host.check_output("cat /run/swapped") == "/usr/local/sbin/swapoff --all"
+    assert host.check_output("cat /proc/swaps") == "Filename"
+    assert "ConditionPathExists=!/etc/systemd/system/swap.d/kubegpu.conf" in host.check_output(
+        "cat /etc/systemd/system/swap.d/kubegpu.conf"
+    )

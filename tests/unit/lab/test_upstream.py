@@ -66,7 +66,7 @@ def test_a_fingerprint_is_that_of_the_row() -> None:
 
 @pytest.mark.parametrize("system", systems())
 def test_the_role_s_table_of_systems_agrees_with_the_rows(system: str) -> None:
-    table = yaml.safe_load((CHECKOUT / "roles/nvidia_driver/vars/main.yml").read_text())["__nvidia_driver_systems"]
+    table = yaml.safe_load((CHECKOUT / "roles/nvidia_driver/vars/main/main.yml").read_text())["__nvidia_driver_systems"]
     row = {name.lower().replace(" ", "-"): each for name, each in table.items()}[system]
     repository = upstream.repositories()[f"nvidia-cuda-{row['repository']}"]
     branches = {

@@ -1,0 +1,96 @@
+"""The script that connects the pods of nodes, in a network of its own: what it adds, leaves and takes back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import jinja2
+import pytest
+from collection import ROOT
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("iptables") or not shutil.which("ip"), reason="takes root, ip and iptables"
+)
+
+TEMPLATE = ROOT / "roles/kubernetes/templates/kubegpu-pod-network.j2"
+SERVER = """
+set -e
+ip link add eth0 type bridge; ip address add 192.0.2.1/24 dev eth0; ip link set eth0 up; ip link set lo up
+ip route add 198.51.100.0/24 via 192.0.2.9
+iptables --policy FORWARD DROP; iptables --append FORWARD --jump DROP
+"""
+ROUTES, FORWARD, NAT = "ip route show proto 117", "iptables --list-rules FORWARD", "iptables -t nat -S POSTROUTING"
+
+
+def node(number: int) -> dict[str, object]:
+    addresses = [{"type": "InternalIP", "address": f"192.0.2.{number}"}]
+    return {
+        "metadata": {"name": f"gpu{number}"},
+        "spec": {"podCIDR": f"10.244.{number}.0/24"},
+        "status": {"addresses": addresses},
+    }
+
+
+def script(folder: Path, *others: int) -> Path:
+    """The script of gpu1 in a cluster with these others."""
+    environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+    text = environment.from_string(TEMPLATE.read_text()).render(
+        __kubernetes_nodes=[node(each) for each in (*others, 1)],
+        __kubernetes_node="gpu1",
+        __kubernetes_pod_cidr="10.244.1.0/24",
+        kubernetes_pod_subnet="10.244.0.0/16",
+    )
+    path = folder / "-".join(["network", *map(str, others)])
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def run(*commands: str) -> list[list[str]]:
+    """Lines of what each command prints, one after the other on one server."""
+    lines = [SERVER, *(f"echo ---; {command}" for command in commands)]
+    done = subprocess.run(["unshare", "--net", "sh", "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [[line.strip() for line in part.splitlines() if line] for part in done.stdout.split("---")[1:]]
+
+
+def test_pods_of_other_nodes_are_reached_whatever_the_firewall_forwards(tmp_path: Path) -> None:
+    """Docker and ufw forward nothing that they do not know."""
+    _, routes, forward, nat = run(f"{script(tmp_path, 2, 3)} start", ROUTES, FORWARD, NAT)
+
+    assert routes == ["10.244.2.0/24 via 192.0.2.2 dev eth0", "10.244.3.0/24 via 192.0.2.3 dev eth0"]
+    assert [rule.split()[-1] for rule in forward] == ["DROP", "ACCEPT", "ACCEPT", "DROP"]
+    assert [rule for rule in nat if "MASQUERADE" in rule and "-s 10.244.1.0/24 ! -d 10.244.0.0/16" in rule]
+
+
+def test_a_new_node_changes_nothing_for_the_others(tmp_path: Path) -> None:
+    """Their routes are not away for a moment, nor is a rule there twice."""
+    program = tmp_path / "bin" / "ip"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\nexec {shutil.which("ip")} "$@"\n')
+    program.chmod(0o755)
+    later = f"PATH={program.parent}:$PATH {script(tmp_path, 2, 3, 4)} start; cat {tmp_path}/asked"
+    _, asked, routes, forward, nat = run(f"{script(tmp_path, 2, 3)} start", later, ROUTES, FORWARD, NAT)
+
+    assert [line for line in asked if line.split()[1] not in {"replace", "-4"} and "show" not in line] == []
+    assert len(routes) == 3
+    assert sum("kubegpu" in rule for rule in forward + nat) == 3
+
+
+def test_a_node_that_left_is_forgotten_and_routes_of_others_stay(tmp_path: Path) -> None:
+    first, later = script(tmp_path, 2, 3), script(tmp_path, 3)
+    _, routes, theirs = run(f"{first} start; {later} start", ROUTES, "ip route show 198.51.100.0/24")
+
+    assert routes == ["10.244.3.0/24 via 192.0.2.3 dev eth0"]
+    assert theirs == ["198.51.100.0/24 via 192.0.2.9 dev eth0"]
+
+
+def test_stop_takes_all_of_it_back(tmp_path: Path) -> None:
+    path = script(tmp_path, 2, 3)
+    before = "ip route; iptables-save | grep '^-A'"
+    was, _, _, now = run(before, f"{path} start", f"{path} stop", before)
+
+    assert now == was

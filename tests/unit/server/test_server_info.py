@@ -1,0 +1,108 @@
+"""What a server has before it becomes a node: swap, others' sources of packages, runtimes and clusters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.kubegpu.autoscale.plugins.modules import server_info
+
+DESCRIBED = yaml.safe_load(server_info.RETURN)["result"]["contains"]
+DOCKER = {
+    "file": "/etc/apt/sources.list.d/docker",
+    "uri": "https://download.docker.com/linux/ubuntu",
+    "suite": "noble",
+    "components": ["stable"],
+}
+
+
+def look(capsys: pytest.CaptureFixture[str], root: Path, files: dict[str, str]) -> dict[str, Any]:
+    """What the module returns for a machine with these files."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    with patch_module_args({"root": str(root)}), pytest.raises(SystemExit):
+        server_info.main()
+    return json.loads(capsys.readouterr().out)["result"]
+
+
+def test_a_bare_server_has_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    seen = look(capsys, tmp_path, {"proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n"})
+
+    assert {name: seen[name] for name in seen if name != "free_gib"} == {
+        "swaps": [],
+        "apt_sources": [],
+        "runtimes": [],
+        "clusters": [],
+    }
+    assert seen["free_gib"].keys() == DESCRIBED["free_gib"]["sample"].keys()
+    assert min(seen["free_gib"].values()) > 0
+
+
+def test_every_key_is_described_and_no_other(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert look(capsys, tmp_path, {}).keys() == DESCRIBED.keys()
+
+
+def test_swap_runtimes_and_clusters_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    swaps = "Filename\t\t\t\tType\t\tSize\n/swap.img    file\t4194300\t0\t-2\n/dev/zram0 partition\t1\t0\t100\n"
+    files = {"proc/swaps": swaps, "usr/local/bin/containerd": "", "etc/rancher/k3s/k3s.yaml": ""}
+    seen = look(capsys, tmp_path, files)
+
+    assert seen["swaps"] == ["/swap.img", "/dev/zram0"]
+    assert seen["runtimes"] == ["/usr/local/bin/containerd"]
+    assert seen["clusters"] == ["/etc/rancher/k3s"]
+
+
+FORMS = {
+    "a line": ("list", "deb [arch=amd64 signed-by=/etc/apt/keyrings/docker.asc] {uri} noble stable # theirs\n"),
+    "a line without options": ("list", "deb {uri}/ noble stable\n"),
+    "a stanza": ("sources", "# Docker's\nTypes: deb\nURIs: {uri}/\nSuites: noble\nComponents: stable\nSigned-By: /x\n"),
+    "a stanza with its key": (
+        "sources",
+        "Types: deb deb-src\nURIs: {uri}\nSuites: noble\nComponents: stable\nSigned-By:\n -----BEGIN\n .\n -----END\n",
+    ),
+    "the second stanza": (
+        "sources",
+        "Enabled: no\nTypes: deb\nURIs: http://a\nSuites: b\n\n"
+        "Types: deb\nURIs: {uri}\nSuites: noble\nComponents:\n stable\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_source_is_read_in_both_formats(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -> None:
+    ending, text = FORMS[form]
+    path = f"etc/apt/sources.list.d/docker.{ending}"
+
+    (source,) = look(capsys, tmp_path, {path: text.format(uri=DOCKER["uri"])})["apt_sources"]
+
+    assert source == {**DOCKER, "file": f"/{path}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("docker.list", "# deb http://a b c\ndeb-src http://a b c\n"),
+        ("docker.sources", "Types: deb-src\nURIs: http://a\nSuites: b\n"),
+        ("docker.sources", "Enabled: no\nTypes: deb\nURIs: http://a\nSuites: b\n"),
+        ("docker.list.save", "deb http://a b c\n"),
+    ],
+)
+def test_a_source_that_apt_does_not_read_is_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, text: str
+) -> None:
+    assert look(capsys, tmp_path, {f"etc/apt/sources.list.d/{name}": text})["apt_sources"] == []
+
+
+def test_a_flat_source_is_the_same_however_it_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """NVIDIA's guide has $(ARCH) in the address; apt fills it in."""
+    text = "deb https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\ndeb https://pkgs.k8s.io/deb/ ./\n"
+    first, second = look(capsys, tmp_path, {"etc/apt/sources.list": text})["apt_sources"]
+
+    assert first["uri"].rpartition("/")[2] in {"amd64", "arm64"}
+    assert (first["suite"], first["components"]) == ("/", [])
+    assert (second["uri"], second["suite"]) == ("https://pkgs.k8s.io/deb", "/")
