@@ -81,7 +81,7 @@ lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the c
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/shellcheck $$(git grep -lE "^#!/bin/(ba)?sh")
+	@$(BIN)/shellcheck $$(git grep -lE "^#!/bin/(ba)?sh" ':!*.j2')
 	@$(BIN)/ansible-lint --offline -qq
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs

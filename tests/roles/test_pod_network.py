@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import jinja2
@@ -86,6 +87,11 @@ def test_a_node_that_left_is_forgotten_and_routes_of_others_stay(tmp_path: Path)
 
     assert routes == ["10.244.3.0/24 via 192.0.2.3 dev eth0"]
     assert theirs == ["198.51.100.0/24 via 192.0.2.9 dev eth0"]
+
+
+def test_it_is_a_script_as_shellcheck_wants_it(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("shellcheck")
+    assert subprocess.run([program, script(tmp_path, 2, 3)], check=False, capture_output=True, text=True).stdout == ""
 
 
 def test_stop_takes_all_of_it_back(tmp_path: Path) -> None:
