@@ -41,9 +41,9 @@ class GpuModule:
         try:
             yield
             if self.outcome.errors:
-                raise first_of_all([_as_hop(err) for err in self.outcome.errors])
+                raise first_of_all([as_hop(err) for err in self.outcome.errors])
         except (HopError, ApiError) as err:
-            hop = _as_hop(err)
+            hop = as_hop(err)
             self._module.fail_json(
                 msg=str(hop), hop=hop.hop, fix=hop.fix, exception=traceback.format_exc(), **hop.result, **self._result()
             )
@@ -81,7 +81,7 @@ class GpuModule:
         return {"changed": outcome.changed, "result": outcome.result, **shown, "duration_s": duration_s}
 
 
-def _as_hop(err: HopError | ApiError) -> HopError:
+def as_hop(err: HopError | ApiError) -> HopError:
     return err if isinstance(err, HopError) else _refused_request(err)
 
 

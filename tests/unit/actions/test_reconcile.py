@@ -208,6 +208,45 @@ def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
     wanted = [replace(each, max_replicas=40) for each in autoscalers("chat", "embed")]
     (warning,) = run(cluster(("chat", "embed"), []), wanted, dry_run=True).warnings
     assert "all autoscalers at their maximum need 80 nvidia.com/gpu, the nodes have 64" in warning
+    # One that does not even fit alone hides nothing of the others.
+    wanted += [replace(each, max_replicas=65) for each in autoscalers("huge")]
+    warnings = run(cluster(("chat", "embed", "huge"), []), wanted, dry_run=True).warnings
+    for seen in ("max_replicas is 65", "at their maximum need 80 nvidia.com/gpu"):
+        assert [seen in warning for warning in warnings].count(True) == 1
+    assert len(warnings) == 2
+
+
+def groups_of_four(**scale: Any) -> dict[str, Any]:
+    """A LeaderWorkerSet of four pods a replica, which keeps its selector in its scale subresource."""
+    version = "/apis/leaderworkerset.x-k8s.io/v1"
+    template = {"size": 4, "workerTemplate": deployment("chat")["spec"]["template"]}
+    live = {"metadata": {"name": "chat", "namespace": "ml"}, "spec": {"replicas": 1, "leaderWorkerTemplate": template}}
+    kinds = [
+        {"name": "leaderworkersets", "kind": "LeaderWorkerSet"},
+        {"name": "leaderworkersets/scale", "kind": "Scale"},
+    ]
+    return {
+        f"GET {version}": {"resources": kinds},
+        f"GET {version}/namespaces/ml/leaderworkersets": {"items": [live]},
+        f"GET {version}/namespaces/ml/leaderworkersets/chat/scale": {"spec": {"replicas": 1}, "status": scale},
+    }
+
+
+def test_a_replica_of_a_leader_worker_set_is_a_group_of_pods() -> None:
+    target = {"kind": "LeaderWorkerSet", "name": "chat"}
+    wanted = [Autoscaler.from_params({"namespace": "ml", "target": target, "max_replicas": 17})]
+    answers = {**groups_of_four(selector="app=chat"), f"GET {PODS}": {"items": [ready_pod("chat-0", 5)]}}
+    outcome = run(cluster((), [], **answers), wanted, dry_run=True)
+    (warning,) = outcome.warnings
+    assert "max_replicas is 17, but eligible nodes have room for only 16 replicas" in warning
+    # And its pods are found by the selector of its scale subresource.
+    assert outcome.result["behaviors"][0]["measured"]
+
+
+def test_a_prometheus_that_is_only_busy_is_asked_again() -> None:
+    transport = cluster(("chat",), [])
+    run(transport, autoscalers("chat"), dry_run=True)
+    assert [request.retry for request in transport.requests if request.query.get("query") == "vector(1)"] == [True]
 
 
 def ready_pod(

@@ -142,6 +142,8 @@ def test_what_the_pace_was_computed_from_stays_with_the_hpa() -> None:
     assert hpa["metadata"]["annotations"] == {"kubegpu.autoscale/dead-time-seconds": "30"}
     found = autoscaler_of(hpa, {})
     assert (found.dead_time, found.is_measured) == (30, True)
+    hpa["metadata"]["annotations"]["kubegpu.autoscale/dead-time-seconds"] = "²"
+    assert not autoscaler_of(hpa, {}).is_measured
     assert "annotations" not in horizontal_pod_autoscaler(own())["metadata"]
 
 

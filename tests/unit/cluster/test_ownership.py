@@ -114,4 +114,7 @@ def test_others_that_wrote_the_spec() -> None:
         {**entry, "manager": "scaler", "subresource": "scale"},
     ]
     assert other_managers(found, US) == ["kubectl"]
+    found["metadata"]["managedFields"].append(entry)
+    assert other_managers(found, US) == ["an unknown manager", "kubectl"]
+    assert settled(found)
     assert other_managers({"metadata": {}}, US) == []

@@ -348,6 +348,26 @@ def test_pods_that_a_kubelet_refused_are_told_from_those_that_ended() -> None:
     assert finding["seen"][0].startswith("1 pods were rejected: ml/chat-2: UnexpectedAdmissionError")
 
 
+def test_a_query_that_prometheus_refuses_ends_no_diagnosis() -> None:
+    live = LiveCluster()
+
+    def refuse(promql: str) -> None:
+        if promql.startswith(("min_over_time", SERIES)):
+            raise ApiError(422, {"errorType": "execution", "error": "query timed out"}, "GET query")
+
+    live.proxies[f"{PROXY}/query"] = refuse
+    found = look(live)
+    assert any("query timed out" in each["reason"] for each in found["not_checked"])
+    assert [each["name"] for each in found["autoscalers"]] == ["chat"]
+
+
+def test_credentials_that_have_expired_are_called_so() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {PATHS['services']}"] = ApiError(401, {"message": "Unauthorized"}, f"GET {PATHS['services']}")
+    reasons = {each["reason"] for each in look(live)["not_checked"]}
+    assert any(reason.startswith("the credentials have expired or are wrong") for reason in reasons)
+
+
 def test_one_autoscaler_can_be_named() -> None:
     live = LiveCluster(autoscalers=3)
     assert [each["name"] for each in look(live, scope=Scope("ml", "chat-1"))["autoscalers"]] == ["chat-1"]

@@ -1,0 +1,21 @@
+"""What a refused request means to the one who runs a module."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import as_hop
+
+
+@pytest.mark.parametrize(
+    ("status", "fix"),
+    [
+        (0, "see that the address in the kubeconfig is right and reachable"),
+        (401, "log in again: the credentials have expired or are wrong"),
+        (403, "allow the user of the kubeconfig to list pods of apiGroup '' in namespace ml"),
+        (422, "correct what the API server objects to, then run again"),
+    ],
+)
+def test_the_fix_follows_the_status(status: int, fix: str) -> None:
+    error = as_hop(ApiError(status, "no", "GET /api/v1/namespaces/ml/pods"))
+    assert (error.hop, error.fix) == ("API server", fix)
