@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +13,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metr
 from fleet import LAST_TICK, Device, Exporter, Labels, Pod, expects, promtool_file, series, timeline
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from programs import program
-from test_rules import LAYOUTS
+from test_rules import LAYOUTS, promtool
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE, SM, DRAM = (f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("GR_ENGINE", "SM", "DRAM"))
@@ -309,7 +307,6 @@ def test_each_metric_has_its_statement() -> None:
 def test_prometheus_records_what_each_pods_value_must_be(many: list[Fleet]) -> None:
     with TemporaryDirectory() as folder:
         (Path(folder) / "rules.yml").write_text(json.dumps(rules()))
-        path = Path(folder) / "fleets_test.yml"
-        path.write_text(json.dumps(promtool_file(["rules.yml"], [judged(fleet) for fleet in many])))
-        done = subprocess.run([program("promtool"), "test", "rules", path], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+        tests = promtool_file(["rules.yml"], [judged(fleet) for fleet in many])
+        (Path(folder) / "fleets_test.yml").write_text(json.dumps(tests))
+        promtool("test", "rules", "fleets_test.yml", folder=Path(folder))
