@@ -35,7 +35,7 @@ options:
     type: int
     default: 60
 requirements:
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
   - PyYAML
 attributes:
   check_mode:

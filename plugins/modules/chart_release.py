@@ -63,7 +63,7 @@ options:
     default: false
 requirements:
   - helm >= 3.14.0
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
   - PyYAML
 attributes:
   check_mode:

@@ -109,7 +109,7 @@ options:
     type: int
     default: 2
 requirements:
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
   - jmespath (Python), for O(until)
 attributes:
   check_mode:

@@ -39,7 +39,7 @@ options:
     choices: [present, absent]
     default: present
 requirements:
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
 attributes:
   check_mode:
     support: full

@@ -44,7 +44,7 @@ options:
     type: int
     default: 180
 requirements:
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
 attributes:
   check_mode:
     support: full

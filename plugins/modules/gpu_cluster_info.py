@@ -22,7 +22,7 @@ options:
     type: int
     default: 60
 requirements:
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
 attributes:
   check_mode:
     support: full

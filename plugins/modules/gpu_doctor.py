@@ -67,7 +67,7 @@ options:
     choices: [error, warning, never]
     default: never
 requirements:
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
 attributes:
   check_mode:
     support: full

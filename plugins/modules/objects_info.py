@@ -51,7 +51,7 @@ options:
     type: int
     default: 120
 requirements:
-  - kubernetes >= 24.2.0 (Python)
+  - kubernetes >= 30.1 (Python)
 attributes:
   check_mode:
     support: full
