@@ -31,8 +31,8 @@ METRIC_WITHOUT_VALUE = FindingType(
     "METRIC_WITHOUT_VALUE",
     Hop.METRIC,
     "error",
-    cause="the API gives no value for these objects: the series has none of them, or the adapter's rule loses the "
-    "labels namespace and pod, or takes them from the exporter's own pod",
+    cause="the API gives no value for these objects: the series lacks them, or the adapter's rule loses the labels "
+    "namespace and pod",
     fix="see in Prometheus whether {series} has samples with these labels; then see the log of {owner}, whose query "
     "has to keep namespace and pod (by (<<.GroupBy>>))",
     grace_s=120,

@@ -21,8 +21,8 @@ PROMETHEUS_UNREACHABLE = FindingType(
     Hop.SCRAPE,
     "error",
     cause="Prometheus does not answer",
-    fix="see that its pods are ready and that the control plane may reach its port on the nodes' network, or set "
-    "prometheus.url to an address that this controller reaches",
+    fix="see that its pods are ready; open its port from the control plane to the nodes; or set prometheus.url to an "
+    "address that this controller reaches",
     grace_s=300,
     explained_by=(Hop.NODE,),
     evidence=(
