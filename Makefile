@@ -25,6 +25,8 @@ SCENARIO ?= default nodes
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CONTAINERS_CONF := $(CURDIR)/build/containers.conf
 export LAB
+# Where this is set, each start of Python compiles all that it imports: Ansible and its modules take twice as long.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## list the targets
