@@ -53,10 +53,11 @@ result:
     server: {description: Address of the API server., type: str}
     components:
       description:
-        - C(prometheus), C(prometheus_operator), C(exporter), C(device_plugin), C(dra_driver) and
+        - C(prometheus), C(prometheus_operator), C(exporter), C(host_engine), C(device_plugin), C(dra_driver) and
           C(node_feature_discovery) are lists. C(metrics_apis) has the server of each API by its group.
-        - Each has C(owned), whether this collection made it.
-        - An exporter, a plugin and a driver have C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm) and
+        - A host engine is a DCGM that exporters connect to.
+        - Each has C(owned), whether this collection made it, and C(release), namespace and name of its Helm release.
+        - What runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm) and
           C(manifest).
         - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has the labels that it
           selects PrometheusRules and monitors by.
@@ -72,6 +73,7 @@ result:
         - kind: Prometheus
           name: observability/k8s
           owned: false
+          release: observability/prom
           namespace: observability
           service: prometheus-k8s
           port: 9090
@@ -80,13 +82,16 @@ result:
           monitor_labels: {}
           scrape_interval: 30.0
           reads_rules: true
-      prometheus_operator: [{kind: Deployment, name: observability/prometheus-operator, owned: false}]
-      exporter: [{kind: DaemonSet, name: gpu-operator/nvidia-dcgm-exporter, owned: false, origin: gpu-operator}]
+      prometheus_operator:
+        - {kind: Deployment, name: observability/prometheus-operator, owned: false, release: observability/prom}
+      exporter:
+        - {kind: DaemonSet, name: gpu-operator/nvidia-dcgm-exporter, owned: false, release: "", origin: gpu-operator}
+      host_engine: []
       device_plugin: []
       dra_driver: []
       node_feature_discovery: []
       metrics_apis:
-        custom.metrics.k8s.io: {service: observability/prometheus-adapter, owned: false, is_adapter: true}
+        custom.metrics.k8s.io: {service: observability/prometheus-adapter, owned: false, release: "", is_adapter: true}
 duration_s:
   description: Seconds the module took.
   returned: always

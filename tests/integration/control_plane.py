@@ -24,10 +24,12 @@ class ControlPlane:
     """etcd, kube-apiserver and the HPA controller. Its programs are compiled ones.
 
     Pods are objects only: nothing schedules or runs them, tests set their status.
+    controllers: more of kube-controller-manager that are to run.
     """
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, *controllers: str) -> None:
         self.work = work
+        self._controllers = ("horizontal-pod-autoscaler-controller", "namespace-controller", *controllers)
         self.kubeconfig = work / "kubeconfig"
         self.address = _address()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -63,7 +65,7 @@ class ControlPlane:
         self.run(
             "kube-controller-manager", self.work / "kube-controller-manager", "--kubeconfig=kubeconfig",
             f"--secure-port={manager}", "--cert-dir=certs", "--leader-elect=false",
-            "--controllers=horizontal-pod-autoscaler-controller,namespace-controller",
+            f"--controllers={','.join(self._controllers)}",
             "--horizontal-pod-autoscaler-sync-period=1s",
         )  # fmt: skip
         return kube

@@ -16,9 +16,13 @@ from ..marks import RELEASE, is_managed
 _OPERATOR = re.compile(r"(^|/)prometheus-operator([:@]|$)")
 _PROMETHEUS = re.compile(r"(^|/)(prometheus|prometheus-rhel\d+)([:@]|$)")
 _EXPORTER = re.compile(r"dcgm-exporter")
+# The DCGM that exporters connect to, where they have none of their own.
+_HOST_ENGINE = re.compile(r"(^|/)dcgm([:@]|$)")
 _PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device-plugin")
 _DRA = re.compile(r"dra-driver.*gpu|dra-driver-nvidia|nvidia-dra-driver|k8s-dra-driver")
 _NFD = re.compile(r"node-feature-discovery")
+# The half of the DRA driver that gives out NVLink domains, and no GPU.
+_NO_DRA = "compute-domains"
 # The feature discovery that comes with the plugin has its image, and offers no GPU.
 _NO_PLUGIN = re.compile(r"feature-discovery|mps-control|config-manager|mig-manager")
 
@@ -57,8 +61,9 @@ def find_components(objects: Objects) -> dict[str, Any]:
         "prometheus": [*_operated(objects), *_plain(objects)],
         "prometheus_operator": entries(workload for workload in workloads if _runs(workload, _OPERATOR)),
         "exporter": of_gpus(driver for driver in drivers if _runs(driver, _EXPORTER)),
+        "host_engine": of_gpus(driver for driver in drivers if _runs(driver, _HOST_ENGINE)),
         "device_plugin": of_gpus(driver for driver in drivers if _is_plugin(driver)),
-        "dra_driver": of_gpus(driver for driver in drivers if _runs(driver, _DRA)),
+        "dra_driver": of_gpus(driver for driver in drivers if _gives_by_dra(driver)),
         "node_feature_discovery": entries(workload for workload in workloads if _runs(workload, _NFD)),
         "metrics_apis": {group: _server(api, objects) for group, api in objects.api_services.items()},
     }
@@ -66,14 +71,21 @@ def find_components(objects: Objects) -> dict[str, Any]:
 
 def is_owned(manifest: Manifest, releases: Collection[tuple[str, str]]) -> bool:
     """Whether the collection made it. Objects of a release get their mark a moment after it."""
+    return RELEASE in labels_of(manifest) or is_managed(manifest) or _release(manifest) in releases
+
+
+def _release(manifest: Manifest) -> tuple[str, str]:
+    """Namespace and name of the Helm release that it belongs to; both empty if to none."""
     notes = manifest["metadata"].get("annotations") or {}
-    release = (notes.get("meta.helm.sh/release-namespace"), notes.get("meta.helm.sh/release-name"))
-    return RELEASE in labels_of(manifest) or is_managed(manifest) or release in releases
+    return notes.get("meta.helm.sh/release-namespace", ""), notes.get("meta.helm.sh/release-name", "")
+
+
+def _ownership(manifest: Manifest, objects: Objects) -> dict[str, Any]:
+    return {"owned": is_owned(manifest, objects.releases), "release": "/".join(filter(None, _release(manifest)))}
 
 
 def _entry(manifest: Manifest, objects: Objects) -> dict[str, Any]:
-    owned = is_owned(manifest, objects.releases)
-    return {"kind": manifest["kind"], "name": name_of(manifest), "owned": owned}
+    return {"kind": manifest["kind"], "name": name_of(manifest), **_ownership(manifest, objects)}
 
 
 def _images(workload: Manifest) -> Iterable[str]:
@@ -89,6 +101,12 @@ def _is_plugin(daemon_set: Manifest) -> bool:
         _PLUGIN.search(str(container.get("image", ""))) and not _NO_PLUGIN.search(container["name"])
         for container in containers_of(daemon_set)
         if not _NO_PLUGIN.search(str(container.get("image", "")))
+    )
+
+
+def _gives_by_dra(daemon_set: Manifest) -> bool:
+    return any(
+        _DRA.search(str(each.get("image", ""))) and each["name"] != _NO_DRA for each in containers_of(daemon_set)
     )
 
 
@@ -112,7 +130,7 @@ def _server(api: Manifest, objects: Objects) -> dict[str, Any]:
     name = f"{service['namespace']}/{service['name']}" if service else ""
     names = (name, labels_of(api).get("app.kubernetes.io/name", ""), labels_of(api).get("app", ""))
     is_adapter = any("prometheus-adapter" in name for name in names)
-    return {"service": name, "owned": is_owned(api, objects.releases), "is_adapter": is_adapter}
+    return {"service": name, **_ownership(api, objects), "is_adapter": is_adapter}
 
 
 def _operated(objects: Objects) -> Iterable[dict[str, Any]]:

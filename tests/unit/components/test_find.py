@@ -63,6 +63,7 @@ def test_prometheus_of_an_operator_by_any_name() -> None:
         "kind": "Prometheus",
         "name": "observability/k8s",
         "owned": False,
+        "release": "",
         "namespace": "observability",
         "service": "prometheus-k8s",
         "port": 8080,
@@ -173,8 +174,25 @@ def test_device_plugins(image: str, container: str, plugins: int) -> None:
 
 
 def test_a_dra_driver() -> None:
-    daemon_set = workload("DaemonSet", "nvidia-dra-driver-gpu/plugin", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.3")
+    daemon_set = workload(
+        "DaemonSet", "nvidia-dra-driver-gpu/plugin", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.3", container="gpus"
+    )
     assert len(find_components(Objects(daemon_sets=[daemon_set]))["dra_driver"]) == 1
+
+
+def test_the_half_of_the_dra_driver_that_gives_out_no_gpu_is_none() -> None:
+    image = "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.3"
+    daemon_set = workload("DaemonSet", "nvidia-dra-driver-gpu/plugin", image, container="compute-domains")
+    assert find_components(Objects(daemon_sets=[daemon_set]))["dra_driver"] == []
+
+
+def test_the_dcgm_that_exporters_connect_to_and_its_release() -> None:
+    image = "nvcr.io/nvidia/cloud-native/dcgm:4.4.1-2-ubuntu22.04"
+    notes = {"meta.helm.sh/release-name": "gpus", "meta.helm.sh/release-namespace": "gpu-operator"}
+    daemon_set = workload("DaemonSet", "gpu-operator/nvidia-dcgm", image, annotations=notes)
+    found = find_components(Objects(daemon_sets=[daemon_set]))
+    assert [each["release"] for each in found["host_engine"]] == ["gpu-operator/gpus"]
+    assert found["exporter"] == []
 
 
 def test_who_serves_the_metrics_apis() -> None:
@@ -191,6 +209,11 @@ def test_who_serves_the_metrics_apis() -> None:
             }
         )
     )["metrics_apis"]
-    assert found["custom.metrics.k8s.io"] == {"service": "monitoring/adapter", "owned": False, "is_adapter": True}
+    assert found["custom.metrics.k8s.io"] == {
+        "service": "monitoring/adapter",
+        "owned": False,
+        "release": "",
+        "is_adapter": True,
+    }
     assert found["external.metrics.k8s.io"]["is_adapter"] is False
     assert found["metrics.k8s.io"]["service"] == ""

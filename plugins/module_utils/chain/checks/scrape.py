@@ -230,7 +230,7 @@ MONITOR_NOT_SELECTED = FindingType(
     Hop.SCRAPE,
     "error",
     cause="no Prometheus object selects the exporter's monitor: {why}",
-    fix="set dcgm_exporter_prometheus_release to the release of the stack, or label the monitor: {labels}",
+    fix="set dcgm_exporter_monitor_labels, or label the monitor: {labels}",
     is_consequence=True,
 )
 

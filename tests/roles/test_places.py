@@ -1,0 +1,180 @@
+"""Which components the chart roles bring, which they leave to somebody else, and beside what they refuse to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playbook import local, run_playbook
+
+STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
+
+
+def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
+    return {"kind": "DaemonSet", "name": name, "owned": owned, "release": release}
+
+
+ADDRESS = {"service": "web", "namespace": "x", "port": 9090, "path_prefix": "/prom"}
+
+
+def prometheus(name: str, *, owned: bool = False) -> dict[str, Any]:
+    return {**found(name, owned=owned), "kind": "Prometheus", **ADDRESS}
+
+
+def apis(**servers: bool) -> dict[str, Any]:
+    """By the first word of the API: whether the server is ours."""
+    return {
+        f"{api}.metrics.k8s.io": {"service": "x/server", "owned": owned, "release": "", "is_adapter": True}
+        for api, owned in servers.items()
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """expected: the state, or words of the refusal."""
+
+    role: str
+    components: dict[str, Any]
+    expected: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
+CASES = {
+    "nothing is there": Case(STACK, {}, ("present",)),
+    "ours is there": Case(EXPORTER, {"exporter": [found("monitoring/ours", owned=True)]}, ("present",)),
+    "an operator": Case(STACK, {"prometheus_operator": [found("a/operator")]}, ("existing",)),
+    "two operators": Case(
+        STACK,
+        {"prometheus_operator": [found("a/operator")]},
+        ("DaemonSet a/operator was not made by this collection", "two operators write the same objects for ever"),
+        {"prometheus_stack_state": "present"},
+    ),
+    "a Prometheus without an operator": Case(STACK, {"prometheus": [prometheus("a/plain")]}, ("existing",)),
+    "ours beside a Prometheus without an operator": Case(
+        STACK, {"prometheus": [prometheus("a/plain")]}, ("present",), {"prometheus_stack_state": "present"}
+    ),
+    "a Prometheus of theirs under our operator": Case(
+        STACK,
+        {
+            "prometheus": [prometheus("a/theirs"), prometheus("monitoring/ours", owned=True)],
+            "prometheus_operator": [found("monitoring/operator", owned=True)],
+        },
+        ("present",),
+    ),
+    "an exporter": Case(EXPORTER, {"exporter": [found("gpu-operator/exporter")]}, ("existing",)),
+    "two exporters that were made one after the other": Case(
+        EXPORTER,
+        {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
+        ("DaemonSet gpu-operator/exporter", "dcgm_exporter_state=absent removes ours"),
+    ),
+    "two exporters, and one is left": Case(
+        EXPORTER,
+        {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
+        ("absent",),
+        {"dcgm_exporter_state": "absent"},
+    ),
+    "a second DCGM": Case(
+        EXPORTER,
+        {"host_engine": [found("gpu-operator/nvidia-dcgm")]},
+        ("only one reads the profiling counters", "dcgm_exporter_host_engine connects ours to that DCGM"),
+    ),
+    "the DCGM that is there": Case(
+        EXPORTER,
+        {"host_engine": [found("gpu-operator/nvidia-dcgm")]},
+        ("present",),
+        {"dcgm_exporter_host_engine": "nvidia-dcgm.gpu-operator:5555"},
+    ),
+    "a release of that name": Case(
+        EXPORTER,
+        {"exporter": [OF_THAT_NAME]},
+        ("-e dcgm_exporter_adopt=true takes its release over",),
+        {"dcgm_exporter_state": "present"},
+    ),
+    "a release of that name that is taken over": Case(
+        EXPORTER, {"exporter": [OF_THAT_NAME]}, ("present",), {"dcgm_exporter_adopt": True}
+    ),
+    "another release is not taken over": Case(
+        EXPORTER,
+        {"exporter": [found("gpu/dcgm", release="gpu/dcgm")]},
+        ("DaemonSet gpu/dcgm was not made by this collection",),
+        {"dcgm_exporter_adopt": True, "dcgm_exporter_state": "present"},
+    ),
+    "a device plugin": Case(PLUGIN, {"device_plugin": [found("kube-system/plugin")]}, ("existing",)),
+    "two device plugins": Case(
+        PLUGIN,
+        {"device_plugin": [found("kube-system/plugin")]},
+        ("two of them give out the same GPUs", "nvidia_device_plugin_state=existing uses theirs"),
+        {"nvidia_device_plugin_state": "present"},
+    ),
+    "a DRA driver": Case(PLUGIN, {"dra_driver": [found("dra/driver")]}, ("existing",)),
+    "another adapter": Case(ADAPTER, {"metrics_apis": apis(custom=False)}, ("existing",)),
+    "two adapters": Case(
+        ADAPTER,
+        {"metrics_apis": apis(custom=False)},
+        ("APIService custom.metrics.k8s.io was not made", "a metrics API has one server"),
+        {"prometheus_adapter_state": "present"},
+    ),
+    "KEDA serves the other API": Case(ADAPTER, {"metrics_apis": apis(external=False)}, ("present",)),
+    "KEDA serves the other API, which is wanted": Case(
+        ADAPTER,
+        {"metrics_apis": apis(external=False, custom=True)},
+        ("APIService external.metrics.k8s.io", "prometheus_adapter_external_metrics=false leaves the other API alone"),
+        {"prometheus_adapter_external_metrics": True},
+    ),
+}
+
+
+# Where the adapter is to ask, by kubegpu_prometheus and what is there.
+ADDRESSES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "ours": ({}, {}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"),
+    "theirs": ({}, {"prometheus": [prometheus("x/theirs")]}, "http://web.x.svc:9090/prom"),
+    "outside": ({"url": "https://metrics.example/tenant/"}, {}, "https://metrics.example:443/tenant"),
+    "outside, by its port": ({"url": "http://192.0.2.7:8428"}, {}, "http://192.0.2.7:8428"),
+}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each case ends in, all in one run."""
+    blocks = []
+    for name, case in CASES.items():
+        cluster = {"context": "test", "components": case.components}
+        role = {"name": f"kubegpu.autoscale.{case.role}", "tasks_from": "preflight", "public": True}
+        state = {"ansible.builtin.debug": {"msg": f"CASE {name}: {{{{ __{case.role}_state }}}}"}}
+        refusal = {"ansible.builtin.debug": {"msg": f"CASE {name}: {{{{ ansible_failed_result.msg }}}}"}}
+        blocks.append(
+            {
+                "vars": {**case.options, "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True},
+                "block": [{"ansible.builtin.include_role": role}, state],
+                "rescue": [refusal],
+            }
+        )
+    parts = ("url", "port", "path")
+    of_adapter = "".join(f"{{{{ __prometheus_adapter_values.prometheus.{part} }}}} " for part in parts)
+    for name, (where, components, _expected) in ADDRESSES.items():
+        cluster = {"context": "test", "components": components}
+        asks = {"ansible.builtin.debug": {"msg": f"CASE {name}: {of_adapter}"}}
+        role = {"name": "kubegpu.autoscale.prometheus_adapter", "tasks_from": "preflight", "public": True}
+        variables = {"kubegpu_prometheus": where, "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
+        blocks.append({"vars": variables, "block": [{"ansible.builtin.include_role": role}, asks]})
+    done = run_playbook(tmp_path_factory.mktemp("play"), local(*blocks), {}, ANSIBLE_STDOUT_CALLBACK="minimal")
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines() if "CASE " in line]
+    return dict(line.partition("CASE ")[2].rstrip('"').split(": ", 1) for line in lines)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_has_a_place(case: str, said: dict[str, str]) -> None:
+    expected = CASES[case].expected
+    if len(expected) == 1 and " " not in expected[0]:
+        assert said[case] == expected[0]
+    else:
+        assert [words for words in expected if words not in said[case]] == []
+        assert "Nothing was changed. Next: " in said[case]
+
+
+@pytest.mark.parametrize("case", ADDRESSES)
+def test_the_adapter_asks_the_prometheus_that_is_meant(case: str, said: dict[str, str]) -> None:
+    url, port, *path = said[case].split()
+    assert f"{url}:{port}{''.join(path)}" == ADDRESSES[case][2]
