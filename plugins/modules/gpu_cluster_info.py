@@ -57,8 +57,8 @@ result:
           C(node_feature_discovery) are lists. C(metrics_apis) has the server of each API by its group.
         - A host engine is a DCGM that exporters connect to.
         - Each has C(owned), whether this collection made it, and C(release), namespace and name of its Helm release.
-        - What runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm) and
-          C(manifest).
+        - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
+          and C(manifest).
         - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has the labels that it
           selects PrometheusRules and monitors by.
       type: dict

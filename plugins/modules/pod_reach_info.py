@@ -8,14 +8,14 @@ module: pod_reach_info
 short_description: Which addresses a pod of this node reaches
 version_added: 0.1.0
 description:
-  - Joins an empty network namespace to the node's pod network, as the container runtime does for a pod, and connects
+  - Joins an empty network namespace to the node's pod network, as the container runtime does for a pod. It connects
     from there. It needs no image, and the cluster does not see it.
   - The namespace and its address are given back before the module ends.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
   addresses:
-    description: What to connect to by TCP, C(<address>:<port>) each.
+    description: Addresses to connect to by TCP, C(<address>:<port>) each.
     type: list
     elements: str
     required: true
@@ -50,7 +50,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What was seen.
+  description: The connections that were tried.
   returned: always
   type: dict
   contains:
