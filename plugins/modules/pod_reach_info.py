@@ -148,7 +148,7 @@ def main() -> None:
     options = module.params
     try:
         with joined(first_plugin(Path(options["network"]).read_text()), options["plugins"]) as namespace:
-            answers = {each: connect(namespace, each, options["timeout"]) for each in options["addresses"]}
+            answers = {address: connect(namespace, address, options["timeout"]) for address in options["addresses"]}
     except (OSError, ValueError, KeyError, ReachError) as error:
         module.fail_json(msg=f"node -> pod network {options['network']}: {error}")
     reached = [address for address, reason in answers.items() if not reason]

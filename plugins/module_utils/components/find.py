@@ -106,7 +106,8 @@ def _is_plugin(daemon_set: Manifest) -> bool:
 
 def _gives_by_dra(daemon_set: Manifest) -> bool:
     return any(
-        _DRA.search(str(each.get("image", ""))) and each["name"] != _NO_DRA for each in containers_of(daemon_set)
+        _DRA.search(str(container.get("image", ""))) and container["name"] != _NO_DRA
+        for container in containers_of(daemon_set)
     )
 
 
