@@ -9,7 +9,7 @@ import json
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -108,9 +108,20 @@ class RuleLoader:
 
 
 class MetricChain:
-    """interval_s: between two scrapes, and two evaluations of rules that have no interval of their own."""
+    """interval_s: between two scrapes, and two evaluations of rules that have no interval of their own.
 
-    def __init__(self, plane: ControlPlane, kube: client.ApiClient, *, interval_s: int = 1) -> None:
+    adapter_rules: more than the role's.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        kube: client.ApiClient,
+        *,
+        interval_s: int = 1,
+        adapter_rules: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        self._adapter_rules = adapter_rules
         self.exporter = Exporter()
         self._plane = plane
         self._kube = kube
@@ -131,7 +142,7 @@ class MetricChain:
             "scrape_configs": [scrape],
         })  # fmt: skip
         rules = {
-            "rules": ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"],
+            "rules": [*ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"], *self._adapter_rules],
             "externalRules": ADAPTER_VALUES["__prometheus_adapter_external_rules"],
             "resourceRules": {"cpu": USAGE, "memory": USAGE, "window": "1s"},
         }

@@ -863,6 +863,15 @@ def _(cluster: Cluster) -> None:
     cluster.hpa["spec"]["behavior"] = {"scaleUp": {"selectPolicy": "Disabled"}}
 
 
+@fault("HPA_METRIC_OF_ALL_GPUS")
+def _(cluster: Cluster) -> None:
+    described = {"apiVersion": "v1", "kind": "Service", "name": "dcgm-exporter"}
+    metric = {"name": "DCGM_FI_DEV_GPU_UTIL"}
+    target = {"type": "Value", "value": "60"}
+    entry = {"type": "Object", "object": {"describedObject": described, "metric": metric, "target": target}}
+    cluster.hpa["spec"]["metrics"] = [entry]
+
+
 @fault("HPA_METRIC_WITHOUT_VALUE")
 def _(cluster: Cluster) -> None:
     """The controller leaves an empty entry for it in the status."""

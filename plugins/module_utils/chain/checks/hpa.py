@@ -24,6 +24,7 @@ _LOOKS_AT_ONE_VALUE = 2
 # Fields that DCGM gives as 0 to 1.
 _RATIO = re.compile(r"DCGM_FI_PROF_(?:GR_ENGINE_ACTIVE|SM_ACTIVE|SM_OCCUPANCY|DRAM_ACTIVE|PIPE_\w+_ACTIVE)")
 _MADE_PERCENT = re.compile(r"\b100\b|\b1e2\b|\b0?\.01\b")
+_FIELD = "DCGM_FI_"
 # The minor version of Kubernetes that a version of HPAs is gone from.
 _REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -295,6 +296,28 @@ def _most(autoscaler: AutoscalerState, metric: MetricState, text: str) -> int:
     if "sum" not in text:
         return 1
     return sum(autoscaler.gpus.values()) if metric.type == "Pods" else 0
+
+
+HPA_METRIC_OF_ALL_GPUS = FindingType(
+    "HPA_METRIC_OF_ALL_GPUS",
+    Hop.HPA,
+    "error",
+    cause="the metric is of the exporter's Service: one number of all GPUs behind it, whoever holds them",
+    fix="use a Pods metric: run gpu_autoscaler for the workload, with adopt: true",
+)
+
+
+@check("metrics are of the workload's GPUs", HPA_METRIC_OF_ALL_GPUS, needs=("hpas",))
+def metrics_are_of_the_workload(state: State) -> Iterator[CheckResult]:
+    """Only DCGM's own names: what a Service of the workload reports may well be of its pods."""
+    for autoscaler in state.autoscalers:
+        for entry in autoscaler.hpa["spec"].get("metrics") or ():
+            described = (entry.get("object") or {}).get("describedObject") or {}
+            name = ((entry.get("object") or {}).get("metric") or {}).get("name", "")
+            if described.get("kind") == "Service" and name.startswith(_FIELD):
+                seen = f"it reads {name} of Service {described['name']}"
+                affected, age_s = state.affected_by([autoscaler]), state.last_change_age_s(autoscaler.hpa)
+                yield CheckResult(HPA_METRIC_OF_ALL_GPUS, f"HPA {autoscaler}", seen, affected, age_s)
 
 
 HPA_MANIFEST_OUTDATED = FindingType(

@@ -1,0 +1,204 @@
+"""Clusters set up by hand after well-known recipes: what the doctor says of them, and how they are taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from control_plane import ControlPlane, eventually
+from kubernetes import client
+from metric_chain import MONITORING, MetricChain
+from workloads import Workloads
+
+Run = Callable[..., dict[str, Any]]
+PROOF_S = 40
+RULES = ("monitoring.coreos.com", "v1", MONITORING, "prometheusrules")
+PODS = {"chat-0": 50, "chat-1": 30}
+
+ADAPTER_RULES = (
+    # What the adapter's chart has by default for series that are no counters.
+    {
+        "seriesQuery": '{namespace!="",__name__!~"^container_.*"}',
+        "seriesFilters": [{"isNot": ".*_total$"}],
+        "resources": {"template": "<<.Resource>>"},
+        "name": {"matches": "", "as": ""},
+        "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+    },
+    {
+        "seriesQuery": 'DCGM_FI_DEV_GPU_UTIL{exported_namespace!="",exported_pod!=""}',
+        "resources": {
+            "overrides": {"exported_namespace": {"resource": "namespace"}, "exported_pod": {"resource": "pod"}}
+        },
+        "name": {"matches": "", "as": "gpu_utilization"},
+        "metricsQuery": "avg(avg_over_time(<<.Series>>{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)",
+    },
+)
+
+
+NO_PROBE = "WORKLOAD_NO_READINESS_PROBE"
+# What is gone from the doctor's findings once the autoscaler is ours.
+MENDED = {"METRIC_NOT_LISTED", "HPA_METRIC_OF_ALL_GPUS"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`NS` and `POD` stand for the namespace of the workload and each of its pods.
+
+    series:   what Prometheus has of each pod. metric: of the HPA. target: what it scales.
+    rule:     what the recipe's PrometheusRule records.
+    says:     the findings of the doctor.
+    replicas: what the recipe makes of two.
+    """
+
+    series: str
+    metric: dict[str, Any]
+    target: dict[str, str]
+    says: set[str]
+    rule: dict[str, Any] | None = None
+    replicas: int = 2
+
+
+def of_object(kind: str, name: str, metric: str, value: str) -> dict[str, Any]:
+    described = {"apiVersion": "apps/v1" if kind == "Deployment" else "v1", "kind": kind, "name": name}
+    target = {"type": "Value", "value": value}
+    return {"type": "Object", "object": {"describedObject": described, "metric": {"name": metric}, "target": target}}
+
+
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}
+GPU = 'DCGM_FI_DEV_GPU_UTIL{gpu="GPU",UUID="GPU-GPU",container="main",'
+RECIPES = {
+    "a rule that joins labels of pods": Recipe(
+        series=GPU + 'node="gpu1",namespace="NS",pod="POD"} VALUE\nkube_pod_labels{namespace="NS",pod="POD"} 1\n',
+        metric=of_object("Deployment", "chat", "chat_gpu_avg", "60"),
+        target=DEPLOYMENT,
+        rule={
+            "record": "chat_gpu_avg",
+            "labels": {"namespace": "NS", "deployment": "chat"},
+            "expr": "avg(max by (node, pod, namespace) (DCGM_FI_DEV_GPU_UTIL) * on (pod) group_left (label_app)"
+            ' max by (pod, label_app) (kube_pod_labels{label_app="chat"}))',
+        },
+        says={"RULE_POD_LABELS_MISSING", "METRIC_NOT_LISTED", NO_PROBE},
+    ),
+    "an average over time in the adapter": Recipe(
+        series=GPU + 'namespace="gpu-operator",pod="exporter",service="nvidia-dcgm-exporter",'
+        'exported_namespace="NS",exported_pod="POD"} VALUE\n',
+        metric={
+            "type": "Pods",
+            "pods": {"metric": {"name": "gpu_utilization"}, "target": {"type": "AverageValue", "averageValue": "60"}},
+        },
+        target={"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "chat"},
+        says={NO_PROBE},
+    ),
+    "a raw metric of the exporter's Service": Recipe(
+        series=GPU + 'namespace="NS",pod="exporter",service="dcgm-exporter",'
+        'exported_namespace="NS",exported_pod="POD"} VALUE\n',
+        metric=of_object("Service", "dcgm-exporter", "DCGM_FI_DEV_GPU_UTIL", "60"),
+        target=DEPLOYMENT,
+        says={"HPA_METRIC_OF_ALL_GPUS", NO_PROBE},
+        replicas=3,  # 50 and 30 are 80 in all, over 60
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
+    """Of its own: the recipes' adapter rules list every series."""
+    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"))
+    try:
+        yield plane, plane.start()
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="module")
+def kube(plane: tuple[ControlPlane, client.ApiClient]) -> client.ApiClient:
+    return plane[1]
+
+
+@pytest.fixture(scope="module")
+def chain(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[MetricChain]:
+    chain = MetricChain(*plane, adapter_rules=ADAPTER_RULES)
+    chain.start()
+    yield chain
+    chain.stop()
+
+
+class Site:
+    """A namespace set up after a recipe: two pods with a GPU each, which do not need a third."""
+
+    def __init__(self, recipe: Recipe, kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> None:
+        self.recipe, self.namespace = recipe, workloads.namespace
+        self._objects, self._autoscaling = client.CustomObjectsApi(kube), client.AutoscalingV2Api(kube)
+        self._core, self._apps = client.CoreV1Api(kube), client.AppsV1Api(kube)
+        if recipe.target["kind"] == "Deployment":
+            workloads.deployment("chat", probe=False, replicas=2)
+        else:
+            workloads.scalable(recipe.target["kind"], recipe.target["apiVersion"], "chat", replicas=2)
+        workloads.node("gpu1", gpus=4)
+        for pod in PODS:
+            workloads.ready_pod(pod, app="chat")
+        service = {"metadata": {"name": "dcgm-exporter"}, "spec": {"ports": [{"port": 9400}]}}
+        self._core.create_namespaced_service(self.namespace, service)
+        chain.exporter.text = "".join(
+            self._filled(recipe.series).replace("POD", pod).replace('"GPU', f'"{gpu}').replace("VALUE", str(value))
+            for gpu, (pod, value) in enumerate(PODS.items())
+        )
+        if recipe.rule:
+            rule = {key: self._filled(value) for key, value in recipe.rule.items()}
+            metadata = {"name": "chat", "labels": {"release": "kube-prometheus-stack"}}
+            body = {"metadata": metadata, "spec": {"groups": [{"name": "chat", "rules": [rule]}]}}
+            kind = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"}
+            self._objects.create_namespaced_custom_object(*RULES, {**kind, **body})
+        spec = {"scaleTargetRef": recipe.target, "minReplicas": 1, "maxReplicas": 4, "metrics": [recipe.metric]}
+        hpa = {"metadata": {"name": "chat"}, "spec": spec}
+        self._autoscaling.create_namespaced_horizontal_pod_autoscaler(self.namespace, hpa)
+
+    def _filled(self, thing: Any) -> Any:
+        if isinstance(thing, dict):
+            return {key: self._filled(value) for key, value in thing.items()}
+        return thing.replace("NS", self.namespace)
+
+    def replicas(self) -> int:
+        if self.recipe.target["kind"] == "Deployment":
+            return self._apps.read_namespaced_deployment("chat", self.namespace).spec.replicas
+        group, version = self.recipe.target["apiVersion"].split("/")
+        found = self._objects.get_namespaced_custom_object(group, version, self.namespace, "rollouts", "chat")
+        return found["spec"]["replicas"]
+
+    def foreign(self) -> list[Any]:
+        """What is not the HPA's."""
+        services = self._core.list_namespaced_service(self.namespace).to_dict()["items"]
+        rules = self._objects.list_namespaced_custom_object(*RULES)["items"]
+        return services + [rule for rule in rules if not rule["metadata"]["name"].startswith("kubegpu-")]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_judged_taken_over_and_left_again(
+    name: str, run: Run, kube: client.ApiClient, chain: MetricChain, workloads: Workloads
+) -> None:
+    recipe = RECIPES[name]
+    kind, version = recipe.target["kind"], recipe.target["apiVersion"]
+    with workloads.kind(kind, version):
+        site = Site(recipe, kube, chain, workloads)
+
+        def says() -> set[str]:
+            report = run("gpu_doctor", namespace=site.namespace, grace=False)["result"]
+            return {finding["id"] for finding in report["findings"]}
+
+        eventually(lambda: (says(), site.replicas()) == (recipe.says, recipe.replicas), "the recipe is judged", 60)
+        foreign = site.foreign()
+
+        wanted = {"namespace": site.namespace, "target": {"kind": kind, "name": "chat"}, "max_replicas": 4}
+        assert "adopt: true" in run(autoscalers=[wanted])["msg"]
+        wanted["adopt"] = True
+        taken = run(verify=True, wait_timeout=PROOF_S, autoscalers=[wanted])
+        (entry,) = taken["result"]["autoscalers"]
+        assert (entry["verified"], entry["values"]) == (True, PODS)
+        assert says() == recipe.says - MENDED
+        assert site.replicas() == recipe.replicas
+
+        assert run(state="absent", autoscalers=[wanted])["changed"] is True
+        assert site.foreign() == foreign
+        assert site.replicas() == recipe.replicas
