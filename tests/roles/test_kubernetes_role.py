@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from base64 import b64encode
@@ -24,12 +25,7 @@ RENDERED = """
     - {common}/defaults/main/main.yml
   tasks:
     - ansible.builtin.set_fact: {{hostname: "{{{{ inventory_hostname }}}}", cacheable: true}}
-    - ansible.builtin.set_fact: {{__kubernetes_found: "{{{{ found }}}}"}}
-    - ansible.builtin.set_fact: {{__kubernetes_elsewhere: {{results: "{{{{ elsewhere }}}}"}}}}
-    - ansible.builtin.copy:
-        content: "{{{{ {{'name': inventory_hostname}} | combine({wanted}) | to_json }}}}"
-        dest: "{out}/{{{{ inventory_hostname }}}}"
-        mode: "0600"
+    - ansible.builtin.debug: {{msg: "{{{{ {wanted} }}}}"}}
 """
 CLUSTER = "{'config': __kubernetes_config_text, 'leader': __kubernetes_control_plane, 'gone': __kubernetes_gone}"
 
@@ -49,18 +45,25 @@ def render(
     """
     marker = {"files": [{"path": "/etc/kubernetes/kubegpu/initialised"}]}
     names = [f"cp{number}" for number in range(1, hosts + 1)]
-    found = {name: {"found": marker if name in complete else {"files": []}} for name in names}
-    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
-    inventory = {"all": {"vars": local, "children": {"kube_control_plane": {"hosts": found}}}}
+    found = {name: {"__kubernetes_found": marker if name in complete else {"files": []}} for name in names}
+    inventory = {"all": {"children": {"kube_control_plane": {"hosts": found}}}}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
     roles = CHECKOUT / "roles"
-    play = RENDERED.format(role=roles / "kubernetes", common=roles / "_common", out=folder, wanted=wanted)
+    play = RENDERED.format(role=roles / "kubernetes", common=roles / "_common", wanted=wanted)
     (folder / "play.yml").write_text(play)
-    variables["elsewhere"] = [{"item": name, "stat": {"exists": exists}} for name, exists in elsewhere]
+    asked = [{"item": name, "stat": {"exists": exists}} for name, exists in elsewhere]
+    variables["__kubernetes_elsewhere"] = {"results": asked}
     playbook = Path(sys.executable).with_name("ansible-playbook")
-    words = ["-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables)]
-    subprocess.run([playbook, *words], cwd=folder, check=True)
-    return {name: json.loads((folder / name).read_text()) for name in names}
+    done = subprocess.run(
+        [playbook, "-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables)],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    told = json.loads(done.stdout)["plays"][0]["tasks"][-1]["hosts"]
+    return {name: told[name]["msg"] for name in names}
 
 
 def kubeadm_says(folder: Path, config: str) -> subprocess.CompletedProcess[str]:
