@@ -160,7 +160,8 @@ def _play() -> dict[str, Any]:
     role = {"name": "kubegpu.autoscale.nvidia_driver", "tasks_from": "preflight", "public": True}
     asked = ", ".join(f"{name!r}: {expression}" for name, expression in ASKED.items())
     return {
-        "hosts": "all",
+        # With a filter and a test, so that Ansible loads all there are once, and not in each process of a task.
+        "hosts": "{{ 'all' | string if 'all' is string else '' }}",
         "gather_facts": False,
         "environment": {"PATH": "{{ machine_folder }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"},
         "tasks": [
