@@ -12,7 +12,7 @@ import yaml
 from collection import ROOT
 from control_plane import ControlPlane
 from kubernetes import client
-from metric_chain import MetricChain
+from metric_chain import MONITORING, MetricChain
 from playbook import run_playbook
 from workloads import Workloads
 
@@ -44,6 +44,34 @@ def kubeconfig(plane: tuple[ControlPlane, client.ApiClient], tmp_path: Path) -> 
     rbac.delete_cluster_role(name)
 
 
+@pytest.fixture
+def others(kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> Iterator[None]:
+    """A Prometheus of somebody else's operator under other names; there is none under the names of ours."""
+    core, ours, theirs = client.CoreV1Api(kube), "kube-prometheus-stack-prometheus", "prometheus-k8s"
+    ports = [{"port": 9090, "targetPort": core.read_namespaced_service(ours, MONITORING).spec.ports[0].target_port}]
+    subsets = core.read_namespaced_endpoints(ours, MONITORING).subsets
+
+    def move(old: str, new: str, selector: dict[str, str] | None) -> None:
+        """A Service takes its Endpoints along when it goes."""
+        core.delete_namespaced_service(old, MONITORING)
+        metadata = {"name": new}
+        core.create_namespaced_service(
+            MONITORING, {"metadata": metadata, "spec": {"selector": selector, "ports": ports}}
+        )
+        core.create_namespaced_endpoints(MONITORING, {"metadata": metadata, "subsets": subsets})
+
+    move(ours, theirs, {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": "k8s"})
+    # A kind of that name has the plural of the operator's, which is what is asked for.
+    with workloads.kind("Prometheuse", "monitoring.coreos.com/v1"):
+        spec = {"ruleSelector": {"matchLabels": {"release": "kube-prometheus-stack"}}}
+        body = {"apiVersion": "monitoring.coreos.com/v1", "kind": "Prometheuse", "metadata": {"name": "k8s"}}
+        client.CustomObjectsApi(kube).create_namespaced_custom_object(
+            "monitoring.coreos.com", "v1", MONITORING, "prometheuses", {**body, "spec": spec}
+        )
+        yield
+    move(theirs, ours, None)
+
+
 def objects(plane: ControlPlane) -> dict[str, Any]:
     """All objects of the kinds, by title, but for what changes by itself."""
     found = {}
@@ -60,6 +88,7 @@ def test_autoscaling_needs_the_documented_rights_and_changes_nothing_else(
     plane: tuple[ControlPlane, client.ApiClient],
     chain: MetricChain,
     workloads: Workloads,
+    others: None,
 ) -> None:
     namespace = workloads.namespace
     workloads.deployment("chat")
