@@ -8,6 +8,7 @@ out or has otherwise must be listed in `not-in-lab.yml`. What is recorded of the
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -61,10 +62,17 @@ def releases(variants: Mapping[str, Object]) -> dict[str, dict[str, Object]]:
         inventory = Path(folder) / "inventory.json"
         inventory.write_text(json.dumps({"all": {"hosts": variants}}))
         ansible = str(Path(sys.executable).with_name("ansible-playbook"))
-        run = [ansible, "--inventory", str(inventory), str(HERE / "values.yml"), "--extra-vars", f"out={folder}"]
-        nothing_else = ["--skip-tags", "always", "--tags", "values"]
-        subprocess.run([*run, *nothing_else], check=True, cwd=CHECKOUT, stdout=subprocess.DEVNULL)
-        made = {name: json.loads((Path(folder) / f"{name}.json").read_text()) for name in variants}
+        done = subprocess.run(
+            [ansible, "-i", str(inventory), str(HERE / "values.yml"), "--skip-tags", "always", "--tags", "values"],
+            cwd=CHECKOUT,
+            env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    if done.returncode:
+        raise RuntimeError(f"the roles give no values: {done.stdout}")
+    shown = json.loads(done.stdout)["plays"][0]["tasks"][-1]["hosts"]
+    made = {name: shown[name]["msg"] for name in variants}
     return {name: {release["name"]: release for release in its} for name, its in made.items()}
 
 
