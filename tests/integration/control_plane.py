@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -88,8 +89,10 @@ class ControlPlane:
 
     def run(self, name: str, *command: object) -> None:
         log = (self.work / f"{name}.log").open("wb")
+        # Memory is there, and to collect garbage rarely saves a fifth of the processor that they take.
+        environment = {**os.environ, "GOGC": "400"}
         self._processes[name] = subprocess.Popen(
-            [str(each) for each in command], cwd=self.work, stdout=log, stderr=subprocess.STDOUT
+            [str(each) for each in command], cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
 
     def stop(self) -> None:
