@@ -152,6 +152,24 @@ def test_an_upgrade_says_that_a_reboot_is_due(driver: Server) -> None:
     assert role(release=NEWER).returned == {"required": False, "reason": ""}
 
 
+def test_a_driver_that_somebody_else_brought_is_checked_and_never_changed(driver: Server) -> None:
+    """Cloud images, DGX OS and kernels of vendors bring their own."""
+    before = installed(driver)
+    driver.sh("systemctl stop nvidia-persistenced")  # in the lab, the driver is a daemon
+    try:
+        broken = role(nvidia_driver_state="existing")
+    finally:
+        load(driver)
+    whole = role(nvidia_driver_state="existing")
+    again = role(nvidia_driver_state="existing", release=NEWER)
+
+    assert not broken.succeeded
+    assert "whose driver is to be there already; none is loaded" in broken.text
+    assert whole.returned == {"required": False, "reason": ""}
+    assert (again.succeeded, again.changed) == (True, 0)
+    assert installed(driver) == before
+
+
 def test_a_branch_changes_in_one_transaction(driver: Server) -> None:
     """Held broken packages, while the old branch is there: NVIDIA/ansible-role-nvidia-driver#11, #33."""
     with switches(driver):
