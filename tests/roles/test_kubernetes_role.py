@@ -24,7 +24,10 @@ RENDERED = """
     - {common}/defaults/main/versions.yml
     - {common}/defaults/main/main.yml
   tasks:
-    - ansible.builtin.set_fact: {{hostname: "{{{{ inventory_hostname }}}}", cacheable: true}}
+    - ansible.builtin.set_fact:
+        hostname: "{{{{ inventory_hostname }}}}"
+        all_ipv4_addresses: "{{{{ addresses | default([]) }}}}"
+        cacheable: true
     - ansible.builtin.debug: {{msg: "{{{{ {wanted} }}}}"}}
 """
 CLUSTER = "{'config': __kubernetes_config_text, 'leader': __kubernetes_control_plane, 'gone': __kubernetes_gone}"
@@ -122,6 +125,31 @@ def test_what_an_earlier_play_found_does_not_count(tmp_path: Path) -> None:
     told = render(tmp_path, CLUSTER, complete=("cp1", "cp3"), elsewhere=now, hosts=3)
 
     assert told["cp3"]["leader"] == "cp2"
+
+
+@pytest.mark.parametrize(
+    ("ready", "address", "refused"),
+    [("True", "192.0.2.1", True), ("Unknown", "192.0.2.1", False), ("True", "192.0.2.2", False)],
+    ids=["a clone of it", "in place of a lost one", "itself, half joined"],
+)
+def test_a_server_does_not_take_the_place_of_a_control_plane_that_works(
+    tmp_path: Path, ready: str, address: str, refused: bool
+) -> None:
+    status = {
+        "conditions": [{"type": "Ready", "status": ready}],
+        "addresses": [{"type": "InternalIP", "address": address}],
+    }
+    nodes = {"items": [{"metadata": {"name": "cp2"}, "status": status}]}
+    told = render(
+        tmp_path,
+        "{'namesakes': __kubernetes_namesakes}",
+        complete=("cp1",),
+        hosts=2,
+        addresses=["192.0.2.2"],
+        __kubernetes_nodes_answer={"stdout": json.dumps(nodes)},
+    )["cp1"]["namesakes"]
+
+    assert told == (["cp2 is called cp2, as a node is that is Ready at 192.0.2.1"] if refused else [])
 
 
 def test_kube_vip_gives_its_address_to_the_cluster(tmp_path: Path) -> None:
