@@ -82,11 +82,15 @@ def switches(server: Server) -> Iterator[None]:
 
 
 def installed(server: Server) -> dict[str, str]:
-    """Release of each package of the driver."""
+    """Release of each package of the driver; Debian's nvidia-kernel-common, of a number of its own, is none of it."""
     form = r"${Package} ${db:Status-Status} ${Version}\n"
     rows = server.sh(f"dpkg-query --show --showformat '{form}' '*nvidia*' 'libcuda*' nvlsm || true").splitlines()
     fields = [row.split() for row in rows]
-    return {name: version[0].rpartition("-")[0] for name, state, *version in fields if state == "installed"}
+    return {
+        name: version[0].rpartition("-")[0]
+        for name, state, *version in fields
+        if state == "installed" and "-" in version[0]
+    }
 
 
 def loaded(server: Server) -> str:

@@ -53,15 +53,15 @@ def desired_replicas(
     """
     if not usage:
         raise HopError(Hop.METRIC, seen="no running pod has a value", fix="run the verify playbook")
-    values, wanted = [_value(value) for value in usage], _target(target)
-    ratio = _mean(values) / wanted
+    values, target_thousandths = [_value(value) for value in usage], _target(target)
+    ratio = _mean(values) / target_thousandths
     damping = unready if ratio > 1 else 0
     if not missing and not damping:
         return current if tolerance.covers(ratio) else ceil(ratio * len(values))
     # The pods that say nothing are taken to say whatever speaks against the change; exactly on target there is none.
-    assumed = [] if ratio == 1 else [wanted if ratio < 1 else 0] * missing
+    assumed = [] if ratio == 1 else [target_thousandths if ratio < 1 else 0] * missing
     filled = [*values, *assumed, *[0] * damping]
-    cautious = _mean(filled) / wanted
+    cautious = _mean(filled) / target_thousandths
     if tolerance.covers(cautious) or (ratio - 1) * (cautious - 1) < 0:
         return current
     wanted = ceil(cautious * len(filled))
@@ -96,10 +96,10 @@ def desired_replicas_by_total(
     Returns:         whole number >= 0.
     Source:          GetObjectPerPodMetricReplicas, GetExternalPerPodMetricReplicas
     """
-    total, wanted = _value(value), _target(target)
-    if status_replicas and tolerance.covers(total / (wanted * status_replicas)):
+    total, target_thousandths = _value(value), _target(target)
+    if status_replicas and tolerance.covers(total / (target_thousandths * status_replicas)):
         return status_replicas
-    return ceil(total / wanted)
+    return ceil(total / target_thousandths)
 
 
 def desired_replicas_together(proposals: Sequence[int | None], *, current: int) -> int:
