@@ -43,6 +43,7 @@ def script(folder: Path, *others: int) -> Path:
         __kubernetes_node="gpu1",
         __kubernetes_pod_cidr="10.244.1.0/24",
         kubernetes_pod_subnet="10.244.0.0/16",
+        kubernetes_service_subnet="10.96.0.0/12",
     )
     path = folder / "-".join(["network", *map(str, others)])
     path.write_text(text)
@@ -65,6 +66,14 @@ def test_pods_of_other_nodes_are_reached_whatever_the_firewall_forwards(tmp_path
     assert routes == ["10.244.2.0/24 via 192.0.2.2 dev eth0", "10.244.3.0/24 via 192.0.2.3 dev eth0"]
     assert [rule.split()[-1] for rule in forward] == ["DROP", "ACCEPT", "ACCEPT", "DROP"]
     assert [rule for rule in nat if "MASQUERADE" in rule and "-s 10.244.1.0/24 ! -d 10.244.0.0/16" in rule]
+
+
+def test_a_service_without_endpoints_is_left_to_kube_proxy(tmp_path: Path) -> None:
+    """Its rule rejects the connection. One that is accepted before it leaves the cluster, and a stranger may answer."""
+    _, forward = run(f"{script(tmp_path, 2)} start", FORWARD)
+
+    accepted = [rule for rule in forward if rule.endswith("ACCEPT")]
+    assert [rule for rule in accepted if "-d 10.244.0.0/16" not in rule and "! -d 10.96.0.0/12" not in rule] == []
 
 
 def test_a_new_node_changes_nothing_for_the_others(tmp_path: Path) -> None:
