@@ -149,7 +149,7 @@ def test_a_server_does_not_take_the_place_of_a_control_plane_that_works(
         __kubernetes_nodes_answer={"stdout": json.dumps(nodes)},
     )["cp1"]["namesakes"]
 
-    assert told == (["cp2 is called cp2, as a node is that is Ready at 192.0.2.1"] if refused else [])
+    assert told == (["cp2 has the name of node cp2, which is Ready at 192.0.2.1"] if refused else [])
 
 
 def test_kube_vip_gives_its_address_to_the_cluster(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_pods_of_other_nodes_are_reached_whatever_the_firewall_forwards(tmp_path
 
 
 def test_a_service_without_endpoints_is_left_to_kube_proxy(tmp_path: Path) -> None:
-    """Its rule rejects the connection. One that is accepted before it leaves the cluster, and a stranger may answer."""
+    """kube-proxy rejects the connection. Where another rule accepts it first, it leaves the cluster."""
     _, forward = run(f"{script(tmp_path, 2)} start", FORWARD)
 
     accepted = [rule for rule in forward if rule.endswith("ACCEPT")]
