@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from control_plane import ControlPlane
+from control_plane import ControlPlane, running
 from kubernetes import client
 from metric_chain import MetricChain
 from module_process import run_module
@@ -19,11 +19,8 @@ _number = count(1)
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
-    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"))
-    try:
-        yield plane, plane.start()
-    finally:
-        plane.stop()
+    with running(tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")

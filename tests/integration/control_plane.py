@@ -9,7 +9,8 @@ import ssl
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,16 @@ class ControlPlane:
             "req -x509 -newkey rsa:2048 -nodes -keyout proxy.key -out proxy.crt -subj /CN=proxy -days 2",
         ):
             subprocess.run(["openssl", *command.split()], cwd=self.work, check=True, capture_output=True)
+
+
+@contextmanager
+def running(work: Path, *controllers: str) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
+    """A control plane, and a client of its administrator; it stops at the end, also where it did not start."""
+    plane = ControlPlane(work, *controllers)
+    try:
+        yield plane, plane.start()
+    finally:
+        plane.stop()
 
 
 def free_port() -> int:

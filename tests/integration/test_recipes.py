@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from control_plane import ControlPlane, eventually
+from control_plane import ControlPlane, eventually, running
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from workloads import Workloads
@@ -105,11 +105,8 @@ RECIPES = {
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
     """Of its own: the recipes' adapter rules list every series."""
-    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"))
-    try:
-        yield plane, plane.start()
-    finally:
-        plane.stop()
+    with running(tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="module")
