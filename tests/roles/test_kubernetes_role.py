@@ -27,6 +27,7 @@ RENDERED = """
     - ansible.builtin.set_fact:
         hostname: "{{{{ inventory_hostname }}}}"
         all_ipv4_addresses: "{{{{ addresses | default([]) }}}}"
+        all_ipv6_addresses: ["2001:db8::2"]
         cacheable: true
     - ansible.builtin.debug: {{msg: "{{{{ {wanted} }}}}"}}
 """
@@ -129,8 +130,13 @@ def test_what_an_earlier_play_found_does_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ready", "address", "refused"),
-    [("True", "192.0.2.1", True), ("Unknown", "192.0.2.1", False), ("True", "192.0.2.2", False)],
-    ids=["a clone of it", "in place of a lost one", "itself, half joined"],
+    [
+        ("True", "192.0.2.1", True),
+        ("Unknown", "192.0.2.1", False),
+        ("True", "192.0.2.2", False),
+        ("True", "2001:db8::2", False),
+    ],
+    ids=["a clone of it", "in place of a lost one", "itself, half joined", "itself, by IPv6"],
 )
 def test_a_server_does_not_take_the_place_of_a_control_plane_that_works(
     tmp_path: Path, ready: str, address: str, refused: bool
