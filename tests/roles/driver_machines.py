@@ -1,7 +1,7 @@
 """Machines for the role nvidia_driver: what Ansible, PCI, firmware, dpkg and mokutil say, and what it makes of that.
 
-All machines are hosts of one play on the controller, to which an earlier play has told what gpu_facts reads of a copy
-of each; dpkg-query and mokutil are scripts in its path.
+A machine is a folder, which gpu_facts and server_info read as it is. Programs answer as `Machine` says: in `play` they
+are scripts in the path of the role's own tasks, for `look` their words are told to the role's variables.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 from collection import COLLECTIONS_PATH
+from role_values import RoleValues
 
 L4, H100, B200, V100, K80 = "10de:27b8", "10de:2330", "10de:2901", "10de:1db1", "10de:102d"
 NVSWITCH, BRIDGE = "10de:22a3", "15b3:1021"  # the bridge is a ConnectX that manages switches of NVLink 5
@@ -82,6 +83,33 @@ class Seen:
     values: dict[str, Any]
 
 
+class Look:
+    """What the role's variables make of a machine, each rendered when it is asked for."""
+
+    def __init__(self, folder: Path, machine: Machine) -> None:
+        told = {"ansible_facts": _facts(folder, machine), "_common_server": {"result": read_host(folder / "root")[0]}}
+        self._role = RoleValues("nvidia_driver", {"inventory_hostname": folder.name, **machine.options}, told)
+        words = _words(machine)
+        if self._role["__nvidia_driver_gpus"]:
+            self._role.tell(__nvidia_driver_listed=words["dpkg-query"])
+        if self._role["__nvidia_driver_asks_components"]:
+            self._role.tell(__nvidia_driver_components_now=words["apt-get"], __nvidia_driver_lists={"skipped": True})
+        if self._role["__nvidia_driver_asks_key"]:
+            self._role.tell(__nvidia_driver_mok=words["mokutil"])
+
+    @property
+    def refusal(self) -> str:
+        return "\n".join(self._role["__nvidia_driver_reasons"])
+
+    def __getitem__(self, name: str) -> Any:
+        """One of ASKED."""
+        return self._role[ASKED[name]]
+
+    def seen(self) -> Seen:
+        refusal = self.refusal
+        return Seen(refusal, {} if refusal else {name: self[name] for name in ASKED})
+
+
 def play(folder: Path, machines: Mapping[str, Machine]) -> dict[str, Seen]:
     """Run the role's preflight for all machines. Returns what was seen, by the machine's name."""
     hosts = {name: _host(folder / name, machine) for name, machine in machines.items()}
@@ -99,20 +127,12 @@ def play(folder: Path, machines: Mapping[str, Machine]) -> dict[str, Seen]:
 
 
 def _host(folder: Path, machine: Machine) -> dict[str, Any]:
-    _write(folder / "root", machine)
+    facts = _facts(folder, machine)
     programs = folder / "bin"
     programs.mkdir()
-    rows = "".join(f"{row}\n" for row in machine.installed)
-    word = "is already enrolled" if machine.enrolled else "is not enrolled"
-    components = "".join(f"Debian/{each}\n" for each in machine.components)
-    for name, text in {"dpkg-query": rows, "mokutil": f"{{}} {word}\n", "apt-get": components}.items():
-        (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
+    for name, said in _words(machine).items():
+        (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{said['stdout']}\nEND\n")
         (programs / name).chmod(0o755)
-    distribution, _, version = machine.system.partition(" ")
-    release = version.partition(".")[0]
-    found = read_gpu_node(folder / "root").facts()
-    values = (distribution, version, release, "x86_64", machine.kernel, folder.name, 0, "root", found)
-    facts = dict(zip(FACTS, values, strict=True))
     return {
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
@@ -122,6 +142,26 @@ def _host(folder: Path, machine: Machine) -> dict[str, Any]:
         "machine_folder": str(folder),
         **machine.options,
     }
+
+
+def _words(machine: Machine) -> dict[str, dict[str, Any]]:
+    """What each program says, as the result of a command."""
+    lines = {
+        "dpkg-query": machine.installed,
+        "mokutil": [f"{{}} is {'already' if machine.enrolled else 'not'} enrolled"],
+        "apt-get": [f"Debian/{component}" for component in machine.components],
+    }
+    return {name: {"rc": 0, "stdout": "\n".join(said), "stdout_lines": list(said)} for name, said in lines.items()}
+
+
+def _facts(folder: Path, machine: Machine) -> dict[str, Any]:
+    """Those of FACTS, of a machine whose files are written to the folder."""
+    _write(folder / "root", machine)
+    distribution, _, version = machine.system.partition(" ")
+    release = version.partition(".")[0]
+    found = read_gpu_node(folder / "root").facts()
+    values = (distribution, version, release, "x86_64", machine.kernel, folder.name, 0, "root", found)
+    return dict(zip(FACTS, values, strict=True))
 
 
 def _write(root: Path, machine: Machine) -> None:

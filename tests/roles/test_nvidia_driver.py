@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
-from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, Seen, play
+from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Look, Machine, Seen, play
 
 from lab import upstream
 from lab.systems import systems
@@ -297,7 +297,6 @@ REFUSED = {
         ),
         "`apt-mark unhold nvidia-driver-cuda`",
     ),
-    "a system that nobody tested": (Machine(system="Rocky 9.4"), "Rocky 9.4 is not supported"),
 }
 
 ALLOWED = {
@@ -340,32 +339,47 @@ ASKED_FOR = {
     for flavour in ("open", "proprietary")
 }
 
-TABLES = {"packages": PACKAGES, "beside": BESIDE, "strangers": STRANGERS, "refused": REFUSED}
-Look = Callable[[str, str], Seen]
+# Machines that the role's own tasks look at as well: of each reason to ask a program, or not to, and of each end.
+PLAYED = {
+    "nothing refused": PACKAGES["NVSwitches"][0],
+    "prebuilt": BESIDE["prebuilt for a cloud's kernel"][0],
+    "to another set": STRANGERS["from prebuilt to DKMS"][0],
+    "all at once": REFUSED["all at once"][0],
+    "without contrib": REFUSED["Debian without contrib"][0],
+    "with an enrolled key": ALLOWED["Secure Boot with an enrolled key"],
+    "with a driver in use": ALLOWED["Secure Boot with a driver in use"],
+    "without a GPU": ALLOWED["no GPU, whatever else"],
+}
+UNKNOWN = Machine(system="Rocky 9.4")
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """What the role made of a machine, by table and name; one play for all of them."""
-    machines = {(table, name): row[0] for table, rows in TABLES.items() for name, row in rows.items()}
-    machines |= {("allowed", name): machine for name, machine in ALLOWED.items()}
-    machines |= {("asked for", name): machine for name, machine in ASKED_FOR.items()}
-    hosts = {key: f"machine{number}" for number, key in enumerate(machines)}
-    outcome = play(tmp_path_factory.mktemp("machines"), {hosts[key]: machine for key, machine in machines.items()})
-    return lambda table, name: outcome[hosts[table, name]]
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+    """What one play makes of PLAYED and UNKNOWN."""
+    folder = tmp_path_factory.mktemp("played")
+    return play(folder, {name.replace(" ", "-"): machine for name, machine in [*PLAYED.items(), ("unknown", UNKNOWN)]})
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_tasks_see_what_the_variables_say(played: dict[str, Seen], tmp_path: Path, name: str) -> None:
+    host = name.replace(" ", "-")
+    assert played[host] == Look(tmp_path / host, PLAYED[name]).seen()
+
+
+def test_a_system_that_nobody_tested_is_refused(played: dict[str, Seen]) -> None:
+    assert "Rocky 9.4 is not supported" in played["unknown"].refusal
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_packages_by_system_and_branch(seen: Look, name: str) -> None:
-    assert seen("packages", name).values["packages"] == PACKAGES[name][1]
+def test_packages_by_system_and_branch(tmp_path: Path, name: str) -> None:
+    assert Look(tmp_path, PACKAGES[name][0])["packages"] == PACKAGES[name][1]
 
 
 @pytest.mark.parametrize("name", ASKED_FOR)
-def test_a_system_has_what_is_asked_for_there(seen: Look, name: str) -> None:
+def test_a_system_has_what_is_asked_for_there(tmp_path: Path, name: str) -> None:
     system, source, *_ = name.split(", ")
-    outcome = seen("asked for", name)
-    assert outcome.refusal == ""
-    values = outcome.values
+    values = Look(tmp_path, ASKED_FOR[name])
+    assert values.refusal == ""
     of_archive = source != "cuda_repo"
     there = {
         (package.name, package.version)
@@ -383,7 +397,7 @@ def test_a_system_has_what_is_asked_for_there(seen: Look, name: str) -> None:
     assert missing == []
     assert set(modules) <= {name for name, _ in there}
     if not of_archive:
-        (repository,) = (upstream.repositories()[each] for each in upstream.systems()[system] if "nvidia-cuda" in each)
+        (repository,) = (upstream.repositories()[name] for name in upstream.systems()[system] if "nvidia-cuda" in name)
         key = upstream.keys()[repository.key]
         assert values["url"] == f"https://{repository.path}"
         assert values["key_url"] == f"https://{repository.path}/{key.file}"
@@ -391,22 +405,22 @@ def test_a_system_has_what_is_asked_for_there(seen: Look, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_packages_beside_the_driver(seen: Look, name: str) -> None:
-    assert seen("beside", name).values["extra"] == BESIDE[name][1]
+def test_packages_beside_the_driver(tmp_path: Path, name: str) -> None:
+    assert Look(tmp_path, BESIDE[name][0])["extra"] == BESIDE[name][1]
 
 
 @pytest.mark.parametrize("name", STRANGERS)
-def test_packages_that_have_to_move(seen: Look, name: str) -> None:
-    assert sorted(seen("strangers", name).values["strangers"]) == sorted(STRANGERS[name][1])
+def test_packages_that_have_to_move(tmp_path: Path, name: str) -> None:
+    assert sorted(Look(tmp_path, STRANGERS[name][0])["strangers"]) == sorted(STRANGERS[name][1])
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_work_is_refused_with_the_way_out(seen: Look, name: str) -> None:
-    assert REFUSED[name][1] in seen("refused", name).refusal
+def test_what_cannot_work_is_refused_with_the_way_out(tmp_path: Path, name: str) -> None:
+    assert REFUSED[name][1] in Look(tmp_path, REFUSED[name][0]).refusal
 
 
-def test_all_reasons_are_told_at_once(seen: Look) -> None:
-    refusal = seen("refused", "all at once").refusal
+def test_all_reasons_are_told_at_once(tmp_path: Path) -> None:
+    refusal = Look(tmp_path, REFUSED["all at once"][0]).refusal
 
     assert [refusal.count(words) for words in ("their last branch is 580", "dkms generate_mok", "apt-mark unhold")] == [
         1,
@@ -416,18 +430,18 @@ def test_all_reasons_are_told_at_once(seen: Look) -> None:
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_can_work_is_let_through(seen: Look, name: str) -> None:
-    assert seen("allowed", name).refusal == ""
+def test_what_can_work_is_let_through(tmp_path: Path, name: str) -> None:
+    assert Look(tmp_path, ALLOWED[name]).refusal == ""
 
 
-def test_prebuilt_modules_need_no_repository_and_hold_the_kernel(seen: Look) -> None:
-    values = seen("packages", "Ubuntu, prebuilt").values
+def test_prebuilt_modules_need_no_repository_and_hold_the_kernel(tmp_path: Path) -> None:
+    values = Look(tmp_path, PACKAGES["Ubuntu, prebuilt"][0])
 
     assert (values["url"], values["version"]) == ("", "580.*")
     assert [pattern for pattern in values["unattended"] if pattern.startswith("linux-")]
 
 
-def test_dkms_leaves_the_kernel_to_unattended_upgrades(seen: Look) -> None:
-    unattended = seen("packages", "Ubuntu up to 580").values["unattended"]
+def test_dkms_leaves_the_kernel_to_unattended_upgrades(tmp_path: Path) -> None:
+    unattended = Look(tmp_path, PACKAGES["Ubuntu up to 580"][0])["unattended"]
 
     assert not [pattern for pattern in unattended if pattern.startswith("linux-")]
