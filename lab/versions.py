@@ -44,7 +44,7 @@ def fill(recipe: Any) -> Any:
         case str():
             return re.sub(r"\{([a-z0-9./-]+)\}", lambda found: names()[found[1]], recipe)
         case list():
-            return [fill(each) for each in recipe]
+            return [fill(value) for value in recipe]
         case dict():
             return {fill(key): fill(value) for key, value in recipe.items()}
     return recipe

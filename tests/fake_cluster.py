@@ -71,6 +71,6 @@ def refusal(status: int, message: str, **body: Any) -> ApiError:
 
 
 def _selected(listed: dict[str, Any], namespace: str, selector: str) -> dict[str, Any]:
-    its = [each for each in listed["items"] if each["metadata"].get("namespace") == namespace]
+    its = [item for item in listed["items"] if item["metadata"].get("namespace") == namespace]
     chosen = parse_selector(selector) or {}
-    return {**listed, "items": [each for each in its if labels_match(chosen, each["metadata"].get("labels") or {})]}
+    return {**listed, "items": [item for item in its if labels_match(chosen, item["metadata"].get("labels") or {})]}

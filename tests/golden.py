@@ -79,6 +79,6 @@ if __name__ == "__main__":
     from collection import install
 
     install()
-    for each in CASES:
-        for name, text in texts(each).items():
+    for case in CASES:
+        for name, text in texts(case).items():
             (GOLDEN / name).write_text(text)

@@ -86,26 +86,26 @@ def render(helm: str, chart: Path, release: Object) -> dict[Key, Object]:
         cluster = ["--kube-version", KUBERNETES, "--api-versions", "apiregistration.k8s.io/v1"]
         argv = [*template, "--values", values, "--values", more, *cluster]
         text = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return {key(each): each for each in yaml.safe_load_all(text) if each}
+    return {key(manifest): manifest for manifest in yaml.safe_load_all(text) if manifest}
 
 
-def key(each: Object) -> Key:
-    return Key(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"])
+def key(manifest: Object) -> Key:
+    return Key(manifest["kind"], manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
 
 
-def facets(each: Object) -> Iterator[tuple[str, Any]]:
+def facets(manifest: Object) -> Iterator[tuple[str, Any]]:
     """What users, other charts and selectors rely on, part by part. Images, limits and security contexts are not."""
     # The lab's kube-state-metrics and node-exporter are of other versions than the originals'.
     yield (
         "labels",
         {
             name: value
-            for name, value in each["metadata"].get("labels", {}).items()
+            for name, value in manifest["metadata"].get("labels", {}).items()
             if name != "app.kubernetes.io/version"
         },
     )
-    spec = each.get("spec", {})
-    match each["kind"]:
+    spec = manifest.get("spec", {})
+    match manifest["kind"]:
         case "Service":
             yield "type", spec.get("type", "ClusterIP")
             yield "headless", spec.get("clusterIP") == "None"
@@ -134,11 +134,11 @@ def facets(each: Object) -> Iterator[tuple[str, Any]]:
                 },
             )
         case "ClusterRoleBinding" | "RoleBinding":
-            yield "binding", (each["roleRef"], each["subjects"])
+            yield "binding", (manifest["roleRef"], manifest["subjects"])
         case "ClusterRole" | "Role":
-            yield "rules", sorted({right for rule in each.get("rules") or () for right in _rights(rule)})
+            yield "rules", sorted({right for rule in manifest.get("rules") or () for right in _rights(rule)})
         case "ConfigMap":
-            yield "keys", sorted(each["data"])
+            yield "keys", sorted(manifest["data"])
         case "APIService" | "PodDisruptionBudget":
             yield "spec", spec
 
@@ -161,9 +161,12 @@ def _workload(spec: Object) -> Iterator[tuple[str, Any]]:
         yield f"{title} command", (container.get("command"), sorted(map(str, container.get("args") or ())))
         yield (
             f"{title} env",
-            {each["name"]: each.get("value", each.get("valueFrom")) for each in container.get("env") or ()},
+            {
+                variable["name"]: variable.get("value", variable.get("valueFrom"))
+                for variable in container.get("env") or ()
+            },
         )
-        yield f"{title} mounts", {each["mountPath"]: each["name"] for each in container.get("volumeMounts") or ()}
+        yield f"{title} mounts", {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()}
         yield f"{title} ports", [(port.get("name"), port["containerPort"]) for port in container.get("ports", [])]
         yield (
             f"{title} probes",
@@ -200,23 +203,23 @@ def _endpoint(endpoint: Object) -> tuple[Any, ...]:
 def differences(ours: Mapping[Key, Object], theirs: Mapping[Key, Object], allowed: list[str]) -> Iterator[str]:
     """One text for each difference; `allowed` are patterns of its first line, for what is meant to differ."""
     found = list(_differences(ours, theirs))
-    heads = [each.partition("\n")[0] for each in found]
-    yield from (each for each, head in zip(found, heads, strict=True) if not _matches(head, allowed))
+    heads = [difference.partition("\n")[0] for difference in found]
+    yield from (difference for difference, head in zip(found, heads, strict=True) if not _matches(head, allowed))
     for pattern in allowed:
         if not any(_matches(head, [pattern]) for head in heads):
             yield f"{NOT_IN_LAB.name}: nothing is like {pattern}"
 
 
 def _differences(ours: Mapping[Key, Object], theirs: Mapping[Key, Object]) -> Iterator[str]:
-    for each in sorted(ours):
-        if each not in theirs:
-            yield f"{each}: only in the lab's chart"
+    for object_key in sorted(ours):
+        if object_key not in theirs:
+            yield f"{object_key}: only in the lab's chart"
             continue
-        original = dict(facets(theirs[each]))
-        for facet, value in facets(ours[each]):
+        original = dict(facets(theirs[object_key]))
+        for facet, value in facets(ours[object_key]):
             if value != original.get(facet):
-                yield f"{each}: {facet}\n    lab:      {value}\n    original: {original.get(facet)}"
-    yield from (f"{each}: only in the original" for each in sorted(set(theirs) - set(ours)))
+                yield f"{object_key}: {facet}\n    lab:      {value}\n    original: {original.get(facet)}"
+    yield from (f"{object_key}: only in the original" for object_key in sorted(set(theirs) - set(ours)))
 
 
 def _matches(text: str, patterns: list[str]) -> bool:

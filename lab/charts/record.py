@@ -39,7 +39,9 @@ _HANDED_ON = re.compile(
 def read(chart: Path, ours: Path) -> Tree:
     """Names and types of a chart's values, those of the charts inside it included if ours has them inside, too."""
     defaults: dict[str, Any] = yaml.safe_load((chart / "values.yaml").read_text()) or {}
-    templates = "\n".join(each.read_text() for each in sorted((chart / "templates").rglob("*")) if each.is_file())
+    templates = "\n".join(
+        template.read_text() for template in sorted((chart / "templates").rglob("*")) if template.is_file()
+    )
     asked = {tuple(match[1:].split(".")) for match in _ASKED.findall(templates)}
     whole = {tuple(next(filter(None, match))[1:].split(".")) for match in _HANDED_ON.findall(templates)}
     tree = _tree(defaults, asked, whole, ())
@@ -58,10 +60,12 @@ def _tree(
     defaults: dict[str, Any], asked: set[tuple[str, ...]], whole: set[tuple[str, ...]], path: tuple[str, ...]
 ) -> Tree:
     found: Tree = {}
-    below = {each[len(path)] for each in asked if len(each) > len(path) and each[: len(path)] == path}
+    below = {
+        value_path[len(path)] for value_path in asked if len(value_path) > len(path) and value_path[: len(path)] == path
+    }
     for name in sorted({*map(str, defaults), *below}):
         default, inner = defaults.get(name), (*path, name)
-        asked_inside = any(len(each) > len(inner) and each[: len(inner)] == inner for each in asked)
+        asked_inside = any(len(value_path) > len(inner) and value_path[: len(inner)] == inner for value_path in asked)
         if asked_inside and isinstance(default, dict | None) and not (default == {} and inner in whole):
             found[name] = _tree(default or {}, asked, whole, inner)
         elif isinstance(default, dict) and default and inner not in whole:

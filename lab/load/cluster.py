@@ -71,13 +71,14 @@ class LabCluster:
         """
         pods = f'namespace="{self._namespace}", pod=~"{self.autoscaler.deployment}-.+"'
         found = self._request("GET", PROMETHEUS, query=f"{series}{{{pods}}}[{since_s:.0f}s]")["data"]["result"]
-        return sorted({float(at_s) for each in found for at_s, _value in each["values"]})
+        return sorted({float(at_s) for pod_series in found for at_s, _value in pod_series["values"]})
 
     def _utilisation(self) -> dict[str, float]:
         query = f'namespace_pod:{self.autoscaler.metric}:avg{{namespace="{self._namespace}"}}'
         series = self._request("GET", PROMETHEUS, query=query)["data"]["result"]
         return {
-            each["metric"]["pod"]: float(each["value"][1]) for each in sorted(series, key=lambda s: s["metric"]["pod"])
+            pod_series["metric"]["pod"]: float(pod_series["value"][1])
+            for pod_series in sorted(series, key=lambda s: s["metric"]["pod"])
         }
 
     def _read_autoscaler(self, name: str) -> Autoscaler:

@@ -80,7 +80,7 @@ def _requests(recording: Recording) -> Panel:
         Line("served", series(lambda s: s.served_per_s), 'class="line" stroke="#2a78d6"'),
         Line("rejected", series(lambda s: s.rejected_per_s + s.failed_per_s), 'class="line" stroke="#e34948"'),
     ]
-    top = _ceiling(value for each in lines for _, value in each.points)
+    top = _ceiling(value for line in lines for _, value in line.points)
     return Panel("requests/s", lines, [top * quarter / 4 for quarter in range(5)])
 
 
@@ -110,7 +110,7 @@ def _replicas(recording: Recording, plan: Sequence[Step]) -> Panel:
         Line("wanted", [(s.at_s, s.desired) for s in recording.samples], 'class="line" stroke="#eda100"', stepped=True),
         Line("ready", [(s.at_s, s.ready) for s in recording.samples], 'class="line" stroke="#1baf7a"', stepped=True),
     ]
-    top = max(int(value or 0) for each in lines for _, value in each.points) + 1
+    top = max(int(value or 0) for line in lines for _, value in line.points) + 1
     return Panel("replicas", lines, range(0, top + 1, math.ceil(top / 10)))
 
 
@@ -150,12 +150,12 @@ def _draw(panel: Panel, top: float, end: float) -> list[str]:
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">{tick:g}</text>')
     key = WIDTH - RIGHT
-    for each in reversed(panel.lines):
-        parts.append(f'<text x="{key}" y="{top - 10}" text-anchor="end">{escape(each.label)}</text>')
-        key -= 7 * len(each.label) + 6
-        parts.append(f'<path {each.style} d="M{key - 18} {top - 14}h16"/>')
+    for line in reversed(panel.lines):
+        parts.append(f'<text x="{key}" y="{top - 10}" text-anchor="end">{escape(line.label)}</text>')
+        key -= 7 * len(line.label) + 6
+        parts.append(f'<path {line.style} d="M{key - 18} {top - 14}h16"/>')
         key -= 32
-    parts += [f'<path {each.style} d="{_path(each, y, end)}"/>' for each in panel.lines]
+    parts += [f'<path {line.style} d="{_path(line, y, end)}"/>' for line in panel.lines]
     return parts
 
 

@@ -68,12 +68,12 @@ def apt_mirror(
 
     What `first` has, another mirror, is there as well, by hard links. `contents` are the artifacts that recipes name.
     """
-    wanted = sorted(each for each in repositories if upstream.repositories()[each].path)
+    wanted = sorted(name for name in repositories if upstream.repositories()[name].path)
 
     def build(out: Path, run: Shell) -> None:
         if first:
             shutil.copytree(first.path, out, copy_function=os.link, symlinks=True, dirs_exist_ok=True)
-        for repository in (upstream.repositories()[each] for each in wanted):
+        for repository in (upstream.repositories()[name] for name in wanted):
             suite_of = Path("dists", repository.suite) if repository.suite else Path()
             if not (out / repository.path / suite_of / "InRelease").exists():
                 _add_repository(out, repository, key, contents, run)
@@ -128,9 +128,9 @@ def _add_repository(
 def _fields(package: upstream.Package, row: Mapping[str, Any]) -> dict[str, str]:
     """Upstream's fields, but for what the recipe leaves out of Depends and adds to it."""
     depends = [
-        each.strip()
-        for each in package.fields.get("Depends", "").split(",")
-        if each.strip() and each.split()[0] not in row.get("without", [])
+        relation.strip()
+        for relation in package.fields.get("Depends", "").split(",")
+        if relation.strip() and relation.split()[0] not in row.get("without", [])
     ]
     depends += filter(None, [row.get("besides")])
     rest = {name: text for name, text in package.fields.items() if name != "Depends"}
@@ -177,7 +177,7 @@ def _of_release(recipe: Any, release: str) -> Any:
         case str():
             return recipe.replace("@", release)
         case list():
-            return [_of_release(each, release) for each in recipe]
+            return [_of_release(value, release) for value in recipe]
         case dict():
             return {_of_release(key, release): _of_release(value, release) for key, value in recipe.items()}
     return recipe

@@ -78,7 +78,7 @@ def upstream_of(version: str) -> str:
 def names_in(relation: str) -> list[list[str]]:
     """`a (>= 1), b | c` as [[a], [b, c]]."""
     groups = [group for group in relation.split(",") if group.strip()]
-    return [[each.split()[0].partition("(")[0] for each in group.split("|")] for group in groups]
+    return [[alternative.split()[0].partition("(")[0] for alternative in group.split("|")] for group in groups]
 
 
 @cache

@@ -103,7 +103,7 @@ def fingerprints(ask: Ask, key: Key, repository: Repository) -> list[str]:
 
 
 def relation(text: str) -> set[str]:
-    return {re.sub(r"\s+", " ", each).strip() for each in text.split(",") if each.strip()}
+    return {re.sub(r"\s+", " ", part).strip() for part in text.split(",") if part.strip()}
 
 
 def numbers(version: str) -> list[int]:

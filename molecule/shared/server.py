@@ -92,7 +92,7 @@ def kill(playbook: Path, *, changes: int) -> str:
 
 def _descendants(process: int) -> list[int]:
     found = subprocess.run(["pgrep", "--parent", str(process)], capture_output=True, text=True).stdout
-    return [each for child in found.split() for each in (int(child), *_descendants(int(child)))]
+    return [descendant for child in found.split() for descendant in (int(child), *_descendants(int(child)))]
 
 
 def driver_packages(host: Host) -> dict[str, str]:

@@ -128,7 +128,7 @@ def _look(cluster: Cluster, size: Size, out: Path) -> Look:
     report = done.result.get("result")
     if not report or done.result.get("failed"):
         raise Failed(f"{size}: {done.result.get('msg')}")
-    seen = Size(report["cluster"]["gpu_nodes"], sum(each["verified"] for each in report["autoscalers"]))
+    seen = Size(report["cluster"]["gpu_nodes"], sum(autoscaler["verified"] for autoscaler in report["autoscalers"]))
     if report["findings"] or seen != size:
         raise Failed(f"{size}: {seen} verified, {json.dumps(report['findings'], indent=1)}")
     page, page_s = _page(report)
@@ -177,7 +177,7 @@ def _requests(bench: Bench) -> Table:
 
 def _sizes(text: str) -> list[Size]:
     """`100x50,1000x500` -> nodes and autoscalers."""
-    return sorted((Size(*map(int, each.split("x"))) for each in text.split(",")), key=lambda size: size.nodes)
+    return sorted((Size(*map(int, pair.split("x"))) for pair in text.split(",")), key=lambda size: size.nodes)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Report:
 def exponent(points: Sequence[tuple[float, float]]) -> float:
     """The slope of the straight line that fits the points best where both axes are logarithmic."""
     logs = [(math.log(x), math.log(y)) for x, y in points]
-    mean_x, mean_y = (sum(each) / len(logs) for each in zip(*logs, strict=True))
+    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
     return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _y in logs)
 
 
@@ -137,7 +137,7 @@ def _crowd(crowd: Crowd) -> Table:
 
 
 def _comparison(report: Report) -> Table:
-    table = Table("ansible-playbook", *(each for step in (FIRST, UNCHANGED) for each in (f"{step}, s", "to ours")))
+    table = Table("ansible-playbook", *(title for step in (FIRST, UNCHANGED) for title in (f"{step}, s", "to ours")))
     for way in dict.fromkeys(task.way for task in report.tasks):
         task = next(task for task in report.tasks if task.way == way)
         note = f", {task.objects} extrapolated" if task.objects < task.of else ""

@@ -239,7 +239,7 @@ class _Playbook:
         self._kubeconfig = kubeconfig
         specs = autoscalers(number)
         manifests = import_module(MANIFESTS).gpu_autoscaler_manifests
-        hpas = [each for each in manifests(specs) if each["kind"] == "HorizontalPodAutoscaler"]
+        hpas = [manifest for manifest in manifests(specs) if manifest["kind"] == "HorizontalPodAutoscaler"]
         (folder / "vars.json").write_text(json.dumps({"autoscalers": specs, "hpas": hpas}))
 
     def run(self, action: Mapping[str, Any], *, changed: bool) -> float:

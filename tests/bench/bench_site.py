@@ -90,8 +90,8 @@ def ratios(runs: list[SiteRun]) -> dict[str, float]:
 def _words(result: dict[str, Any]) -> Iterator[str]:
     """What became of a task on a host; of a loop, what became of each item."""
     items = result.get("results") or []
-    for each in items if items and all(isinstance(item, dict) for item in items) else [result]:
-        yield "skipped" if each.get("skipped") else "changed" if each.get("changed") else "ok"
+    for row in items if items and all(isinstance(item, dict) for item in items) else [result]:
+        yield "skipped" if row.get("skipped") else "changed" if row.get("changed") else "ok"
 
 
 def _seconds(task: dict[str, Any]) -> float:

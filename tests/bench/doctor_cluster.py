@@ -90,7 +90,7 @@ class DoctorCluster:
         """The parts that a cluster has once; and none of the nodes that other benches need."""
         self._core.delete_collection_node()
         for name in (PLUGINS, SYSTEM):
-            if name not in {each.metadata.name for each in self._core.list_namespace().items}:
+            if name not in {namespace.metadata.name for namespace in self._core.list_namespace().items}:
                 self._core.create_namespace({"metadata": {"name": name}})
         apps = client.AppsV1Api(self.cluster.kube)
         for name, namespace, container in (

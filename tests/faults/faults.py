@@ -67,7 +67,7 @@ def with_environment(**variables: str | None) -> Callable[[Manifest], None]:
     """Variables of the first container; None takes one away."""
 
     def change(workload: Manifest) -> None:
-        kept = [each for each in container(workload).get("env") or () if each["name"] not in variables]
+        kept = [variable for variable in container(workload).get("env") or () if variable["name"] not in variables]
         new = [{"name": name, "value": value} for name, value in variables.items() if value is not None]
         container(workload)["env"] = kept + new
 
@@ -159,7 +159,9 @@ def with_option(option: str, value: str) -> Callable[[Manifest], None]:
 
     def change(workload: Manifest) -> None:
         its = container(workload)
-        its["args"] = [each for each in its["args"] if not each.startswith(f"--{option}=")] + [f"--{option}={value}"]
+        its["args"] = [argument for argument in its["args"] if not argument.startswith(f"--{option}=")] + [
+            f"--{option}={value}"
+        ]
 
     return change
 
@@ -419,9 +421,9 @@ def the_exporter_is_not_told_to_name_pods(lab: Lab) -> Iterator[None]:
 def the_exporter_cannot_ask_the_kubelet(lab: Lab) -> Iterator[None]:
     def unmounted(workload: Manifest) -> None:
         pod = workload["spec"]["template"]["spec"]
-        pod["volumes"] = [each for each in pod["volumes"] if each["name"] != "pod-gpu-resources"]
+        pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "pod-gpu-resources"]
         container(workload)["volumeMounts"] = [
-            each for each in container(workload)["volumeMounts"] if each["name"] != "pod-gpu-resources"
+            mount for mount in container(workload)["volumeMounts"] if mount["name"] != "pod-gpu-resources"
         ]
 
     with lab.changed("DaemonSet", EXPORTER, unmounted):
@@ -857,7 +859,7 @@ def the_adapter_changes_the_value(lab: Lab) -> Iterator[None]:
 @fault("HPA_FORBIDDEN", 53)
 def the_controller_may_not_read_the_metric(lab: Lab) -> Iterator[None]:
     def without_custom_metrics(role: Manifest) -> None:
-        role["rules"] = [each for each in role["rules"] if "custom.metrics.k8s.io" not in each.get("apiGroups", ())]
+        role["rules"] = [rule for rule in role["rules"] if "custom.metrics.k8s.io" not in rule.get("apiGroups", ())]
 
     with (
         lab.without("ClusterRoleBinding", "prometheus-adapter-hpa-controller", None),

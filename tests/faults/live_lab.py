@@ -250,10 +250,10 @@ class Lab:
     def beside(self, *manifests: Manifest) -> Iterator[None]:
         """Objects that are there for a while."""
         with ExitStack() as stack:
-            for each in manifests:
-                metadata = each["metadata"]
-                stack.callback(self.delete, each["kind"], metadata["name"], metadata.get("namespace"))
-                self._resource(each["kind"]).create(body=each, namespace=metadata.get("namespace"))
+            for manifest in manifests:
+                metadata = manifest["metadata"]
+                stack.callback(self.delete, manifest["kind"], metadata["name"], metadata.get("namespace"))
+                self._resource(manifest["kind"]).create(body=manifest, namespace=metadata.get("namespace"))
             yield
 
     @contextmanager
@@ -303,7 +303,7 @@ class Lab:
 
         What Prometheus no longer scrapes it goes on giving for 5 minutes, and for so long the HPA acts on it.
         """
-        return all(_is_rolled_out(kind, each) for kind in _POD_COUNTS for each in self.find(kind)) and not list(
+        return all(_is_rolled_out(kind, workload) for kind in _POD_COUNTS for workload in self.find(kind)) and not list(
             self._prometheus.query("count by (UUID) (DCGM_FI_DEV_GPU_UTIL) > 1")
         )
 
@@ -389,4 +389,4 @@ def ids(found: Report) -> set[str]:
 
 
 def words(report: Report) -> str:
-    return json.dumps([{key: each[key] for key in ("id", "object", "seen")} for each in report["findings"]])
+    return json.dumps([{key: finding[key] for key in ("id", "object", "seen")} for finding in report["findings"]])

@@ -15,14 +15,14 @@ HEALED_S = 480
 
 CASES = [
     *(
-        pytest.param(each, False, id=each.name, marks=() if each.often else pytest.mark.slow)
-        for each in FAULTS
-        if each.often or not each.outlasts
+        pytest.param(fault, False, id=fault.name, marks=() if fault.often else pytest.mark.slow)
+        for fault in FAULTS
+        if fault.often or not fault.outlasts
     ),
     *(
-        pytest.param(each, True, id=f"{each.name}-past_its_grace", marks=pytest.mark.slow)
-        for each in FAULTS
-        if each.outlasts
+        pytest.param(fault, True, id=f"{fault.name}-past_its_grace", marks=pytest.mark.slow)
+        for fault in FAULTS
+        if fault.outlasts
     ),
 ]
 
@@ -32,7 +32,7 @@ def test_the_doctor_names_the_fault_and_nothing_else(lab: Lab, fault: Fault, out
     """With grace: false, at once; by default once it is older than its grace, and until then the doctor is silent."""
     with fault.breaking(lab):
         found = expect_only(lab, fault.finding, grace=False, within_s=FOUND_S)
-        grace_s = next(each["grace_s"] for each in found["findings"])
+        grace_s = next(finding["grace_s"] for finding in found["findings"])
         if outlasts or not grace_s:
             expect_only(lab, fault.finding, grace=True, within_s=grace_s + FOUND_S)
     wait_until_healed(lab, "silence", HEALED_S)

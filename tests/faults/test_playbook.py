@@ -38,7 +38,7 @@ def test_a_lab_that_works(lab: Lab, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_lab_that_is_broken(lab: Lab, tmp_path: Path) -> None:
     """By what only gpu_facts on the server can see."""
-    fault = next(each for each in FAULTS if each.finding == "DRIVER_NEEDS_REBOOT")
+    fault = next(fault for fault in FAULTS if fault.finding == "DRIVER_NEEDS_REBOOT")
     with fault.breaking(lab):
         code, report = examined(lab, tmp_path)
     assert code == 2

@@ -53,7 +53,7 @@ def load(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [pytest.param(each, id=each.name) for each in FAULTS if each.name in OUTAGES])
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FAULTS if fault.name in OUTAGES])
 def test_replicas_stay_where_they_were(
     lab: Lab, load: None, fault: Fault, outage_s: float, note: Callable[[str], None]
 ) -> None:

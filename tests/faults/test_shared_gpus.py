@@ -116,7 +116,7 @@ def test_it_is_the_custom_metric_of_each_pod(shared: Lab) -> None:
     def gives_both() -> bool:
         nonlocal answer
         answer = shared.raw(f"/apis/custom.metrics.k8s.io/v1beta1/namespaces/{WORKLOADS}/pods/*/shared")
-        return len(by_name({each["describedObject"]["name"]: 0.0 for each in answer["items"]})) == len(LOADS)
+        return len(by_name({value["describedObject"]["name"]: 0.0 for value in answer["items"]})) == len(LOADS)
 
     wait_until(gives_both, lambda: f"the metric shared has both pods: {answer}", 120)
 

@@ -93,7 +93,7 @@ class ControlPlane:
         # Memory is there, and to collect garbage rarely saves a fifth of the processor that they take.
         environment = {**os.environ, "GOGC": "400"}
         self._processes[name] = subprocess.Popen(
-            [str(each) for each in command], cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
+            [str(word) for word in command], cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
 
     def stop(self) -> None:

@@ -245,7 +245,7 @@ class MetricChain:
 
 def _is_available(service: client.V1APIService) -> bool:
     conditions = service.status.conditions or [] if service.status else []
-    return any(each.type == "Available" and each.status == "True" for each in conditions)
+    return any(condition.type == "Available" and condition.status == "True" for condition in conditions)
 
 
 def _write(plane: ControlPlane, name: str, content: object) -> None:

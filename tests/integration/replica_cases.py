@@ -73,7 +73,7 @@ class Case:
     @property
     def expected(self) -> int:
         """What the functions under test say; the HPA's minimum is 1."""
-        return max(1, desired_replicas_together([self._proposal(each) for each in self.metrics], current=self.spec))
+        return max(1, desired_replicas_together([self._proposal(metric) for metric in self.metrics], current=self.spec))
 
     def _proposal(self, metric: Metric) -> int | None:
         tolerance = self.tolerance or DEFAULT_TOLERANCE

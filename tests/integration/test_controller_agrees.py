@@ -147,7 +147,7 @@ class CaseWorkloads:
 
 def in_parallel(call: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda each: call(*each), arguments))
+        list(pool.map(lambda values: call(*values), arguments))
 
 
 def metric_spec(metric: Metric, described: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def behavior(case: Case) -> dict[str, Any]:
 
 def decided(hpa: client.V2HorizontalPodAutoscaler) -> Decision | None:
     """None while the controller has not looked, or could not ask for the metrics."""
-    active = next((each for each in hpa.status.conditions or () if each.type == "ScalingActive"), None)
+    active = next((condition for condition in hpa.status.conditions or () if condition.type == "ScalingActive"), None)
     seen = hpa.status.current_replicas
     if active and active.status == "True":
         return Decision(seen, hpa.status.desired_replicas)

@@ -84,7 +84,7 @@ def outage(kube: client.ApiClient) -> Iterator[Callable[[], None]]:
 
 def _is_available(kube: client.ApiClient, name: str) -> bool:
     conditions = client.ApiregistrationV1Api(kube).read_api_service(name).status.conditions or ()
-    return any(each.type == "Available" and each.status == "True" for each in conditions)
+    return any(condition.type == "Available" and condition.status == "True" for condition in conditions)
 
 
 def prometheus_port(kube: client.ApiClient) -> int:
@@ -454,14 +454,16 @@ def test_an_external_metric_in_upper_case_is_out_of_reach_as_for_an_hpa(
 
     def conditions() -> str:
         hpa = hpas.read_namespaced_horizontal_pod_autoscaler("chat", workloads.namespace)
-        return " ".join(each.message for each in hpa.status.conditions or () if each.type == "ScalingActive")
+        return " ".join(
+            condition.message for condition in hpa.status.conditions or () if condition.type == "ScalingActive"
+        )
 
     eventually(lambda: "could not find the metric jobs_waiting" in conditions(), "the HPA says the same", 20)
 
 
 def external_metrics(chain: MetricChain, workloads: Workloads, *series: str) -> None:
     """Each as `name labels value`."""
-    parts = [each.split() for each in series]
+    parts = [sample.split() for sample in series]
     chain.exporter.text = "".join(
         f'{name}{{namespace="{workloads.namespace}",{labels}}} {value}\n' for name, labels, value in parts
     )

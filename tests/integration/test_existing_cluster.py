@@ -76,9 +76,9 @@ def objects(plane: ControlPlane) -> dict[str, Any]:
     """All objects of the kinds, by title, but for what changes by itself."""
     found = {}
     for version, plural in KINDS:
-        for each in plane.get(f"{version}/{plural}")["items"]:
-            metadata = each["metadata"]
-            found[f"{plural} {metadata.get('namespace', '')}/{metadata['name']}"] = {**each, "status": None}
+        for item in plane.get(f"{version}/{plural}")["items"]:
+            metadata = item["metadata"]
+            found[f"{plural} {metadata.get('namespace', '')}/{metadata['name']}"] = {**item, "status": None}
     return found
 
 
@@ -108,4 +108,4 @@ def test_autoscaling_needs_the_documented_rights_and_changes_nothing_else(
     after = objects(plane[0])
     made = {f"horizontalpodautoscalers {namespace}/chat", "prometheusrules monitoring/kubegpu-gpu"}
     assert set(after) - set(before) == made
-    assert {title: each for title, each in after.items() if title not in made} == before
+    assert {title: manifest for title, manifest in after.items() if title not in made} == before

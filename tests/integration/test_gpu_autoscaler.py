@@ -31,7 +31,7 @@ def test_create_change_and_delete_in_twelve_steps(run: Run, kube: client.ApiClie
 
     for check in (True, False):
         assert run(check=check, **wanted)["changed"] is True
-    assert [len(each) for each in objects(kube, workloads)] == [1, 1]
+    assert [len(of_kind) for of_kind in objects(kube, workloads)] == [1, 1]
     for check in (True, False):
         assert run(check=check, **wanted)["changed"] is False
 
@@ -46,7 +46,7 @@ def test_create_change_and_delete_in_twelve_steps(run: Run, kube: client.ApiClie
         assert run(check=check, **wanted)["changed"] is False
 
     for check in (True, False):
-        assert [len(each) for each in objects(kube, workloads)] == [1, 1]
+        assert [len(of_kind) for of_kind in objects(kube, workloads)] == [1, 1]
         assert run(check=check, state="absent", **wanted)["changed"] is True
     assert objects(kube, workloads) == ([], [])
     for check in (True, False):
@@ -76,9 +76,9 @@ def test_a_rule_goes_with_its_last_user(run: Run, kube: client.ApiClient, worklo
     for name in ("chat", "embed"):
         workloads.deployment(name)
     run(autoscalers=[spec(workloads), spec(workloads, target={"name": "embed"})])
-    assert [len(each) for each in objects(kube, workloads)] == [2, 1]
+    assert [len(of_kind) for of_kind in objects(kube, workloads)] == [2, 1]
     run(state="absent", autoscalers=[spec(workloads)])
-    assert [len(each) for each in objects(kube, workloads)] == [1, 1]
+    assert [len(of_kind) for of_kind in objects(kube, workloads)] == [1, 1]
     run(autoscalers=[spec(workloads, target={"name": "embed"}, metric="gpu_util")])
     assert [rule["metadata"]["name"] for rule in objects(kube, workloads)[1]] == ["kubegpu-gpu-util"]
     run(state="absent", autoscalers=[{"namespace": workloads.namespace, "name": "embed"}])
@@ -97,8 +97,8 @@ def test_check_mode_before_the_operator_is_there(run: Run, kube: client.ApiClien
     remove_kind(kube)
     result = run(check=True, autoscalers=[spec(workloads)])
     assert result["changed"] is True
-    assert ["no kind PrometheusRule" in each for each in result["warnings"]].count(True) == 1
-    assert ["chat: there is none" in each for each in result["warnings"]].count(True) == 1
+    assert ["no kind PrometheusRule" in warning for warning in result["warnings"]].count(True) == 1
+    assert ["chat: there is none" in warning for warning in result["warnings"]].count(True) == 1
     refusal = run(autoscalers=[spec(workloads)])
     assert refusal["failed"]
     assert refusal["changed"] is False
@@ -152,7 +152,7 @@ def test_a_refusal_changes_nothing(
     assert seen in result["msg"]
     assert result["hop"]
     assert result["fix"]
-    assert [len(each) for each in objects(kube, workloads)] == [len(others), 0]
+    assert [len(of_kind) for of_kind in objects(kube, workloads)] == [len(others), 0]
 
 
 def test_an_hpa_of_somebody_else_is_not_removed(run: Run, kube: client.ApiClient, workloads: Workloads) -> None:
@@ -310,7 +310,7 @@ def test_one_field_changed_by_hand(run: Run, kube: client.ApiClient, workloads: 
     )
     shown = run(check=True, autoscalers=wanted)
     assert [
-        (each["before"]["spec"]["maxReplicas"], each["after"]["spec"]["maxReplicas"]) for each in shown["diff"]
+        (change["before"]["spec"]["maxReplicas"], change["after"]["spec"]["maxReplicas"]) for change in shown["diff"]
     ] == [(7, 4)]
     assert objects(kube, workloads)[0][0].spec.max_replicas == 7
     done = run(autoscalers=wanted)

@@ -42,7 +42,7 @@ def examine(run: Run, workloads: Workloads) -> Callable[..., dict[str, Any]]:
 
 
 def causes(report: dict[str, Any]) -> list[str]:
-    return [each["id"] for each in report["findings"]]
+    return [finding["id"] for finding in report["findings"]]
 
 
 def statuses(report: dict[str, Any]) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_a_chain_that_works(examine: Callable[..., dict[str, Any]], spec: dict[s
     assert autoscaler["metric"] == "gpu"
     assert autoscaler["budget"]["evaluate_s"] == 2
     assert autoscaler["history"]["value"][-1] == 40
-    assert [each["check"] for each in report["not_checked"]] == ["drivers, by gpu_facts"]
+    assert [unchecked["check"] for unchecked in report["not_checked"]] == ["drivers, by gpu_facts"]
 
 
 def test_an_adapter_that_is_down(

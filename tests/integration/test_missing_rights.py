@@ -88,12 +88,12 @@ def without(resource: str) -> list[dict[str, Any]]:
     """The documented rules less one resource."""
     rules = deepcopy(DOCUMENTED["rules"])
     for rule in rules:
-        rule["resources"] = [each for each in rule["resources"] if each != resource]
+        rule["resources"] = [plural for plural in rule["resources"] if plural != resource]
     return [rule for rule in rules if rule["resources"]]
 
 
 def reasons(found: dict[str, Any]) -> set[str]:
-    return {reason for each in found["not_checked"] for reason in each["reason"].split("; ")}
+    return {reason for unchecked in found["not_checked"] for reason in unchecked["reason"].split("; ")}
 
 
 def test_the_documented_rights_suffice_and_each_is_missed(

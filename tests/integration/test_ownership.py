@@ -35,7 +35,7 @@ class Cluster:
 
     def has_namespace(self, name: str) -> bool:
         found = self.core.list_namespace(field_selector=f"metadata.name={name}").items
-        return [each for each in found if each.metadata.deletion_timestamp is None] != []
+        return [namespace for namespace in found if namespace.metadata.deletion_timestamp is None] != []
 
 
 @pytest.fixture

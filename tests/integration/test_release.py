@@ -105,14 +105,14 @@ class Release:
             self.objects.list_namespaced_secret(self.namespace),
             self.rights.list_cluster_role(field_selector=f"metadata.name={self.namespace}-reader"),
         )
-        return [each.to_dict() for found in lists for each in found.items]
+        return [item.to_dict() for found in lists for item in found.items]
 
     def port(self) -> str:
         return self.objects.read_namespaced_service("exporter", self.namespace).spec.ports[0].name
 
     def counters(self) -> list[str]:
         found = self.objects.list_namespaced_config_map(self.namespace, field_selector="metadata.name=counters")
-        return [each.data["metrics"] for each in found.items]
+        return [config_map.data["metrics"] for config_map in found.items]
 
     def password(self) -> str:
         return b64decode(self.objects.read_namespaced_secret("login", self.namespace).data["password"]).decode()
@@ -153,12 +153,17 @@ def release(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], worklo
 
 def test_it_is_marked_stays_and_goes(release: Release) -> None:
     assert changed(release.bring()) > 0
-    labels = [each["metadata"]["labels"] or {} for each in release.record()]
-    assert [MARK in each for each in labels if each.get("app.kubernetes.io/managed-by")] == [True, True, False, True]
-    assert [each[MARK] for each in labels if each.get("owner") == "helm"] == ["exporter"]
+    labels = [item["metadata"]["labels"] or {} for item in release.record()]
+    assert [MARK in object_labels for object_labels in labels if object_labels.get("app.kubernetes.io/managed-by")] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert [object_labels[MARK] for object_labels in labels if object_labels.get("owner") == "helm"] == ["exporter"]
     assert changed(release.bring()) == 0
     assert release.run("chart_absent").returncode == 0
-    assert [each["metadata"]["name"] for each in release.record()] == []
+    assert [item["metadata"]["name"] for item in release.record()] == []
 
 
 def test_one_of_somebody_else_is_neither_changed_nor_removed(release: Release) -> None:
@@ -188,7 +193,7 @@ def test_what_a_deleted_namespace_leaves_goes_if_it_is_ours(release: Release) ->
     release.bring()
     release.objects.delete_namespaced_secret("sh.helm.release.v1.exporter.v1", release.namespace)
     assert release.run("chart_absent").returncode == 0
-    assert "ClusterRole" not in {each.get("kind") for each in release.record()}
+    assert "ClusterRole" not in {item.get("kind") for item in release.record()}
     assert release.rights.list_cluster_role(field_selector=f"metadata.name={release.namespace}-reader").items == []
 
 

@@ -104,18 +104,18 @@ class Site:
 
     def _objects(self) -> dict[str, Any]:
         groups = self.plane.get("/apis")["groups"]
-        versions = ["/api/v1", *(f"/apis/{each['preferredVersion']['groupVersion']}" for each in groups)]
+        versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
         found = {}
         for version in versions:
             if "metrics.k8s.io" in version:
                 continue
             for kind in self.plane.get(version)["resources"]:
                 if "list" in kind["verbs"] and "/" not in kind["name"] and kind["name"] not in PASSING:
-                    for each in self.plane.get(f"{version}/{kind['name']}")["items"]:
-                        metadata = each["metadata"]
+                    for item in self.plane.get(f"{version}/{kind['name']}")["items"]:
+                        metadata = item["metadata"]
                         controlled = any(owner.get("controller") for owner in metadata.get("ownerReferences", []))
                         if not controlled and AUTOMATIC not in metadata.get("labels", {}):
-                            found[f"{kind['name']} {metadata.get('namespace', '')}/{metadata['name']}"] = each
+                            found[f"{kind['name']} {metadata.get('namespace', '')}/{metadata['name']}"] = item
         return found
 
     def reaches(self, daemon_set: str, nodes: set[str]) -> bool:

@@ -120,7 +120,7 @@ def _definition(kind: str, group: str, version: str) -> dict[str, Any]:
 
 def _is_served(kube: client.ApiClient, group: str, kind: str) -> bool:
     """Discovery forgets a group a moment after its last kind."""
-    groups = {each.name: each for each in client.ApisApi(kube).get_api_versions().groups}
+    groups = {served.name: served for served in client.ApisApi(kube).get_api_versions().groups}
     if group not in groups:
         return False
     try:
@@ -130,4 +130,4 @@ def _is_served(kube: client.ApiClient, group: str, kind: str) -> bool:
         if err.status != 404:
             raise
         return False
-    return kind in {each.kind for each in kinds}
+    return kind in {resource.kind for resource in kinds}

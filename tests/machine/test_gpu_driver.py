@@ -42,8 +42,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     built, root = folder / "built", folder / "root"
     environment = os.environ | {"LAB_GPU_ROOT": str(root), "LD_LIBRARY_PATH": str(built)}
     subprocess.run(["make", "-C", ROOT / "lab/gpu", f"OUT={built}"], check=True, stdout=subprocess.DEVNULL)
-    for each in ("dev", "proc/driver", "run/nvidia-persistenced"):
-        (root / each).mkdir(parents=True)
+    for path in ("dev", "proc/driver", "run/nvidia-persistenced"):
+        (root / path).mkdir(parents=True)
     plug_in(root / "sys/bus/pci/devices", gpus=2)
     subprocess.run([built / "nvidia-persistenced"], env=environment, check=True)
     yield environment

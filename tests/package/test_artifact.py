@@ -35,7 +35,7 @@ def run(collections: Path, program: str, *arguments: object) -> str:
     """The output of one of Ansible's programs, which sees no checkout and nobody's settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     done = subprocess.run(
-        [str(each) for each in (Path(sys.executable).with_name(program), *arguments)],
+        [str(word) for word in (Path(sys.executable).with_name(program), *arguments)],
         cwd=collections,
         env={
             **environment,

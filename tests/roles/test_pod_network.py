@@ -39,7 +39,7 @@ def script(folder: Path, *others: int) -> Path:
     """The script of gpu1 in a cluster with these others."""
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
     text = environment.from_string(TEMPLATE.read_text()).render(
-        __kubernetes_nodes=[node(each) for each in (*others, 1)],
+        __kubernetes_nodes=[node(number) for number in (*others, 1)],
         __kubernetes_node="gpu1",
         __kubernetes_pod_cidr="10.244.1.0/24",
         kubernetes_pod_subnet="10.244.0.0/16",

@@ -42,7 +42,7 @@ def test_what_a_page_names_is_run_by_a_target_that_it_names(page: Path) -> None:
 
 def test_the_targets_are_there() -> None:
     made = {f"make {name}" for name in re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
-    assert all(any(each.startswith(name) for each in made) for name in TARGETS.values())
+    assert all(any(command.startswith(name) for command in made) for name in TARGETS.values())
 
 
 def test_what_one_looks_for_is_where_the_table_says() -> None:

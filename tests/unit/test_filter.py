@@ -15,7 +15,7 @@ CHAT = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
 
 def test_a_rule_for_each_metric_then_the_hpas() -> None:
     made = manifests([CHAT, {**CHAT, "name": "twin"}, {**CHAT, "name": "third", "metric": "gpu_util"}])
-    assert [(each["kind"], each["metadata"]["name"]) for each in made] == [
+    assert [(manifest["kind"], manifest["metadata"]["name"]) for manifest in made] == [
         ("PrometheusRule", "kubegpu-gpu"),
         ("PrometheusRule", "kubegpu-gpu-util"),
         ("HorizontalPodAutoscaler", "chat"),
@@ -52,7 +52,7 @@ def test_what_the_module_refuses_the_filter_refuses(changes: dict[str, Any], see
 EXAMPLES = [task["kubegpu.autoscale.gpu_autoscaler"] for task in yaml.safe_load(gpu_autoscaler.EXAMPLES)]
 
 
-@pytest.mark.parametrize("options", [each for each in EXAMPLES if each.get("state") != "absent"])
+@pytest.mark.parametrize("options", [options for options in EXAMPLES if options.get("state") != "absent"])
 def test_the_modules_examples_are_accepted(options: dict[str, Any]) -> None:
-    hpas = [each for each in manifests(options["autoscalers"]) if each["kind"] == "HorizontalPodAutoscaler"]
+    hpas = [manifest for manifest in manifests(options["autoscalers"]) if manifest["kind"] == "HorizontalPodAutoscaler"]
     assert len(hpas) == len(options["autoscalers"])

@@ -32,7 +32,9 @@ def test_every_server_is_a_ready_node_of_the_version_it_was_upgraded_to(host: Ho
     assert [node["metadata"]["name"] for node in nodes] == [*CONTROL_PLANES, "gpu1", "gpu2"]
     wanted = yaml.safe_load(VERSIONS.read_text())["kubegpu_pinned_versions"]["packages"]["kubernetes"].partition("-")[0]
     assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {f"v{wanted}"}
-    ready = [next(each for each in node["status"]["conditions"] if each["type"] == "Ready") for node in nodes]
+    ready = [
+        next(condition for condition in node["status"]["conditions"] if condition["type"] == "Ready") for node in nodes
+    ]
     assert {condition["status"] for condition in ready} == {"True"}
 
 

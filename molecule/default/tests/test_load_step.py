@@ -23,7 +23,7 @@ def test_the_way_up_is_at_the_default_pace(host: Host) -> None:
     scale_up = hpa["spec"]["behavior"]["scaleUp"]
 
     assert scale_up["stabilizationWindowSeconds"] == 0
-    assert {(each["type"], each["value"], each["periodSeconds"]) for each in scale_up["policies"]} == {
+    assert {(policy["type"], policy["value"], policy["periodSeconds"]) for policy in scale_up["policies"]} == {
         ("Pods", 2, period),
         ("Percent", 50, period),
     }

@@ -32,13 +32,13 @@ def test_every_gpu_is_allocatable(host: Host) -> None:
 
 
 def test_every_gpu_is_measured_once(host: Host) -> None:
-    measured = [each["metric"]["UUID"] for each in series(host, UTILISATION)]
+    measured = [sample["metric"]["UUID"] for sample in series(host, UTILISATION)]
 
     assert len(measured) == len(set(measured)) == GPUS
 
 
 def test_idle_gpus_are_nobodys(host: Host) -> None:
-    owners = {each["metric"].get("pod", "") for each in series(host, UTILISATION)}
+    owners = {sample["metric"].get("pod", "") for sample in series(host, UTILISATION)}
 
     assert "" in owners
     assert {owner.split("-")[0] for owner in owners} == {"", "sample"}
@@ -46,13 +46,13 @@ def test_idle_gpus_are_nobodys(host: Host) -> None:
 
 def test_intervals_are_those_that_the_reaction_time_is_computed_from(host: Host) -> None:
     monitor = kubectl(host, "--namespace monitoring get servicemonitor dcgm-exporter --output=json")
-    rule = kubectl(host, "--namespace monitoring get prometheusrules --output=json")["items"]
+    rules = kubectl(host, "--namespace monitoring get prometheusrules --output=json")["items"]
     manager = kubectl(
         host, "--namespace kube-system get pods --selector component=kube-controller-manager --output=json"
     )
 
     assert [endpoint["interval"] for endpoint in monitor["spec"]["endpoints"]] == ["2s"]
-    assert "2s" in [group.get("interval") for each in rule for group in each["spec"]["groups"]]
+    assert "2s" in [group.get("interval") for rule in rules for group in rule["spec"]["groups"]]
     assert "--horizontal-pod-autoscaler-sync-period=5s" in manager["items"][0]["spec"]["containers"][0]["command"]
 
 
@@ -69,4 +69,4 @@ def test_the_metric_has_one_value_for_each_pod_of_the_sample(host: Host) -> None
 def test_the_autoscaler_is_active(host: Host) -> None:
     conditions = kubectl(host, "--namespace gpu-workload get hpa sample --output=json")["status"]["conditions"]
 
-    assert {each["type"]: each["status"] for each in conditions}["ScalingActive"] == "True"
+    assert {condition["type"]: condition["status"] for condition in conditions}["ScalingActive"] == "True"

@@ -39,7 +39,9 @@ def test_every_server_is_a_ready_node_of_the_pinned_version(host: Host) -> None:
 
     assert [node["metadata"]["name"] for node in nodes] == list(NODES)
     assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {f"v{pinned('kubernetes')}"}
-    ready = [next(each for each in node["status"]["conditions"] if each["type"] == "Ready") for node in nodes]
+    ready = [
+        next(condition for condition in node["status"]["conditions"] if condition["type"] == "Ready") for node in nodes
+    ]
     assert [condition["status"] for condition in ready] == ["True", "True"]
 
 

@@ -190,8 +190,8 @@ def test_four_packages_stay_at_one_version(server: Server) -> None:
     for name in packages:
         server.sh(f"mv {package(server, name, '99.0-1')} /run/newer/")
     server.sh(
-        "cd /run/newer; for each in *.deb; do dpkg-deb --field $each; echo Filename: ./$each; "
-        "echo Size: $(stat -c %s $each); echo SHA256: $(sha256sum <$each | cut -d' ' -f1); echo; done >Packages"
+        "cd /run/newer; for package in *.deb; do dpkg-deb --field $package; echo Filename: ./$package; "
+        "echo Size: $(stat -c %s $package); echo SHA256: $(sha256sum <$package | cut -d' ' -f1); echo; done >Packages"
     )
     server.sh(
         "echo 'deb [trusted=yes] file:/run/newer ./' >/etc/apt/sources.list.d/newer.list; apt-get update >/dev/null"
@@ -241,7 +241,7 @@ def test_settings_are_written_in_the_version_of_somebody_s_main_file(runtime: Se
 
     assert (done.succeeded, again.changed) == (True, 0)
     assert text.partition("\n")[2] == THEIRS
-    assert {name: tomllib.loads(each)["version"] for name, each in drop_ins.items()} == dict.fromkeys(OURS, 2)
+    assert {name: tomllib.loads(content)["version"] for name, content in drop_ins.items()} == dict.fromkeys(OURS, 2)
     assert plugins["io.containerd.cri.v1.runtime"]["max_container_log_line_size"] == 777
     assert plugins["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"].startswith("registry.k8s.io/pause:")
     assert "nvidia" in plugins["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
@@ -537,7 +537,7 @@ def test_another_containerd_is_not_replaced(bare: Server) -> None:
 def test_absent_leaves_the_server_as_it_was(bare: Server) -> None:
     """Uninstallation leaves files behind: k3s-io/k3s-ansible#26, NVIDIA/aicr#1553."""
     skipped = ("/var/lib/apt/*", "/var/lib/dpkg/*", "/var/lib/systemd/*", "/run/*/*", "*/__pycache__*")
-    files = "find /etc /usr /opt /var/lib /run -xdev " + " ".join(f"-not -path '{each}'" for each in skipped)
+    files = "find /etc /usr /opt /var/lib /run -xdev " + " ".join(f"-not -path '{path}'" for path in skipped)
     look = files + " | sort; dpkg-query --show --showformat '${Package}\\\n'"
     before = bare.sh(look)
     assert role(nvidia_container_toolkit_runtimes=["containerd", "docker"]).succeeded

@@ -110,7 +110,7 @@ class Gpu:
         return list(host)
 
     def _launch(self, kernel: bytes, blocks: int, threads: int, *arguments: Any) -> None:
-        addresses = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
+        addresses = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         self._call("cuLaunchKernel", self._functions[kernel], blocks, 1, 1, threads, 1, 1, 0, None, addresses, None)
         self._call("cuCtxSynchronize")
 

@@ -165,7 +165,7 @@ def test_a_target_is_asked_by_the_selector_of_its_scale() -> None:
     transport = cluster()
     assert asked(transport, **TARGET)["missing"] == []
     assert f"GET {SCALE}" in transport.asked
-    [values_request] = [each for each in transport.requests if each.path.startswith(f"{V1}/")]
+    [values_request] = [request for request in transport.requests if request.path.startswith(f"{V1}/")]
     assert values_request.query == {"labelSelector": "app=chat"}
 
 
@@ -372,7 +372,7 @@ def test_a_metric_that_is_served_although_it_is_not_listed_lacks_only_values() -
 def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
     transport = FakeTransport({**ANSWERS, **NO_PODS_VALUES})
     asked(transport, label_selectors=["app=none"])
-    [pods_request] = [each for each in transport.requests if each.path == PODS]
+    [pods_request] = [request for request in transport.requests if request.path == PODS]
     assert pods_request.query["labelSelector"] == "app=none"
 
 

@@ -97,7 +97,7 @@ def observe(transport: FakeTransport, *wanted: Autoscaler) -> list[AutoscalerSta
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     seen = Observer(kube, prometheus, PrometheusAdapter(kube)).observe(wanted)
-    return [seen[each.key] for each in wanted]
+    return [seen[autoscaler.key] for autoscaler in wanted]
 
 
 def test_each_thing_is_read_once_however_many_autoscalers_there_are() -> None:
@@ -108,8 +108,8 @@ def test_each_thing_is_read_once_however_many_autoscalers_there_are() -> None:
     assert asked.pop(f"GET {PROXY}/query") == 2
     assert set(asked.values()) == {1}
     assert len(asked) == 8
-    assert all(each.is_proven for each in seen)
-    assert [dict(each.metrics[0].values) for each in seen[:2]] == [{f"{name}-0": 41.5 for name in NAMES}] * 2
+    assert all(state.is_proven for state in seen)
+    assert [dict(state.metrics[0].values) for state in seen[:2]] == [{f"{name}-0": 41.5 for name in NAMES}] * 2
     described = seen[3].describe()
     assert described["values"] == {"service-3-0": 41.5}
     assert (described["replicas"], described["desired_replicas"]) == (1, 2)
@@ -118,9 +118,9 @@ def test_each_thing_is_read_once_however_many_autoscalers_there_are() -> None:
 def test_one_that_is_alone_asks_for_its_own_pods_as_the_hpa_does() -> None:
     transport = cluster(("chat",))
     observe(transport, autoscaler("chat"))
-    (request,) = [each for each in transport.requests if each.path.endswith("/pods/*/gpu")]
+    (request,) = [request for request in transport.requests if request.path.endswith("/pods/*/gpu")]
     assert request.query == {"labelSelector": "app=chat"}
-    (pods,) = [each for each in transport.requests if each.path == "/api/v1/namespaces/ml/pods"]
+    (pods,) = [request for request in transport.requests if request.path == "/api/v1/namespaces/ml/pods"]
     assert pods.query["labelSelector"] == "app=chat"
 
 
@@ -128,9 +128,9 @@ def test_what_the_cluster_has_besides_is_not_read() -> None:
     """Two namespaces of two hundred, and in them the pods of the autoscalers."""
     transport = cluster(("chat",))
     observe(transport, autoscaler("chat"), autoscaler("chat", namespace="web"))
-    pods = [each for each in transport.requests if each.path.endswith("/pods")]
-    assert {each.path for each in pods} == {"/api/v1/namespaces/ml/pods"}
-    assert all(each.query.get("labelSelector") for each in pods)
+    pods = [request for request in transport.requests if request.path.endswith("/pods")]
+    assert {request.path for request in pods} == {"/api/v1/namespaces/ml/pods"}
+    assert all(request.query.get("labelSelector") for request in pods)
     assert not {"GET /api/v1/pods", "GET /apis/apps/v1/deployments"} & set(transport.asked)
     assert "GET /apis/autoscaling/v2/horizontalpodautoscalers" not in transport.asked
 
@@ -172,7 +172,7 @@ def test_the_window_of_a_rule_that_is_evaluated_rarely_is_longer() -> None:
     rules = {"data": {"groups": [{"interval": 60, "rules": [{"name": "namespace_pod:gpu:avg"}]}]}}
     transport = cluster(("chat",), **{f"GET {PROXY}/rules": rules})
     observe(transport, autoscaler("chat"))
-    queries = [each.query["query"] for each in transport.requests if each.path.endswith("/query")]
+    queries = [request.query["query"] for request in transport.requests if request.path.endswith("/query")]
     assert [query for query in queries if query.endswith("[120s]")]
 
 

@@ -49,8 +49,8 @@ def deployment(name: str) -> Manifest:
 
 def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> FakeTransport:
     """A cluster in which nothing is amiss, with these deployments and live objects."""
-    hpas = [each for each in live if each["kind"] == "HorizontalPodAutoscaler"]
-    rules = [each for each in live if each["kind"] == "PrometheusRule"]
+    hpas = [manifest for manifest in live if manifest["kind"] == "HorizontalPodAutoscaler"]
+    rules = [manifest for manifest in live if manifest["kind"] == "PrometheusRule"]
     answers = {
         f"GET {HPAS}": {"items": hpas},
         f"GET {RULES}": {"items": rules},
@@ -137,7 +137,8 @@ def test_targets_are_listed_by_namespace_or_where_there_are_many_in_the_cluster(
     few, many = ("a", "b"), tuple(f"team-{number}" for number in range(51))
     everywhere = {
         names: [
-            replace(each, namespace=name) for each, name in zip(autoscalers(*["chat"] * len(names)), names, strict=True)
+            replace(autoscaler, namespace=name)
+            for autoscaler, name in zip(autoscalers(*["chat"] * len(names)), names, strict=True)
         ]
         for names in (few, many)
     }
@@ -152,7 +153,7 @@ def test_targets_are_listed_by_namespace_or_where_there_are_many_in_the_cluster(
     # Where that is not allowed, each namespace may be.
     by_name = {
         f"GET /apis/apps/v1/namespaces/{name}/deployments": {
-            "items": [each for each in chats if each["metadata"]["namespace"] == name]
+            "items": [pod for pod in chats if pod["metadata"]["namespace"] == name]
         }
         for name in many
     }
@@ -175,7 +176,7 @@ def own(query: str = "queue") -> list[Autoscaler]:
 
 
 def found(*labels: dict[str, str]) -> dict[str, Any]:
-    result = [{"metric": each, "value": [0, "1"]} for each in labels]
+    result = [{"metric": label_set, "value": [0, "1"]} for label_set in labels]
     return {f"GET {PROXY}/query": {"status": "success", "data": {"result": result}}}
 
 
@@ -202,14 +203,14 @@ def test_a_query_that_gives_nothing_is_warned_of() -> None:
 
 
 def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
-    wanted = [replace(each, max_replicas=65) for each in autoscalers("chat")]
+    wanted = [replace(autoscaler, max_replicas=65) for autoscaler in autoscalers("chat")]
     (warning,) = run(cluster(("chat",), []), wanted, dry_run=True).warnings
     assert "max_replicas is 65, but eligible nodes have room for only 64 replicas" in warning
-    wanted = [replace(each, max_replicas=40) for each in autoscalers("chat", "embed")]
+    wanted = [replace(autoscaler, max_replicas=40) for autoscaler in autoscalers("chat", "embed")]
     (warning,) = run(cluster(("chat", "embed"), []), wanted, dry_run=True).warnings
     assert "all autoscalers at their maximum need 80 nvidia.com/gpu, the nodes have 64" in warning
     # One that does not even fit alone hides nothing of the others.
-    wanted += [replace(each, max_replicas=65) for each in autoscalers("huge")]
+    wanted += [replace(autoscaler, max_replicas=65) for autoscaler in autoscalers("huge")]
     warnings = run(cluster(("chat", "embed", "huge"), []), wanted, dry_run=True).warnings
     for seen in ("max_replicas is 65", "at their maximum need 80 nvidia.com/gpu"):
         assert [seen in warning for warning in warnings].count(True) == 1
@@ -307,7 +308,7 @@ def test_a_slow_start_is_believed_as_far_as_startup_probes_allow_and_warned_of()
 
 
 def test_a_dead_time_that_is_given_is_neither_measured_nor_kept() -> None:
-    (wanted,) = [replace(each, dead_time=400, is_given=True) for each in autoscalers("chat")]
+    (wanted,) = [replace(autoscaler, dead_time=400, is_given=True) for autoscaler in autoscalers("chat")]
     live = manifests([wanted.with_dead_time(1800)], RULE_OPTIONS)
     path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
     transport = cluster(("chat",), live, **{path: manifests([wanted], RULE_OPTIONS)[1]})
@@ -448,7 +449,7 @@ def test_what_is_not_there_yet_is_not_forced() -> None:
 
 
 def test_a_field_that_the_cluster_drops_is_said() -> None:
-    wanted = [replace(each, given_scale_up={"tolerance": 0.05}) for each in autoscalers("chat")]
+    wanted = [replace(autoscaler, given_scale_up={"tolerance": 0.05}) for autoscaler in autoscalers("chat")]
     rule, hpa = manifests(wanted, RULE_OPTIONS)
     kept = deepcopy(hpa)
     del kept["spec"]["behavior"]["scaleUp"]["tolerance"]
@@ -476,7 +477,9 @@ def test_a_rule_that_another_run_has_just_begun_to_use_is_kept() -> None:
 
 def test_a_query_that_others_scale_on_is_not_changed_under_them() -> None:
     mine = own()
-    (theirs,) = [replace(each, name="other", target=replace(each.target, name="other")) for each in mine]
+    (theirs,) = [
+        replace(autoscaler, name="other", target=replace(autoscaler.target, name="other")) for autoscaler in mine
+    ]
     rule, hpa = manifests(mine, RULE_OPTIONS)
     other = manifests([theirs], RULE_OPTIONS)[1]
     live = deepcopy(rule)
@@ -508,7 +511,7 @@ def test_gpus_that_are_claimed_need_no_limit() -> None:
 
 
 def test_nodes_that_are_added_when_needed_are_not_counted() -> None:
-    wanted = [replace(each, max_replicas=65) for each in autoscalers("chat")]
+    wanted = [replace(autoscaler, max_replicas=65) for autoscaler in autoscalers("chat")]
     pool = {
         "GET /api/v1/nodes": {"items": [{**NODE, "metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "g"}}}]}
     }

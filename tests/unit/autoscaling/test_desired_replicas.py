@@ -162,7 +162,7 @@ def test_more_load_never_means_fewer_replicas(
 ) -> None:
     current = len(usage) + missing + unready
     counted = {"current": current, "missing": missing, "unready": unready}
-    assert desired_replicas([each + more for each in usage], target, **counted) >= desired_replicas(
+    assert desired_replicas([value + more for value in usage], target, **counted) >= desired_replicas(
         usage, target, **counted
     )
 

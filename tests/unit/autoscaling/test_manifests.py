@@ -37,7 +37,7 @@ def test_autoscalers_share_the_rule_of_their_metric() -> None:
         for name, metric in zip(names, metrics, strict=True)
     ]
     assert [metric.name for metric in metrics_of(autoscalers)] == ["gpu", "gpu_util"]
-    made = [(each["kind"], each["metadata"]["name"]) for each in manifests(autoscalers, RuleOptions())]
+    made = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests(autoscalers, RuleOptions())]
     assert made == [
         ("PrometheusRule", "kubegpu-gpu"),
         ("PrometheusRule", "kubegpu-gpu-util"),
@@ -54,7 +54,11 @@ def own(**changes: Any) -> Autoscaler:
 
 def test_an_object_metric_has_a_rule_of_its_workload_beside_the_shared_one() -> None:
     shared, workload, hpa = manifests([own(metric_type="Object")], RuleOptions())
-    assert [each["metadata"]["name"] for each in (shared, workload, hpa)] == ["kubegpu-gpu", "kubegpu-ml.chat", "chat"]
+    assert [manifest["metadata"]["name"] for manifest in (shared, workload, hpa)] == [
+        "kubegpu-gpu",
+        "kubegpu-ml.chat",
+        "chat",
+    ]
     assert workload["metadata"]["annotations"] == {"kubegpu.autoscale/autoscaler": "ml/chat"}
     (rule,) = workload["spec"]["groups"][0]["rules"]
     assert rule["record"] == "namespace_workload:gpu:avg"
@@ -111,7 +115,10 @@ def test_an_autoscaler_can_be_read_back(changes: dict[str, Any]) -> None:
     wanted = own(**changes)
     *rules, hpa = manifests([wanted], RuleOptions())
     queries = {
-        each["record"]: each["expr"] for rule in rules for group in rule["spec"]["groups"] for each in group["rules"]
+        recording["record"]: recording["expr"]
+        for rule in rules
+        for group in rule["spec"]["groups"]
+        for recording in group["rules"]
     }
     found = autoscaler_of(hpa, queries)
     assert (found.key, found.target, found.profile.name) == (wanted.key, wanted.target, wanted.profile.name)

@@ -116,7 +116,7 @@ def test_the_role_exports_what_the_profiles_read() -> None:
     counters = yaml.safe_load(EXPORTER.read_text())["__dcgm_exporter_counters"].splitlines()
     rows = [[part.strip() for part in row.split(",")] for row in counters]
     assert all(len(row) == 3 for row in rows)
-    read = {each for metric in METRICS.values() if metric.reporter == "dcgm-exporter" for each in metric.sources}
+    read = {source for metric in METRICS.values() if metric.reporter == "dcgm-exporter" for source in metric.sources}
     assert read <= {field for field, kind, _help in rows if kind == "gauge"}
 
 

@@ -90,7 +90,7 @@ def pages(*names: str, token: str = "") -> dict[str, Any]:
 
 
 def names_of(found: Sequence[Manifest] | None) -> list[str]:
-    return [each["metadata"]["name"] for each in found or ()]
+    return [item["metadata"]["name"] for item in found or ()]
 
 
 def test_a_list_is_read_page_by_page() -> None:

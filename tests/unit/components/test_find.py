@@ -191,7 +191,7 @@ def test_the_dcgm_that_exporters_connect_to_and_its_release() -> None:
     notes = {"meta.helm.sh/release-name": "gpus", "meta.helm.sh/release-namespace": "gpu-operator"}
     daemon_set = workload("DaemonSet", "gpu-operator/nvidia-dcgm", image, annotations=notes)
     found = find_components(Objects(daemon_sets=[daemon_set]))
-    assert [each["release"] for each in found["host_engine"]] == ["gpu-operator/gpus"]
+    assert [entry["release"] for entry in found["host_engine"]] == ["gpu-operator/gpus"]
     assert found["exporter"] == []
 
 

@@ -63,7 +63,7 @@ class Recorder:
 def shown(node: Any, *, with_managers: bool) -> Any:
     """A copy of an answer without what may be a secret, or is pruned_fields."""
     if isinstance(node, list):
-        return [shown(each, with_managers=with_managers) for each in node]
+        return [shown(item, with_managers=with_managers) for item in node]
     if not isinstance(node, dict):
         return SECRET_OPTION.sub(rf"\1{HIDDEN}", node) if isinstance(node, str) else node
     found = {key: shown(value, with_managers=with_managers) for key, value in node.items()}
@@ -98,7 +98,7 @@ def main() -> None:
     except (ApiError, HopError) as error:
         sys.exit(f"capture -> cluster: {error}\n  fix:  kubectl --kubeconfig {arguments.kubeconfig} get nodes")
     if report["findings"]:
-        names = ", ".join(each["id"] for each in report["findings"])
+        names = ", ".join(finding["id"] for finding in report["findings"])
         sys.exit(f"capture -> doctor: it finds {names}\n  fix:  mend that first: a file is about a healthy cluster")
     found = {
         "origin": "captured",
@@ -106,7 +106,7 @@ def main() -> None:
         "captured": datetime.now(UTC).date().isoformat(),
         "prometheus": prometheus,
         "unknown": [hop["id"] for hop in report["hops"] if hop["status"] == "unknown"],
-        "not_checked": [each["check"] for each in report["not_checked"]],
+        "not_checked": [unchecked["check"] for unchecked in report["not_checked"]],
         "cases": {},
         "answers": {},
     }

@@ -220,8 +220,8 @@ class Cluster:
     daemon_sets: list[Manifest] = field(default_factory=lambda: [exporter_daemon_set(), plugin_daemon_set()])
     pods: dict[str, Manifest] = field(
         default_factory=lambda: {
-            each["metadata"]["name"]: each
-            for each in (
+            manifest["metadata"]["name"]: manifest
+            for manifest in (
                 pod("dcgm-exporter-gpu1", "monitoring", "gpu1", EXPORTER, "10.0.0.1"),
                 pod("dcgm-exporter-gpu2", "monitoring", "gpu2", EXPORTER, "10.0.0.2"),
                 pod("plugin-gpu1", "nvidia-device-plugin", "gpu1", PLUGIN),
@@ -341,15 +341,15 @@ class Cluster:
         return self.daemon_sets[index]["spec"]["template"]["spec"]["containers"][0]
 
     def exporter_env(self, **changes: str | None) -> None:
-        kept = [each for each in self.container()["env"] if each["name"] not in changes]
+        kept = [variable for variable in self.container()["env"] if variable["name"] not in changes]
         self.container()["env"] = kept + [{"name": k, "value": v} for k, v in changes.items() if v is not None]
 
     def state(self) -> State:
         labels = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"} if self.managed else {}
         hpa = {**self.hpa, "metadata": {**self.hpa["metadata"], "labels": labels}}
-        chat = [each for each in self.pods.values() if each["metadata"]["namespace"] == "ml"]
+        chat = [manifest for manifest in self.pods.values() if manifest["metadata"]["namespace"] == "ml"]
         rules = {self.rule["name"]: [self.rule]} if self.rule else {}
-        monitoring = [each for each in self.pods.values() if each["metadata"]["namespace"] == "monitoring"]
+        monitoring = [manifest for manifest in self.pods.values() if manifest["metadata"]["namespace"] == "monitoring"]
         return State(
             NOW,
             server_version="v1.36.3",
@@ -372,7 +372,9 @@ class Cluster:
                 "monitoring/kube-prometheus-stack-prometheus:9090",
                 **{
                     "rules": rules,
-                    "pods": [each for each in monitoring if each["metadata"]["name"].startswith("prometheus-0")],
+                    "pods": [
+                        manifest for manifest in monitoring if manifest["metadata"]["name"].startswith("prometheus-0")
+                    ],
                     **self.prometheus,
                 },
             ),
@@ -380,7 +382,7 @@ class Cluster:
                 ApiState(
                     CUSTOM,
                     adapter=self.adapter,
-                    pods=[each for each in monitoring if "adapter" in each["metadata"]["name"]],
+                    pods=[manifest for manifest in monitoring if "adapter" in manifest["metadata"]["name"]],
                     **self.api,
                 )
             ],
@@ -404,7 +406,7 @@ class Cluster:
 
     def silence(self, *pods: str, **changes: Any) -> None:
         """What follows when Prometheus has no value of these pods: neither has the metrics API, nor the HPA."""
-        left = [each for each in ("chat-0", "chat-1") if each not in pods]
+        left = [name for name in ("chat-0", "chat-1") if name not in pods]
         self.metric = metric(values=dict.fromkeys(left, 40.0), recorded=dict.fromkeys(left, (40.0,)), **changes)
         if not left:
             condition = turned("ScalingActive", "False", reason="FailedGetPodsMetric", message="no metrics returned")
@@ -412,4 +414,4 @@ class Cluster:
 
 
 def ids(found: Manifest) -> list[str]:
-    return [each["id"] for each in found["findings"]]
+    return [finding["id"] for finding in found["findings"]]

@@ -83,8 +83,8 @@ def _patch(answers: dict[str, Any], address: str, change: Any) -> None:
             answers[path] = _merged(old, change)
         return
     items = answers[path]["items"]
-    others = [each for each in items if _name(each) != name]
-    old = [each for each in items if _name(each) == name]
+    others = [item for item in items if _name(item) != name]
+    old = [item for item in items if _name(item) == name]
     answers[path]["items"] = others if change is None else [*others, _merged(old[0] if old else {}, change)]
 
 

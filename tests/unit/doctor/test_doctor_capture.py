@@ -59,7 +59,7 @@ class LiveCluster(FakeTransport):
     def __init__(self, nodes: int = 2, autoscalers: int = 1) -> None:
         names = [f"chat-{n}" if n else "chat" for n in range(autoscalers)]
         cluster = Cluster(nodes=[node(f"gpu{n + 1}") for n in range(nodes)])
-        self.pods = [each for name, each in cluster.pods.items() if not name.startswith("chat")]
+        self.pods = [manifest for name, manifest in cluster.pods.items() if not name.startswith("chat")]
         for n in range(2, nodes):
             self.pods += [
                 pod(f"{kind}-gpu{n + 1}", place, f"gpu{n + 1}", {"app.kubernetes.io/name": label}, f"10.0.1.{n}")
@@ -113,7 +113,7 @@ class LiveCluster(FakeTransport):
         self.proxies: dict[str, Any] = {}
         self.joined: list[str] = []
         self.gone: dict[str, float] = {}
-        self.exporters = [each for each in self.pods if each["metadata"]["name"].startswith("dcgm")]
+        self.exporters = [manifest for manifest in self.pods if manifest["metadata"]["name"].startswith("dcgm")]
 
     def __call__(self, method: str, path: str, *, query: Any, **options: Any) -> Any:
         if path != f"{PROXY}/query" and path not in self.proxies:
@@ -138,11 +138,11 @@ class LiveCluster(FakeTransport):
         if promql.startswith("group by (__name__)"):
             return [_sample({"__name__": name}) for name in (SERIES, *SOURCES)]
         if promql == "up" or promql.startswith(("count by (instance)", "max_over_time(up[")):
-            return [_sample({"instance": f"{each['status']['podIP']}:9400"}) for each in self.exporters]
+            return [_sample({"instance": f"{exporter['status']['podIP']}:9400"}) for exporter in self.exporters]
         if promql.startswith("count by (__name__"):
-            return [_sample({**each, "__name__": SOURCES[0], "instance": "i"}) for each in pods]
+            return [_sample({**labels, "__name__": SOURCES[0], "instance": "i"}) for labels in pods]
         if promql.startswith(SERIES):
-            return [{"metric": each, "values": [[NOW - 15, "40"], [NOW, "41"]]} for each in pods] + [
+            return [{"metric": labels, "values": [[NOW - 15, "40"], [NOW, "41"]]} for labels in pods] + [
                 {"metric": {"namespace": "ml", "pod": name}, "values": [[NOW, str(value)]]}
                 for name, value in self.gone.items()
             ]
@@ -204,7 +204,7 @@ def test_a_missing_right_is_named_and_the_rest_looked_at(field: str, right: str)
     live.answers[f"GET {PATHS[field]}"] = ApiError(403, {"message": "forbidden"}, f"GET {PATHS[field]}")
     found = look(live)
     assert ids(found) == []
-    assert f"no right to {right}" in {each["reason"] for each in found["not_checked"]}
+    assert f"no right to {right}" in {unchecked["reason"] for unchecked in found["not_checked"]}
 
 
 def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
@@ -213,7 +213,7 @@ def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
     found = look(live)
     assert ids(found) == []
     right = "no right to get configmaps of apiGroup '' in namespace monitoring"
-    unmade = {each["check"] for each in found["not_checked"] if right in each["reason"]}
+    unmade = {unchecked["check"] for unchecked in found["not_checked"] if right in unchecked["reason"]}
     assert "the adapter's rules can work" in unmade
 
 
@@ -261,7 +261,7 @@ def test_a_missing_right_to_ask_each_replica_is_named() -> None:
     )
     found = look(live)
     assert ids(found) == []
-    unmade = {each["check"]: each["reason"] for each in found["not_checked"]}
+    unmade = {unchecked["check"]: unchecked["reason"] for unchecked in found["not_checked"]}
     right = "no right to get pods/proxy of apiGroup '' in namespace monitoring"
     assert unmade["the replicas of Prometheus have the same"] == right
 
@@ -281,7 +281,7 @@ def test_events_are_asked_for_where_an_exporter_waits(answer: Any) -> None:
     found = look(live)
     assert [request.query["fieldSelector"] for request in live.requests if request.path == EVENTS] == ["type=Warning"]
     right = "no right to list events of apiGroup '' in namespace monitoring"
-    is_read = right not in {each["reason"] for each in found["not_checked"]}
+    is_read = right not in {unchecked["reason"] for unchecked in found["not_checked"]}
     assert is_read == ("EXPORTER_MOUNT_FAILS" in ids(found)) == isinstance(answer, dict)
 
 
@@ -317,7 +317,7 @@ def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> No
         live.answers[f"GET {path}"] = ApiError(403, {"message": "forbidden"}, f"GET {path}")
     found = look(live)
     assert ids(found) == []
-    reasons = " ".join(each["reason"] for each in found["not_checked"])
+    reasons = " ".join(unchecked["reason"] for unchecked in found["not_checked"])
     assert "no right to list pods of apiGroup '' in namespace" in reasons
     assert next(hop["id"] for hop in found["hops"] if hop["status"] == "unknown") == "device_plugin"
 
@@ -357,20 +357,20 @@ def test_a_query_that_prometheus_refuses_ends_no_diagnosis() -> None:
 
     live.proxies[f"{PROXY}/query"] = refuse
     found = look(live)
-    assert any("query timed out" in each["reason"] for each in found["not_checked"])
-    assert [each["name"] for each in found["autoscalers"]] == ["chat"]
+    assert any("query timed out" in unchecked["reason"] for unchecked in found["not_checked"])
+    assert [autoscaler["name"] for autoscaler in found["autoscalers"]] == ["chat"]
 
 
 def test_credentials_that_have_expired_are_called_so() -> None:
     live = LiveCluster()
     live.answers[f"GET {PATHS['services']}"] = ApiError(401, {"message": "Unauthorized"}, f"GET {PATHS['services']}")
-    reasons = {each["reason"] for each in look(live)["not_checked"]}
+    reasons = {unchecked["reason"] for unchecked in look(live)["not_checked"]}
     assert any(reason.startswith("the credentials have expired or are wrong") for reason in reasons)
 
 
 def test_one_autoscaler_can_be_named() -> None:
     live = LiveCluster(autoscalers=3)
-    assert [each["name"] for each in look(live, scope=Scope("ml", "chat-1"))["autoscalers"]] == ["chat-1"]
+    assert [autoscaler["name"] for autoscaler in look(live, scope=Scope("ml", "chat-1"))["autoscalers"]] == ["chat-1"]
     with pytest.raises(HopError, match="there is no HPA ml/nobody"):
         look(live, scope=Scope("ml", "nobody"))
 
@@ -380,10 +380,10 @@ def test_autoscalers_that_are_not_about_gpus_are_left_alone() -> None:
     web = hpa("web", metric="requests_per_second")
     web["status"] = {}
     live.answers[f"GET {PATHS['hpas']}"]["items"].append(web)
-    assert [each["name"] for each in look(live)["autoscalers"]] == ["chat"]
+    assert [autoscaler["name"] for autoscaler in look(live)["autoscalers"]] == ["chat"]
     found = look(live, scope=Scope("ml", "web"))
     assert "HPA_NOT_SEEN" in ids(look(live, scope=Scope("ml", "web"), grace=False))
-    assert [each["metric"] for each in found["autoscalers"]] == ["requests_per_second"]
+    assert [autoscaler["metric"] for autoscaler in found["autoscalers"]] == ["requests_per_second"]
 
 
 def test_a_prometheus_that_is_not_there_is_a_finding() -> None:

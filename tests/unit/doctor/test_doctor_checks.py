@@ -72,9 +72,9 @@ def restarted(of: dict[str, Any], times: int, code: int, reason: str) -> None:
 
 
 def without_gpus(cluster: Cluster) -> None:
-    for each in cluster.nodes:
+    for gpu_node in cluster.nodes:
         for kind in ("capacity", "allocatable"):
-            del each["status"][kind]["nvidia.com/gpu"]
+            del gpu_node["status"][kind]["nvidia.com/gpu"]
 
 
 @fault("DRIVER_NEEDS_REBOOT")
@@ -101,9 +101,9 @@ def _(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     cluster.nodes[:] = cluster.nodes[:1]
     cluster.nodes[0]["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
-    for each in cluster.pods.values():
-        each["spec"]["nodeName"] = "gpu1"
-        each["status"]["conditions"][1] = turned("Ready", "False", 860)
+    for manifest in cluster.pods.values():
+        manifest["spec"]["nodeName"] = "gpu1"
+        manifest["status"]["conditions"][1] = turned("Ready", "False", 860)
     cluster.prometheus = {"error": "no endpoints available for service", "rules": None}
     cluster.api["unavailable"] = "MissingEndpoints"
     cluster.silence("chat-0", "chat-1")
@@ -128,8 +128,8 @@ def _(cluster: Cluster) -> None:
     for name in ("plugin-gpu1", "plugin-gpu2"):
         crash(cluster.pods[name], "")
         del cluster.pods[name]["spec"]["runtimeClassName"]
-    for each in cluster.nodes:
-        each["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    for gpu_node in cluster.nodes:
+        gpu_node["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
 
 @fault("DEVICE_PLUGIN_NOT_READY", "where others need no RuntimeClass")
@@ -286,8 +286,8 @@ def _(cluster: Cluster) -> None:
 
 @fault("EXPORTER_DEVICE_IDS")
 def _(cluster: Cluster) -> None:
-    for each in cluster.nodes:
-        each["metadata"]["labels"]["cloud.google.com/gke-accelerator"] = "nvidia-l4"
+    for gpu_node in cluster.nodes:
+        gpu_node["metadata"]["labels"]["cloud.google.com/gke-accelerator"] = "nvidia-l4"
     _unnamed(cluster)
 
 
@@ -1101,7 +1101,7 @@ def test_what_follows_is_said_as_a_consequence() -> None:
     FAULTS["RULE_NOT_SELECTED"](cluster)
     found = cluster.report()
     [finding] = found["findings"]
-    assert [each.split(":")[0] for each in finding["consequences"]] == [
+    assert [consequence.split(":")[0] for consequence in finding["consequences"]] == [
         "Metrics API",
         "Metric of each pod",
         "HorizontalPodAutoscaler",
@@ -1149,8 +1149,8 @@ def test_pods_that_find_no_node_are_no_consequence_of_a_rule() -> None:
 
 def test_faults_that_are_alike_are_one_finding() -> None:
     cluster = Cluster()
-    for each in cluster.nodes:
-        each["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
+    for gpu_node in cluster.nodes:
+        gpu_node["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
     [finding] = cluster.report()["findings"]
     assert finding["object"] == "node gpu1, node gpu2"
 

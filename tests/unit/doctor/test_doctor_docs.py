@@ -36,7 +36,7 @@ def test_each_known_way_to_break_the_chain_is_judged_or_said_not_to_be() -> None
     judged = [row for row in rows if row[2] != "not judged"]
     assert f"{len(judged)} of {KNOWN_WAYS} are judged" in page
     assert all(note for _number, _what, finding, _proof, note in rows if finding == "not judged")
-    assert {each for row in judged for each in re.findall(r"\[(\w+)\]", row[2])} <= set(FINDING_TYPES)
+    assert {link for row in judged for link in re.findall(r"\[(\w+)\]", row[2])} <= set(FINDING_TYPES)
     assert {proof for _number, _what, finding, proof, _note in rows if finding == "not judged"} == {"no"}
     proofs = {int(number): proof for number, _what, _finding, proof, _note in rows}
     injected = {row for fault in FAULTS for row in fault.rows}

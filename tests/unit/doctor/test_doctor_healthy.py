@@ -43,10 +43,10 @@ def test_workloads_with_a_rule_each_record_a_series_once_each() -> None:
 
 def test_gpus_that_are_claimed_need_no_device_plugin() -> None:
     cluster = Cluster(nodes=[node("gpu1"), node("gpu2")])
-    for each in cluster.nodes:
-        each["status"]["allocatable"] = {"cpu": "8"}
-        each["status"]["capacity"] = {"cpu": "8"}
-    plugin = next(each for each in cluster.daemon_sets if "plugin" in each["metadata"]["name"])
+    for gpu_node in cluster.nodes:
+        gpu_node["status"]["allocatable"] = {"cpu": "8"}
+        gpu_node["status"]["capacity"] = {"cpu": "8"}
+    plugin = next(daemon_set for daemon_set in cluster.daemon_sets if "plugin" in daemon_set["metadata"]["name"])
     cluster.daemon_sets.remove(plugin)
     assert "DEVICE_PLUGIN_MISSING" in ids(cluster.report())
     container = {"name": "gpus", "image": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.3.0"}
@@ -465,7 +465,7 @@ def test_without_a_right_the_rest_is_looked_at() -> None:
     cluster = Cluster(nodes=[], unavailable={"nodes": "no right to list nodes of apiGroup '' at the cluster scope"})
     found = cluster.report()
     assert ids(found) == []
-    assert {each["hop"] for each in found["not_checked"]} == {
+    assert {unchecked["hop"] for unchecked in found["not_checked"]} == {
         "node",
         "device_plugin",
         "node_labels",

@@ -10,19 +10,19 @@ from replay import CASES, CLUSTERS, Replay
 def test_a_healthy_cluster_has_no_finding(name: str) -> None:
     live = Replay(name)
     report = live.examine()
-    assert [(each["id"], each["seen"]) for each in report["findings"]] == []
+    assert [(finding["id"], finding["seen"]) for finding in report["findings"]] == []
     assert {hop["id"]: hop["status"] for hop in report["hops"] if hop["status"] != "ok"} == dict.fromkeys(
         live.cluster["unknown"], "unknown"
     )
-    assert [each["check"] for each in report["not_checked"]] == live.cluster["not_checked"]
-    assert [each["verified"] for each in report["autoscalers"]] == [True]
+    assert [unchecked["check"] for unchecked in report["not_checked"]] == live.cluster["not_checked"]
+    assert [autoscaler["verified"] for autoscaler in report["autoscalers"]] == [True]
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_what_changes_in_it_is_found_and_nothing_else(name: str, case: str) -> None:
     live = Replay(name, case)
     report = live.examine()
-    found = [{key: each[key] for key in ("id", "object", "seen")} for each in report["findings"]]
+    found = [{key: finding[key] for key in ("id", "object", "seen")} for finding in report["findings"]]
     assert found == live.cluster["cases"][case]["findings"]
 
 

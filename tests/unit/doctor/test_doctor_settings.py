@@ -220,8 +220,8 @@ def a_window_where_the_scrape_interval_is_not_known(cluster: Cluster) -> None:
 
 def the_rules_of_this_collection(cluster: Cluster) -> None:
     hostnames(cluster, "hostname")
-    metrics = [each for profile in PROFILES.values() for each in profile.metrics]
-    rules = {each.series: [{**cluster.rule, "name": each.series, "query": each.query}] for each in metrics}
+    metrics = [metric for profile in PROFILES.values() for metric in profile.metrics]
+    rules = {metric.series: [{**cluster.rule, "name": metric.series, "query": metric.query}] for metric in metrics}
     cluster.prometheus["rules"] = rules
     cluster.budget |= {"scrape_s": 60.0, "sync_s": 60.0}
 
@@ -444,9 +444,9 @@ def test_whatever_the_file_says_is_judged(content: Any) -> None:
 
 
 def test_what_takes_series_of_any_name() -> None:
-    takers = [each["seriesQuery"] for each in [*ADAPTER_RULES, *STOCK_RULES] if takes_all(each)]
+    takers = [rule["seriesQuery"] for rule in [*ADAPTER_RULES, *STOCK_RULES] if takes_all(rule)]
     assert takers == [_OTHERS, _OTHERS]
-    assert [takes_all({"seriesQuery": each}) for each in ('{__name__=~".+"}', "x", "rate(", '{pod!=""}')] == [
+    assert [takes_all({"seriesQuery": selector}) for selector in ('{__name__=~".+"}', "x", "rate(", '{pod!=""}')] == [
         True,
         False,
         False,

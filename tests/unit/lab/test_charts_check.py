@@ -17,7 +17,11 @@ SERVICE: dict[str, Any] = {
 
 
 def found(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], allowed: list[str]) -> list[str]:
-    return list(differences({key(each): each for each in ours}, {key(each): each for each in theirs}, allowed))
+    return list(
+        differences(
+            {key(manifest): manifest for manifest in ours}, {key(manifest): manifest for manifest in theirs}, allowed
+        )
+    )
 
 
 def test_equal_charts_do_not_differ() -> None:

@@ -148,7 +148,7 @@ def test_what_never_happened_is_none() -> None:
 
 def test_timeline_is_xml_with_a_line_for_each_pod() -> None:
     picture = ElementTree.fromstring(timeline(played(FakeCluster()), PLAN, AUTOSCALER))
-    texts = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert {"requests/s", "replicas", "00000", "00004", "step up: 2.75 GPUs"} <= set(texts)
 
 

@@ -53,9 +53,9 @@ def test_a_version_that_is_gone_is_told() -> None:
 
 
 def test_a_package_that_is_gone_is_told() -> None:
-    assert said("kubernetes-1.36", *(stanza(each) for each in of("kubernetes-1.36") if each.name != "cri-tools")) == [
-        "cri-tools: not there"
-    ]
+    assert said(
+        "kubernetes-1.36", *(stanza(package) for package in of("kubernetes-1.36") if package.name != "cri-tools")
+    ) == ["cri-tools: not there"]
 
 
 def test_a_dependency_that_its_row_does_not_say_is_told() -> None:

@@ -40,7 +40,7 @@ def had(system: str, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("system", systems())
-@pytest.mark.parametrize(("name", "package"), [(name, each) for name, rows in PINNED.items() for each in rows])
+@pytest.mark.parametrize(("name", "package"), [(name, package) for name, rows in PINNED.items() for package in rows])
 def test_a_pin_is_of_a_version_that_upstream_has(system: str, name: str, package: str) -> None:
     wanted = pin(system, name)
 
@@ -67,7 +67,7 @@ def test_a_fingerprint_is_that_of_the_row() -> None:
 @pytest.mark.parametrize("system", systems())
 def test_the_role_s_table_of_systems_agrees_with_the_rows(system: str) -> None:
     table = yaml.safe_load((CHECKOUT / "roles/nvidia_driver/vars/main/main.yml").read_text())["__nvidia_driver_systems"]
-    row = {name.lower().replace(" ", "-"): each for name, each in table.items()}[system]
+    row = {name.lower().replace(" ", "-"): row for name, row in table.items()}[system]
     repository = upstream.repositories()[f"nvidia-cuda-{row['repository']}"]
     branches = {
         int(package.version.partition(".")[0])

@@ -95,9 +95,9 @@ def autoscaler(name: str = "chat", samples: int = 60, **changes: Any) -> dict[st
         "history": {
             "step_s": 10,
             "times": [1772334000 + 10 * index for index in range(samples)],
-            "value": [55.0 + 20 * each + index % 7 for index, each in enumerate(busy)],
+            "value": [55.0 + 20 * is_busy + index % 7 for index, is_busy in enumerate(busy)],
             "replicas": [5 if busy[max(0, index - 2)] else 2 for index in range(samples)],
-            "desired": [5 if each else 2 for each in busy],
+            "desired": [5 if is_busy else 2 for is_busy in busy],
         },
         **changes,
     }

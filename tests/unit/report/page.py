@@ -16,7 +16,7 @@ class Node:
 
     def all(self, tag: str = "", class_: str = "", **attributes: str) -> list[Node]:
         """Those below, in the page's order."""
-        return [each for each in self._below() if each._fits(tag, class_, attributes)]
+        return [node for node in self._below() if node._fits(tag, class_, attributes)]
 
     def one(self, tag: str = "", class_: str = "", **attributes: str) -> Node:
         (only,) = self.all(tag, class_, **attributes)
@@ -24,14 +24,14 @@ class Node:
 
     @property
     def text(self) -> str:
-        return "".join(each if isinstance(each, str) else each.text for each in self.children)
+        return "".join(child if isinstance(child, str) else child.text for child in self.children)
 
     @property
     def classes(self) -> list[str]:
         return self.attributes.get("class", "").split()
 
     def _below(self) -> list[Node]:
-        nodes = [each for each in self.children if isinstance(each, Node)]
+        nodes = [child for child in self.children if isinstance(child, Node)]
         return [found for node in nodes for found in (node, *node._below())]
 
     def _fits(self, tag: str, class_: str, attributes: dict[str, str]) -> bool:

@@ -9,7 +9,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html impo
 from doctor_reports import BLIND, BROKEN, EVIL, FLEET, HOPS, HOSTILE, REPORTS, autoscaler, report
 from page import Node, read
 
-PAGES = {name: read(html(each)) for name, each in REPORTS.items()}
+PAGES = {name: read(html(report)) for name, report in REPORTS.items()}
 each_page = pytest.mark.parametrize("name", PAGES)
 
 
@@ -48,7 +48,7 @@ def test_each_finding_is_a_card_with_all_that_was_found(name: str) -> None:
         for text in (finding["id"], finding["severity"], finding["object"], finding["cause"], *finding["seen"]):
             assert text in shown
         assert card.one("dd", class_="fix").text == finding["fix"].replace("\x1b", "\ufffd")
-        assert all(each in shown for each in (*finding["consequences"], finding["doc"]))
+        assert all(text in shown for text in (*finding["consequences"], finding["doc"]))
 
 
 @each_page
@@ -60,7 +60,7 @@ def test_a_hop_leads_to_its_findings(name: str) -> None:
 
 
 def points(plot: Node, kind: str, move: str) -> int:
-    (line,) = [each for each in plot.all("path", class_=kind) if "sample" not in each.classes]
+    (line,) = [path for path in plot.all("path", class_=kind) if "sample" not in path.classes]
     return len(re.findall(f"[M{move}]", line.attributes["d"]))
 
 
@@ -76,7 +76,7 @@ def test_a_plot_has_a_point_for_each_sample(samples: int) -> None:
 def test_a_gap_in_the_samples_is_a_gap_in_the_line() -> None:
     plot = read(html(report(autoscalers=[BLIND]))).one("svg", class_="plot")
     assert points(plot, "value", "L") == 13
-    (line,) = [each for each in plot.all("path", class_="value") if "sample" not in each.classes]
+    (line,) = [path for path in plot.all("path", class_="value") if "sample" not in path.classes]
     assert line.attributes["d"].count("M") == 2
 
 
@@ -124,7 +124,9 @@ def test_the_table_has_a_row_for_each_autoscaler(name: str) -> None:
 def test_the_unproven_come_first() -> None:
     rows = PAGES["fleet"].one("tbody").all("tr")
     assert [row.one("td", class_="word").text for row in rows] == ["not proven"] * 3 + ["proven"] * 57
-    assert [each.text for each in PAGES["fleet"].one(class_="plots").all("h3")] == [row.one("th").text for row in rows]
+    assert [heading.text for heading in PAGES["fleet"].one(class_="plots").all("h3")] == [
+        row.one("th").text for row in rows
+    ]
 
 
 def test_what_was_not_checked_is_told_with_its_reason() -> None:

@@ -88,7 +88,7 @@ def test_every_fact_has_a_sample(fact: str) -> None:
     described = DESCRIBED[fact]
 
     samples = described.get("contains", {"": described}).values()
-    assert all("sample" in each and each["description"] for each in samples)
+    assert all("sample" in sample and sample["description"] for sample in samples)
 
 
 def test_examples_name_facts_that_exist(tree: Tree) -> None:

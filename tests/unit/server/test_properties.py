@@ -66,7 +66,8 @@ def test_every_gpu_of_any_machine_has_exactly_one_generation(devices: dict[str, 
     displays = sorted(
         address
         for address, attributes in devices.items()
-        if b"0x10de" in attributes["vendor"] and any(each in attributes["class"] for each in (b"0x030000", b"0x030200"))
+        if b"0x10de" in attributes["vendor"]
+        and any(device_class in attributes["class"] for device_class in (b"0x030000", b"0x030200"))
     )
     with TemporaryDirectory() as folder:
         node = written(folder, devices).node()

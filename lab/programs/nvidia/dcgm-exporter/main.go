@@ -78,7 +78,7 @@ func readSettings(arguments []string) (settings, error) {
 	for _, name := range []string{"c", "collect-interval"} {
 		flags.IntVar(&milliseconds, name, interval, "milliseconds between two readings [DCGM_EXPORTER_INTERVAL]")
 	}
-	for _, each := range []struct {
+	for _, option := range []struct {
 		value           *bool
 		variable, usage string
 		names           []string
@@ -87,12 +87,12 @@ func readSettings(arguments []string) (settings, error) {
 		{&s.virtualGPUs, "KUBERNETES_VIRTUAL_GPUS", "a line for each pod that shares the GPU", []string{"kubernetes-virtual-gpus"}},
 		{&s.podUIDs, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "label with the pod's uid", []string{"kubernetes-enable-pod-uid"}},
 	} {
-		fallback, err := strconv.ParseBool(env(each.variable, "false"))
+		fallback, err := strconv.ParseBool(env(option.variable, "false"))
 		if err != nil {
-			return s, fmt.Errorf("%s: %w", each.variable, err)
+			return s, fmt.Errorf("%s: %w", option.variable, err)
 		}
-		for _, name := range each.names {
-			flags.BoolVar(each.value, name, fallback, each.usage+" ["+each.variable+"]")
+		for _, name := range option.names {
+			flags.BoolVar(option.value, name, fallback, option.usage+" ["+option.variable+"]")
 		}
 	}
 	var resources string
@@ -163,7 +163,7 @@ func run(s settings) error {
 		fmt.Fprint(out, "OK")
 	})
 	http.HandleFunc("/metrics", func(out http.ResponseWriter, _ *http.Request) {
-		names := naming{pods(), s.idType, s.podUIDs, s.virtualGPUs, func(each sample) usages { return usagesOf(gpus.handles[each.index], podOfProcess) }}
+		names := naming{pods(), s.idType, s.podUIDs, s.virtualGPUs, func(gpu sample) usages { return usagesOf(gpus.handles[gpu.index], podOfProcess) }}
 		var page bytes.Buffer
 		if err := write(&page, counters, gpus.latest(), names, s.hostname); err != nil {
 			slog.Error("metrics cannot be given", "reason", err)

@@ -43,13 +43,13 @@ type line struct {
 // write prints all counters in Prometheus' text format: a line a GPU, or one a sharing pod with virtual GPUs.
 func write(out io.Writer, counters []counter, samples []sample, names naming, hostname string) error {
 	used := map[string]usages{}
-	for _, each := range samples {
-		id, err := deviceID(names.idType, each.gpu)
+	for _, sample := range samples {
+		id, err := deviceID(names.idType, sample.gpu)
 		if err != nil && names.pods != nil {
 			return err
 		}
 		if names.virtual && len(names.pods[id]) > 0 {
-			used[each.uuid] = names.usages(each)
+			used[sample.uuid] = names.usages(sample)
 		}
 	}
 	for _, wanted := range counters {
@@ -63,13 +63,13 @@ func write(out io.Writer, counters []counter, samples []sample, names naming, ho
 				continue
 			}
 			id, _ := deviceID(names.idType, sample.gpu)
-			for _, each := range names.lines(wanted.field, value, names.pods[id], used[sample.uuid]) {
-				attributes := each.labels
+			for _, row := range names.lines(wanted.field, value, names.pods[id], used[sample.uuid]) {
+				attributes := row.labels
 				if wanted.field == xidField {
 					attributes = append(attributes, label{"err_code", value}, label{"err_msg", xidMeaning(value)})
 				}
 				slices.SortFunc(attributes, func(a, b label) int { return strings.Compare(a.name, b.name) })
-				fmt.Fprintf(out, "%s{%s} %s\n", wanted.field, render(append(identity(sample, counters, hostname), attributes...)), each.value)
+				fmt.Fprintf(out, "%s{%s} %s\n", wanted.field, render(append(identity(sample, counters, hostname), attributes...)), row.value)
 			}
 		}
 	}
@@ -86,9 +86,9 @@ func identity(s sample, counters []counter, hostname string) []label {
 		{"modelName", s.model},
 		{"Hostname", hostname},
 	}
-	for _, each := range counters {
-		if value, there := s.values[each.field]; there && each.kind == "label" {
-			labels = append(labels, label{each.field, value})
+	for _, counter := range counters {
+		if value, there := s.values[counter.field]; there && counter.kind == "label" {
+			labels = append(labels, label{counter.field, value})
 		}
 	}
 	return labels
@@ -108,15 +108,15 @@ func (n naming) lines(field, value string, held []holder, used usages) []line {
 	if ofProcesses {
 		lines = append(lines, line{nil, value})
 	}
-	for _, each := range held {
-		its := line{each.labels(n.uids || ofProcesses), value}
+	for _, pod := range held {
+		row := line{pod.labels(n.uids || ofProcesses), value}
 		if ofProcesses {
-			its.value = used.value(field, each.uid)
+			row.value = used.value(field, pod.uid)
 		}
-		if each.replica != "" {
-			its.labels = append(its.labels, label{"vgpu", each.replica})
+		if pod.replica != "" {
+			row.labels = append(row.labels, label{"vgpu", pod.replica})
 		}
-		lines = append(lines, its)
+		lines = append(lines, row)
 	}
 	return lines
 }
@@ -140,8 +140,8 @@ var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func render(labels []label) string {
 	texts := make([]string, len(labels))
-	for i, each := range labels {
-		texts[i] = each.name + `="` + escaper.Replace(each.value) + `"`
+	for i, pair := range labels {
+		texts[i] = pair.name + `="` + escaper.Replace(pair.value) + `"`
 	}
 	return strings.Join(texts, ",")
 }

@@ -45,16 +45,16 @@ func usagesOf(device nvml.Device, podOf func(pid uint32) string) usages {
 	if result != nvml.SUCCESS {
 		slog.Debug("NVML lists no processes", "reason", result)
 	}
-	for _, each := range running {
-		add(each.Pid, usage{bytes: each.UsedGpuMemory})
+	for _, process := range running {
+		add(process.Pid, usage{bytes: process.UsedGpuMemory})
 	}
 	samples, result := device.GetProcessUtilization(uint64(time.Now().Add(-window).UnixMicro()))
 	if result != nvml.SUCCESS {
 		slog.Debug("NVML has no utilisation of processes", "reason", result)
 	}
 	percent := map[uint32]uint64{}
-	for _, each := range samples {
-		percent[each.Pid] = uint64(each.SmUtil) // the last sample of several
+	for _, sample := range samples {
+		percent[sample.Pid] = uint64(sample.SmUtil) // the last sample of several
 	}
 	for pid, used := range percent {
 		add(pid, usage{percent: used})

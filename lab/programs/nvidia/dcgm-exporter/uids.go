@@ -89,8 +89,8 @@ func listPods(node string) (map[string]string, error) {
 		return nil, err
 	}
 	found := map[string]string{}
-	for _, each := range pods.Items {
-		found[each.Metadata.Namespace+"/"+each.Metadata.Name] = each.Metadata.UID
+	for _, pod := range pods.Items {
+		found[pod.Metadata.Namespace+"/"+pod.Metadata.Name] = pod.Metadata.UID
 	}
 	return found, nil
 }
