@@ -69,7 +69,7 @@ def networks() -> list[str]:
 
 
 def labs(name: str, *, scenarios: bool) -> list[str]:
-    """The lab of this name, and with `scenarios` those that molecule names after it, even if only a network is left."""
+    """The lab of this name, and with `scenarios` those that molecule names after it. A network that is left counts."""
     if not scenarios:
         return [name]
     found = {folder.name for folder in (CACHE / "labs").glob("*")}

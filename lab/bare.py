@@ -1,8 +1,8 @@
 """Servers without a container engine: namespaces, a control group and a network of their own, by util-linux alone.
 
-`python -m lab.bare` is what lab/nodes calls where the machine has no podman. A container here is a folder that was
-unpacked from an artifact's root.tar, a process id in `<state>/<name>.pid`, and an interface on the lab's bridge. It
-sees the machine's devices, as a privileged container of podman does.
+`python -m lab.bare` is what lab/nodes calls where the machine has no podman. A container here is a folder,
+unpacked from an artifact's root.tar. It has a process id in `<state>/<name>.pid`, and an interface on the lab's bridge.
+It sees the machine's devices, as a privileged container of podman does.
 """
 
 from __future__ import annotations

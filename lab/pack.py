@@ -25,7 +25,7 @@ from lab.artifacts import CACHE
 
 NAME = "lab-pack"
 PIECE = "60MB"
-# What the playbooks of the lab and of the site use of the package `ansible`, which is ten times as large as the rest.
+# Collections that the playbooks of the lab and of the site use. The package `ansible` is ten times as large.
 COLLECTIONS = ("kubernetes/core", "containers/podman")
 REQUIREMENTS = preflight.CHECKOUT / "requirements-lab.txt"
 

@@ -60,7 +60,7 @@ RUNTIMES = ("runc", "crun")
 # The first release with podman 4 and its network programs.
 FIRST_RELEASES = {"debian": (12,), "ubuntu": (24, 4)}
 
-# What servers cannot load, since their kernel is the machine's -> a file that is there once it is loaded or built in.
+# Modules that servers cannot load, since their kernel is the machine's -> a file that is there once one is in.
 KERNEL = {
     "overlay": "/sys/module/overlay",
     "br_netfilter": "/proc/sys/net/bridge/bridge-nf-call-iptables",
@@ -271,7 +271,7 @@ def engine() -> None:
 def _try(settings: Path) -> None:
     """Start one container as the lab's servers are started: privileged, with a network and a cgroup of its own.
 
-    What stands in the way in a container or on a hardened machine shows in a second, not after minutes of compiling.
+    A container or a hardened machine shows in a second what stands in the way, not after minutes of compiling.
     """
     with tempfile.TemporaryDirectory() as root:
         for folder in ("bin", "sbin", "lib", "lib64"):

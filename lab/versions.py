@@ -21,8 +21,11 @@ def versions() -> dict[str, Any]:
 def names() -> dict[str, str]:
     """What recipes may write in braces.
 
-    `{kubernetes}` is the upstream part of a package's pin, `{nvidia-driver/debian-13}` that of a system's own,
-    `{coredns}` a program of the lab, `{chart/dcgm-exporter}` a chart and `{image/python}` an image that a role names.
+    `{kubernetes}`               the upstream part of a package's pin
+    `{nvidia-driver/debian-13}`  that of a system's own
+    `{coredns}`                  a program of the lab
+    `{chart/dcgm-exporter}`      a chart
+    `{image/python}`             an image that a role names
     """
     pinned = versions()
     return (

@@ -27,8 +27,8 @@ class Request:
 class FakeTransport:
     """Answers by method and path, 404 to the rest, and remembers what it was asked.
 
-    An answer may be an ApiError, or an iterator that has one for each time it is asked. The list of a namespace is that
-    of the cluster without the rest, if there is no answer of its own.
+    An answer may be an ApiError, or an iterator that has one for each time it is asked. The list of a namespace
+    is that of the cluster without the rest, unless it has an answer.
     """
 
     def __init__(self, answers: Mapping[str, Any]) -> None:

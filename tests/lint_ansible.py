@@ -1,8 +1,8 @@
 """ansible-lint of this checkout, as its command, without what it does many times over.
 
-It starts ansible-playbook for a syntax check of each playbook and role and of each playbook that another imports, fifty
-times two seconds of a processor: here one run checks all. Only where that fails are they checked one by one, so that a
-report is what ansible-lint always reports. A task it reads anew for each rule: here once.
+It starts ansible-playbook for a syntax check of each playbook and role, fifty times two seconds of a processor: here
+one run checks all. Only where that fails are they checked one by one, so that a report is what ansible-lint always
+reports. It reads a task anew for each rule: here once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Compare the lab's charts with the originals: `python -m lab.charts.check FOLDER`, one folder a chart in it.
 
-Both are rendered with the values that the roles give them in the lab. Every object of ours has to be in the original
-with the same labels, ports, selectors, references, rights, arguments, variables and volumes; what the lab leaves
-out or has otherwise must be listed in `not-in-lab.yml`. What is recorded of the originals' values has to be right, too.
+Both are rendered with the values that the roles give them in the lab. Every object of ours has to be in the original,
+with the same labels, ports, selectors and references. Its rights, arguments, variables and volumes have to be the same,
+too. What the lab leaves out or has otherwise must be listed in `not-in-lab.yml`. What is recorded of the originals'
+values has to be right, too.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Chain:
 
     @property
     def late_s(self) -> float:
-        """By how much the slowest scrape and the slowest evaluation were too late, as on a machine that is too busy."""
+        """Seconds by which the slowest scrape and the slowest evaluation were too late, as on a busy machine."""
         return _late(self.scraped, self.scrape_s) + _late(self.evaluated, self.evaluate_s)
 
 

@@ -70,7 +70,7 @@ def run(playbook: Path, *flags: str, **variables: Any) -> Run:
 
 
 def kill(playbook: Path, *, changes: int) -> str:
-    """Run a playbook, and kill it with all that it started as soon as so many tasks have reported a change.
+    """Run a playbook until so many tasks have reported a change, then kill it with all that it started.
 
     Returns number and name of the last of them. Raises AssertionError when the run ends before.
     """

@@ -13,8 +13,8 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Compares files with what one call of M(ansible.builtin.find) has seen, so that a run in which nothing is to be
-    written asks a server once, and not once a file.
+  - Compares files with what one call of M(ansible.builtin.find) has seen. So a run in which nothing is to be written
+    asks a server once, and not once a file.
   - A file is as it should be if content and mode are, and it belongs to root.
 options:
   _input:

@@ -266,8 +266,8 @@ def _shown(value: Any, hidden: bool) -> str:
 def read_manifest(text: str) -> Iterator[dict[str, Any]]:
     """The objects of a manifest, without documents that a condition left empty and without fields that have no value.
 
-    Helm leaves those out, too. A chart writes `annotations:` with nothing below it, and a patch with that would take
-    away all annotations, those of Helm and of others too.
+    Helm leaves those out, too. A chart writes `annotations:` with nothing below it. A patch with that would take away
+    all annotations, those of Helm and of others too.
     """
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -318,7 +318,7 @@ def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -
 def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[str]:
     """Removes the objects of a release that helm cannot remove, by title, and then helm's record of it.
 
-    helm refuses as soon as one kind in it is not served any more, and when an installation of it broke off.
+    helm refuses when a kind in it is no longer served, and when an installation of it broke off.
     """
     for wanted in create_definitions(
         {"resource_definition": release.objects(), "namespace": params["release_namespace"]}

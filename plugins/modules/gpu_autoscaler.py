@@ -48,9 +48,10 @@ attributes:
     support: full
     description: Shows each object before and after.
 notes:
-  - Reads HorizontalPodAutoscalers and nodes of the whole cluster, the targets and pods of the autoscalers' namespaces,
-    APIServices, ScaledObjects of KEDA, PrometheusRules in the rules' namespace, and Prometheus. Writes
-    HorizontalPodAutoscalers and PrometheusRules only. C(docs/rights.yml) has a ClusterRole with these rights.
+  - Reads HorizontalPodAutoscalers and nodes of the whole cluster, and the targets and pods of the autoscalers'
+    namespaces. It also reads APIServices, ScaledObjects of KEDA, PrometheusRules in the rules' namespace, and
+    Prometheus. It writes HorizontalPodAutoscalers and PrometheusRules only. C(docs/rights.yml) has a ClusterRole with
+    these rights.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
     description: Reads them back, and proves later what was applied with C(verify=false).

@@ -30,11 +30,11 @@ attributes:
     description: There is nothing to show.
     support: none
 notes:
-  - Needs root where the kernel keeps files from others, on HGX B200 and later for instance. A file that cannot be read,
-    or that makes no sense, gives a warning with its name, and null for what it would have told.
+  - Needs root where the kernel keeps files from others, on HGX B200 and later for instance. A file that cannot be
+    read, or that makes no sense, gives a warning with its name. The facts from it are null.
   - The file C(/var/run/reboot-required) is not looked at. It speaks for the whole machine, not for its GPUs.
-  - Functions of a GPU other than VGA and 3D controllers (sound, USB) are no GPUs here, nor are virtual functions, which
-    are a vGPU's share of a GPU. In a virtual machine a vGPU looks like the GPU that it is part of.
+  - Functions of a GPU other than VGA and 3D controllers (sound, USB) are no GPUs here. Nor are virtual functions, a
+    vGPU's share of a GPU. In a virtual machine a vGPU looks like the GPU that it is part of.
   - Whether the initramfs holds nouveau is not looked at, since that takes programs to unpack it. After a reboot,
     RV(ansible_facts.gpu_facts.nouveau_loaded) tells.
   - A framebuffer of the firmware (C(simpledrm), C(efifb)) holds no GPU and is no reason for anything.

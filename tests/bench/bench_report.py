@@ -247,7 +247,7 @@ def _axes(x: Scale, y: Scale) -> list[str]:
 
 
 def _spread(wanted: dict[str, float]) -> dict[str, float]:
-    """Heights at which labels do not cover each other, from the top down and as near as may be to where they belong."""
+    """Heights at which labels do not cover each other, from the top down, close to where they belong."""
     placed: dict[str, float] = {}
     above = -math.inf
     for name, height in sorted(wanted.items(), key=lambda item: item[1]):

@@ -212,7 +212,7 @@ def _middle(runs: Sequence[Run]) -> Run:
 
 
 def compare(cluster: Cluster, number: int, loop: int, rounds: int, progress: Progress) -> list[TaskTime]:
-    """The same HPAs by one task of ours, by one of kubernetes.core.k8s with a list, and by a loop of it."""
+    """The same HPAs by a task of ours, by kubernetes.core.k8s with a list, and by a loop of it."""
     cluster.deploy(number)
     ways = (
         (OURS, number, {"kubegpu.autoscale.gpu_autoscaler": {"autoscalers": "{{ autoscalers }}", "verify": False}}),

@@ -1,7 +1,7 @@
 """What gpu_doctor is measured on: GPU nodes with their pods, autoscalers with status, and what Prometheus has of it.
 
-Nothing runs: nodes and pods are objects as kubelet and controllers would leave them, with as much in them as real ones
-have. What their exporters would say is one text, which a real Prometheus scrapes with honorLabels.
+Nothing runs: nodes and pods are objects as kubelet and controllers would leave them, as full as real ones.
+What their exporters would say is one text, which a real Prometheus scrapes with honorLabels.
 """
 
 from __future__ import annotations

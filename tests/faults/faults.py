@@ -1,4 +1,4 @@
-"""The ways in which the lab is broken, hop by hop, each with the finding that the doctor has to come to.
+"""Ways to break the lab, hop by hop, each with the finding that the doctor has to come to.
 
 Each breaks one thing, as somebody would or as it happens by itself, and puts it back.
 """

@@ -39,7 +39,7 @@ STACK = "kube-prometheus-stack"
 WORKLOADS = "gpu-workload"
 SAMPLE = "sample"
 PLUGIN = "nvidia-device-plugin"
-# Looks in a row that have to be alike, so that a passing state is not taken for the last one.
+# Looks in a row that have to be alike. So a passing state is not taken for the last one.
 STEADY = 3
 
 # One request a line of its first argument, one answer each.
@@ -301,7 +301,7 @@ class Lab:
     def is_up_to_date(self) -> bool:
         """No workload is on its way to another state, and each GPU is seen once.
 
-        What Prometheus no longer scrapes it goes on giving for 5 minutes, and for so long the HPA acts on it.
+        Prometheus gives a series for 5 minutes after its last scrape, and for so long the HPA acts on it.
         """
         return all(_is_rolled_out(kind, workload) for kind in _POD_COUNTS for workload in self.find(kind)) and not list(
             self._prometheus.query("count by (UUID) (DCGM_FI_DEV_GPU_UTIL) > 1")

@@ -10,7 +10,7 @@ from live_lab import STEADY, Lab, Report, ids, wait_until_healed, words
 
 # Prometheus goes on giving the last values of a target that is taken out of its configuration for 5 minutes.
 FOUND_S = 480
-# A crashed pod may have to wait for its back-off, and the last series under other labels go, both after 5 minutes.
+# A crashed pod may have to wait 5 minutes for its back-off. The last series under other labels go after as long.
 HEALED_S = 480
 
 CASES = [

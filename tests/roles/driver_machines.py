@@ -1,7 +1,7 @@
 """Machines for the role nvidia_driver: what Ansible, PCI, firmware, dpkg and mokutil say, and what it makes of that.
 
 A machine is a folder, which gpu_facts and server_info read as it is. Programs answer as `Machine` says: in `play` they
-are scripts in the path of the role's own tasks, for `look` their words are told to the role's variables.
+are scripts in the path of the role's own tasks. For `look` their words are told to the role's variables.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _play() -> dict[str, Any]:
     role = {"name": "kubegpu.autoscale.nvidia_driver", "tasks_from": "preflight", "public": True}
     asked = ", ".join(f"{name!r}: {expression}" for name, expression in ASKED.items())
     return {
-        # With a filter and a test, so that Ansible loads all there are once, and not in each process of a task.
+        # With a filter and a test: so Ansible loads all there are once, not in each process of a task.
         "hosts": "{{ 'all' | string if 'all' is string else '' }}",
         "gather_facts": False,
         "environment": {"PATH": "{{ machine_folder }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"},

@@ -1,4 +1,4 @@
-"""Asks a URL five times a second until FILE.stop is there, then writes how often, and what went wrong, to FILE."""
+"""Asks a URL five times a second until FILE.stop is there. FILE gets how often, and what went wrong."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from testinfra.host import Host
 testinfra_hosts = ["ansible://kube_control_plane"]
 
 GPUS = 8
-# What the last scrape had: without a series of 5 minutes ago, whose target has other labels now, and without one of
-# 5 seconds ago, whose GPU another pod has by now.
+# What the last scrape had. It is without a series of 5 minutes ago, whose target has other labels now. It is also
+# without one of 5 seconds ago, whose GPU another pod has by now.
 UTILISATION = "DCGM_FI_DEV_GPU_UTIL%20and%20last_over_time(DCGM_FI_DEV_GPU_UTIL[10s])"
 PROMETHEUS = "/api/v1/namespaces/monitoring/services/kube-prometheus-stack-prometheus:9090/proxy/api/v1"
 

@@ -26,7 +26,7 @@ _LATELY = "2m"
 # By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
 _QUERIES = {
     "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
-    # A kubelet that is away for a moment, or whose node is not called dead yet, leaves the exporter without names.
+    # A kubelet that is away for a moment, or whose node still counts as alive, leaves the exporter without names.
     "rows_lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[{_LATELY}]))',
     # The last Xid error is remembered; all others are readings.
     "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',

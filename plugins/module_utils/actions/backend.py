@@ -82,7 +82,7 @@ def _plural(target: Target) -> str:
 
 
 def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) -> bool:
-    """By any HPA, or if it is the rule of one workload by that one's, which has to read more than its pods."""
+    """By any HPA. The rule of one workload: by that one's HPA, if it reads more than its pods."""
     only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
     if only is not None:
         asked_for = metric_names(hpas[only], (OBJECT, EXTERNAL)) if only in hpas else set()

@@ -101,8 +101,8 @@ def _measure(
 def _pod_start_s(pods: Sequence[Manifest], target: Manifest) -> float | None:
     """Seconds from scheduling to readiness of the pods of the newest revision; None if no pod tells.
 
-    The minimum: readiness that is lost and comes back, by load or by a restart of the kubelet, only lengthens what is
-    seen. What is longer than a rollout may take is not believed.
+    The minimum: readiness that load or a restart of the kubelet takes away for a while only lengthens what is seen.
+    What is longer than a rollout may take is not believed.
     """
     newest = max(pods, key=made_s, default=None)
     revision = _revision(newest) if newest else None

@@ -16,7 +16,7 @@ Pod = TypeVar("Pod", bound=Manifest)
 
 
 def read_replicas(kube: KubeClient, client: PrometheusClient) -> list[PrometheusClient]:
-    """As `replicas_of`; none where the Service or its pods may not be read, or Prometheus has an address of its own."""
+    """As `replicas_of`; none where the Service or its pods may not be read, or Prometheus has an address."""
     namespace, name = client.service
     try:
         service = kube.get(SERVICES, name, namespace) if namespace else None

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The answer of a metrics API to one question, judged by the checks of the last hops as if an HPA had asked it."""
+"""The answer of a metrics API to one question. The checks of the last hops judge it as if an HPA had asked."""
 
 from __future__ import annotations
 

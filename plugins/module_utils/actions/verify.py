@@ -29,10 +29,10 @@ def verify(
     deadline: Deadline,
     outcome: Outcome,
 ) -> None:
-    """Wait until each ready pod of each target has a value that agrees with Prometheus, and each HPA acts on it.
+    """Wait until each autoscaler is proven: its pods have values that agree with Prometheus, and the HPA acts on them.
 
-    A target without pods is not waited for: nothing can be seen of it. The evidence goes into the outcome's entries,
-    and the first error of each autoscaler that is not proven into its errors.
+    A target without pods is not waited for: nothing can be seen of it. The outcome's entries get the evidence. Its
+    errors get the first error of each autoscaler that is not proven.
     """
     observer = Observer(kube, prometheus, backend, read_replicas(kube, prometheus))
     states = _observe_until(observer, autoscalers, deadline)

@@ -161,7 +161,7 @@ def _is_recorded(target: Target, entry: Manifest) -> bool:
 def _metric_target_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> MetricTarget:
     """The metric_target of an entry of an HPA's metrics.
 
-    In somebody else's HPA a metric that merely has the name of one of ours is taken for ours only if it is recorded.
+    In somebody else's HPA a metric with a name of ours is taken for ours only if it is recorded.
     """
     content = entry[entry["type"].lower()]
     name, target = content["metric"]["name"], content["target"]

@@ -130,8 +130,8 @@ class MetricState:
     def agrees(self, name: str) -> bool:
         """Whether Prometheus, or another replica of it, may have recorded the object's value lately.
 
-        Replicas scrape at other moments and the Service answers with either. So a value agrees that lies as far beside
-        the samples as these lie apart, or TOLERANCE of the target value.
+        Replicas scrape at other moments and the Service answers with either. So a value may lie as far beside the
+        samples as these lie apart, or TOLERANCE of the target value.
         """
         samples = self.recorded.get(name)
         if not samples:

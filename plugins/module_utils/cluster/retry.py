@@ -9,7 +9,7 @@ from typing import Any
 from .errors import ApiError
 
 RETRIES = 5
-# Doubled from one retry to the next, each time shortened by up to a half so that clients do not come back together.
+# Doubled from one retry to the next. Each is shortened by up to a half, so that clients do not come back together.
 FIRST_PAUSE_S = 0.5
 # How long the server may grant nothing at all before nothing is sent again.
 PATIENCE_S = 30.0
@@ -18,8 +18,8 @@ PATIENCE_S = 30.0
 class RetryingTransport:
     """Sends again what the API server refused for a passing reason: it is busy, it restarts, others write as well.
 
-    For requests that may reach the server twice, as reading, server-side apply and deletion may. All requests share
-    the patience, so that a thousand of them do not outwait the same outage one after the other.
+    For requests that may reach the server twice, as reading, server-side apply and deletion may. All requests share the
+    patience. So a thousand of them do not outwait the same outage one after the other.
 
     Clock, sleep and jitter (0 to 1) are given in tests.
     """

@@ -1,4 +1,4 @@
-"""Ask the sample service for GPU time at a constant rate, evenly paced, each request on a connection of its own.
+"""Ask the sample service for GPU time at a constant rate, evenly paced. Each request has a connection of its own.
 
 PUT /load?gpus=2.75   from now on, demand so many seconds of GPU time a second
 GET /stats            counters since the start, as JSON

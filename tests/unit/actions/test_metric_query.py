@@ -379,14 +379,14 @@ def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
-        ({}, "see in Prometheus whether namespace_pod:gpu:avg has samples"),
+        ({}, "ask Prometheus for namespace_pod:gpu:avg"),
         (
             {"resource": "namespaces", "name": "ml", "namespace": None},
-            "see in Prometheus whether namespace_workload:gpu:avg or namespace_pod:gpu:avg has samples",
+            "ask Prometheus for namespace_workload:gpu:avg or namespace_pod:gpu:avg",
         ),
-        ({"resource": "deployments.apps"}, "see in Prometheus whether namespace_workload:gpu:avg has samples"),
-        ({"resource": "services"}, "see in Prometheus whether its series has samples"),
-        ({"api": "external"}, "see in Prometheus whether external:gpu:sum has samples"),
+        ({"resource": "deployments.apps"}, "ask Prometheus for namespace_workload:gpu:avg"),
+        ({"resource": "services"}, "ask Prometheus for its series"),
+        ({"api": "external"}, "ask Prometheus for external:gpu:sum"),
     ],
 )
 def test_where_to_look_for_a_metric_that_is_not_listed(options: dict[str, Any], fix: str) -> None:

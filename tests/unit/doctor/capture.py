@@ -1,8 +1,8 @@
 """Write down what a cluster that runs answers to the doctor, as a file for answers/. Changes nothing in the cluster.
 
-What is in it: all that the doctor reads. Nodes, Services, DaemonSets, autoscalers and what they scale, the pods beside
-them, the objects of the Prometheus operator, the adapter's rules, series with their labels. So it has the names and
-addresses of nodes, namespaces, workloads and images: look through it before you pass it on.
+It has all that the doctor reads: nodes, Services, DaemonSets, autoscalers and what they scale, the pods beside them;
+the objects of the Prometheus operator, the adapter's rules, series with their labels. So it has the names and addresses
+of nodes, namespaces, workloads and images: look through it before you pass it on.
 What is not: Secrets, which the doctor does not read; values of environment variables but the exporter's and NVIDIA's;
 values of options that may be a secret; whole manifests in annotations; managers of fields that it does not read.
 """

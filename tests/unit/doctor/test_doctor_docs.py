@@ -44,7 +44,7 @@ def test_each_known_way_to_break_the_chain_is_judged_or_said_not_to_be() -> None
     assert {row for row, proof in proofs.items() if proof == "lab"} == injected
     assert {row for row, proof in proofs.items() if proof == "symptom"} == played
     assert all(note for _number, _what, _finding, proof, note in rows if proof == "symptom")
-    assert f"{len(injected)} of them happen on the lab, of {len(played)} more only the symptom" in page
+    assert f"{len(injected)} of them happen on the lab, and of {len(played)} more only the symptom" in page
 
 
 def test_a_fault_leads_to_a_finding_of_its_row() -> None:

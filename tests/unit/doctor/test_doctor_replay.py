@@ -28,7 +28,7 @@ def test_what_changes_in_it_is_found_and_nothing_else(name: str, case: str) -> N
 
 @pytest.mark.parametrize(("name", "case"), [*((name, "") for name in CLUSTERS), *CASES])
 def test_each_answer_is_asked_for(name: str, case: str) -> None:
-    """What nobody asks for any more is no part of the file, and a query that has changed is answered anew."""
+    """The file has nothing that nobody asks for any more. A query that has changed is answered anew."""
     live = Replay(name, case)
     live.examine()
     expected = live.cluster["cases"][case].get("unasked", []) if case else []

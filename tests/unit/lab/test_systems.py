@@ -1,4 +1,4 @@
-"""What the lab's servers can run is what the roles support, and the mirror has the paths that they ask for there."""
+"""The lab's servers can run the systems that the roles support. The mirror has the paths that roles ask for there."""
 
 from __future__ import annotations
 

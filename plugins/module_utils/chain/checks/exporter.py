@@ -333,8 +333,8 @@ EXPORTER_SHARED_GPUS = FindingType(
     Hop.EXPORTER,
     "warning",
     cause="the exporter names only one of the pods that share a GPU",
-    fix="set KUBERNETES_VIRTUAL_GPUS to true, with hostPID and kubernetes.enablePodUID, and use the metric shared; or "
-    "scale on a metric of the application",
+    fix="use the metric shared, with KUBERNETES_VIRTUAL_GPUS, hostPID and kubernetes.enablePodUID on; or scale on a "
+    "metric of the application",
 )
 EXPORTER_SHARED_GPUS_BLIND = FindingType(
     "EXPORTER_SHARED_GPUS_BLIND",

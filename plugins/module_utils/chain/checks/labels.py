@@ -140,8 +140,7 @@ POD_WITHOUT_SERIES = FindingType(
     Hop.LABELS,
     "error",
     cause="the exporter serves GPUs, but no series names these pods",
-    fix="see that dcgm-exporter runs on their nodes and that the device plugin of these GPUs is NVIDIA's; a model "
-    "server's pods need a PodMonitor",
+    fix="run dcgm-exporter and NVIDIA's device plugin on their nodes; for a model server's pods, make a PodMonitor",
     grace_s=120,
     is_consequence=True,
 )

@@ -23,8 +23,8 @@ METRIC_NOT_LISTED = FindingType(
     "error",
     cause="the API does not offer the metric: no rule of the adapter makes it of a series, or the series has no "
     "samples",
-    fix="see in Prometheus whether {series} has samples; then run the prometheus_adapter role, whose rules make a "
-    "metric of each recorded series",
+    fix="ask Prometheus for {series}. If it has samples, run the prometheus_adapter role: its rules make a metric of "
+    "each recorded series",
     is_consequence=True,
 )
 METRIC_WITHOUT_VALUE = FindingType(
@@ -33,8 +33,8 @@ METRIC_WITHOUT_VALUE = FindingType(
     "error",
     cause="the API gives no value for these objects: the series lacks them, or the adapter's rule loses the labels "
     "namespace and pod",
-    fix="see in Prometheus whether {series} has samples with these labels; then see the log of {owner}, whose query "
-    "has to keep namespace and pod (by (<<.GroupBy>>))",
+    fix="ask Prometheus for {series} with these labels. If it is there, mend the query of {owner}: it has to keep "
+    "namespace and pod (by (<<.GroupBy>>))",
     grace_s=120,
     is_consequence=True,
 )

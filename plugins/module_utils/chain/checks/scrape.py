@@ -21,8 +21,7 @@ PROMETHEUS_UNREACHABLE = FindingType(
     Hop.SCRAPE,
     "error",
     cause="Prometheus does not answer",
-    fix="see that its pods are ready; open its port from the control plane to the nodes; or set prometheus.url to an "
-    "address that this controller reaches",
+    fix="get its pods ready; open its port from the control plane to the nodes, or set prometheus.url",
     grace_s=300,
     explained_by=(Hop.NODE,),
     evidence=(

@@ -440,7 +440,7 @@ WORKLOAD_MAXIMUM_OVER_GPUS = FindingType(
 
 @check("the GPUs hold its maximum", WORKLOAD_MAXIMUM_OVER_GPUS, needs=("targets", "nodes"))
 def capacity(state: State) -> Iterator[CheckResult]:
-    """GPUs that are out of use are a finding of their own, and nodes that come as they are needed have no limit."""
+    """GPUs that are out of use are a finding of their own. Nodes that come as they are needed have no limit."""
     if not (state.gpu_nodes or state.is_before) or _is_short(state) or nodes_are_added(state.nodes):
         return
     known: dict[str, int] = {}

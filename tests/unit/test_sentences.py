@@ -1,0 +1,69 @@
+"""A sentence has at most 20 words: on pages, in the documentation of modules and roles, in docstrings and comments."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from collection import ROOT
+from sentences import descriptions, long_sentences, of_page, of_python
+
+FILES = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+WORDS = " ".join(["word"] * 11)
+
+
+@pytest.mark.parametrize("page", [path for path in FILES if path.endswith(".md")])
+def test_no_sentence_of_a_page_is_long(page: str) -> None:
+    assert long_sentences(of_page((ROOT / page).read_text())) == []
+
+
+def test_no_sentence_of_an_option_is_long() -> None:
+    specs = [
+        path for path in FILES if path.endswith("meta/argument_specs.yml") or Path(path).match("plugins/filter/*.yml")
+    ]
+    found = {path: long_sentences(descriptions(yaml.safe_load((ROOT / path).read_text()))) for path in specs}
+    assert {path: sentences for path, sentences in found.items() if sentences} == {}
+
+
+def test_no_sentence_in_python_is_long() -> None:
+    found = {path: long_sentences(of_python((ROOT / path).read_text())) for path in FILES if path.endswith(".py")}
+    assert {path: sentences for path, sentences in found.items() if sentences} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_long"),
+    [
+        (f"{WORDS} {WORDS}.", True),
+        (f"{WORDS}. {WORDS}.", False),
+        (f"{WORDS}: {WORDS}.", False),
+        (f"{WORDS}; {WORDS}.", True),
+        (f"{WORDS} ({WORDS}).", False),
+        (f"{WORDS} `{WORDS}`.", False),
+        (f"{WORDS}\n{WORDS}.", True),
+        (f"- {WORDS}\n- {WORDS}", False),
+        (f"| {WORDS}; {WORDS} | {WORDS} |", False),
+        (f"| {WORDS} {WORDS} |", True),
+        (f"```\n{WORDS} {WORDS}\n```", False),
+        (f"# {WORDS} {WORDS}", False),
+    ],
+)
+def test_what_counts_on_a_page(text: str, is_long: bool) -> None:
+    assert bool(long_sentences(of_page(text))) is is_long
+
+
+@pytest.mark.parametrize(
+    ("source", "is_long"),
+    [
+        (f'"""{WORDS}\n{WORDS}."""', True),
+        (f'"""{WORDS}; {WORDS}."""', False),
+        (f"# {WORDS}\n# {WORDS}", True),
+        (f"# {WORDS}\nx = 1\n# {WORDS}", False),
+        (f"DOCUMENTATION = '''\ndescription: [{WORDS} {WORDS}]\n'''", True),
+        (f"DOCUMENTATION = '''\ndescription: [{WORDS} V({WORDS})]\n'''", False),
+        (f"text = '{WORDS} {WORDS}'", False),
+    ],
+)
+def test_what_counts_in_python(source: str, is_long: bool) -> None:
+    assert bool(long_sentences(of_python(source))) is is_long
