@@ -1,5 +1,6 @@
 """Before anything changes: can this machine carry what is asked for? Then it gets what it lacks, and keeps what it has.
 
+    preflight.py fits                exit status 0: this Python can make the virtual environment
     preflight.py env REQUIREMENTS    the virtual environment, on any system
     preflight.py lab REQUIREMENTS    the machine of the lab as well: Debian packages, kernel modules, podman
 
@@ -106,6 +107,11 @@ def python_refusals(machine: Machine) -> list[str]:
         has = ".".join(map(str, machine.python))
         found.append(f"Python {oldest} to {newest} is needed, this is {has}: call make with PYTHON=python{newest}")
     return found
+
+
+def fits() -> bool:
+    """Whether this Python can make the virtual environment, and nothing has to be installed for that."""
+    return PYTHON[0] <= sys.version_info[:2] <= PYTHON[1] and importlib.util.find_spec("ensurepip") is not None
 
 
 def lab_refusals(machine: Machine) -> list[str]:
@@ -438,4 +444,6 @@ def main(what: str, name: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["fits"]:
+        sys.exit(not fits())
     main(*sys.argv[1:])

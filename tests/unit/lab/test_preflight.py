@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -173,3 +174,16 @@ def test_requirements_are_read_with_those_they_name(tmp_path: Path) -> None:
     (tmp_path / "test.txt").write_text("-r lab.txt\npytest==9.2.0\n")
 
     assert "ansible==12.3.0" in preflight._resolved(tmp_path / "test.txt")
+
+
+def test_the_makefile_takes_the_systems_python_where_it_fits() -> None:
+    """It asks that one; another that is first in the path, or that a person names, is not asked."""
+    root = preflight.CHECKOUT
+    asked = subprocess.run(["/usr/bin/python3", "lab/preflight.py", "fits"], cwd=root, check=False)
+    for given, expected in (
+        ([], "python3" if asked.returncode else "/usr/bin/python3"),
+        (["PYTHON=python3.13"], "python3.13"),
+    ):
+        command = ["make", "--dry-run", "lab-unpack", *given]
+        printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+        assert printed.split()[0] == expected
