@@ -8,6 +8,8 @@ from typing import Any
 
 MANAGER = "kubegpu.autoscale"
 MANAGED_BY = "app.kubernetes.io/managed-by"
+# Which part of the collection an object belongs to.
+PART_OF = "app.kubernetes.io/part-of"
 # At Helm's record of a release that the collection made, and at each object of it: its value is the release's name.
 RELEASE = "kubegpu.autoscale/release"
 

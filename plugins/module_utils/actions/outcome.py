@@ -50,5 +50,5 @@ def _readable(manifest: Manifest | None) -> Manifest | None:
     metadata = manifest["metadata"]
     return {
         "metadata": {key: metadata[key] for key in ("name", "namespace", "labels", "annotations") if metadata.get(key)},
-        "spec": manifest["spec"],
+        **{part: manifest[part] for part in manifest if part not in ("apiVersion", "kind", "metadata", "status")},
     }

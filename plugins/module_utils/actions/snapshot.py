@@ -62,7 +62,7 @@ def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manif
 
 
 def read_objects(kube: KubeClient, rule_namespace: str) -> Objects:
-    rules = kube.list(RULES, namespace=rule_namespace, label_selector=f"{MANAGED_BY}={MANAGER}")
+    rules = kube.list(RULES, namespace=rule_namespace, label_selector=f"{MANAGED_BY}={MANAGER},{METRIC_LABEL}")
     return Objects(
         hpas=read_hpas(kube),
         rules=None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules},

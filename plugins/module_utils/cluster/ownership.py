@@ -9,6 +9,9 @@ from typing import Any
 
 from ..autoscaling.quantity import parse_quantity
 
+# Who an object is; all else is what it says, the spec of an HPA or the data of a ConfigMap for instance.
+_NOT_CONTENT = ("apiVersion", "kind", "metadata")
+
 
 def is_up_to_date(live: Mapping[str, Any], desired: Mapping[str, Any], manager: str) -> bool:
     """Whether applying `desired` as `manager` would leave `live` as it is.
@@ -16,7 +19,7 @@ def is_up_to_date(live: Mapping[str, Any], desired: Mapping[str, Any], manager: 
     What `live` has besides, by the server's defaults or by other managers, does not count. What `manager` once applied
     and no longer wants does.
     """
-    if not _holds(live["spec"], desired["spec"]):
+    if not all(_holds(live.get(part), content) for part, content in desired.items() if part not in _NOT_CONTENT):
         return False
     for part in ("labels", "annotations"):
         wanted, there = desired["metadata"].get(part) or {}, live["metadata"].get(part) or {}

@@ -68,6 +68,14 @@ var readers = map[string]reader{
 		}
 		return 0
 	}),
+	"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": func(d device) (string, bool) {
+		errors, result := d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+		return fmt.Sprint(errors), result == nvml.SUCCESS
+	},
+	"DCGM_FI_DEV_THERMAL_VIOLATION": func(d device) (string, bool) {
+		violation, result := d.GetViolationStatus(nvml.PERF_POLICY_THERMAL)
+		return fmt.Sprint(violation.ViolationTime), result == nvml.SUCCESS
+	},
 	"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": nil,
 	"DCGM_FI_DEV_VGPU_LICENSE_STATUS":    nil,
 

@@ -1,0 +1,48 @@
+"""The alerts on a site that works: all are loaded, what they are made of is there, and none of them fires."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from test_site import kubectl, series
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://kube_control_plane"]
+
+FILES = Path(__file__).parents[3] / "roles" / "gpu_alerts" / "files"
+RULES = [
+    rule
+    for path in FILES.glob("*.yml")
+    for group in yaml.safe_load(path.read_text())["groups"]
+    for rule in group["rules"]
+]
+# The lab's GPUs have no sensor of their memory, no ECC and no counter of violations.
+NOT_IN_LAB = {
+    "gpu:memory_temperature:celsius",
+    "gpu:ecc_uncorrectable:total",
+    "gpu:remapped_rows_uncorrectable:total",
+    "gpu:row_remap_failure:bool",
+    "gpu:thermal_violation:total",
+}
+RECORDED = sorted({rule["record"] for rule in RULES if "record" in rule} - NOT_IN_LAB)
+
+
+def test_the_operator_has_taken_each_rule(host: Host) -> None:
+    found = kubectl(host, "--namespace monitoring get prometheusrules --output=json")["items"]
+    taken = [rule for each in found for group in each["spec"]["groups"] for rule in group["rules"]]
+
+    assert {rule["alert"] for rule in taken if "alert" in rule} == {rule["alert"] for rule in RULES if "alert" in rule}
+
+
+@pytest.mark.parametrize("record", RECORDED)
+def test_what_alerts_are_made_of_is_recorded(host: Host, record: str) -> None:
+    assert series(host, record)
+
+
+def test_nothing_fires_and_each_light_is_green(host: Host) -> None:
+    assert series(host, "ALERTS{alertname=~%22Gpu.*%22,alertstate=%22firing%22}") == []
+    assert {each["metric"]["hop"]: each["value"][1] for each in series(host, "hop:kubegpu_chain:state")} == {
+        rule["labels"]["hop"]: "0" for rule in RULES if rule.get("record") == "hop:kubegpu_chain:state"
+    }

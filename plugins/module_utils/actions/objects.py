@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""All objects of one part of the collection: what is wanted is there, and nothing else of that part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..cluster.errors import ApiError
+from ..cluster.kube import KubeClient, Resource
+from ..cluster.ownership import is_up_to_date
+from ..cluster.parallel import in_parallel
+from ..errors import HopError
+from ..hops import Hop
+from ..marks import MANAGED_BY, MANAGER, PART_OF
+from .outcome import Outcome
+
+# Of an object: kind, namespace and name.
+Identity = tuple[str, str, str]
+
+
+def make_objects(
+    kube: KubeClient, part_of: str, kinds: Sequence[Mapping[str, str]], wanted: Sequence[Manifest]
+) -> Outcome:
+    """Apply what differs, and delete what is marked as of `part_of` and not wanted.
+
+    kinds: `api_version` and `kind` of all that the part has or had; one that is not served has no objects.
+    Raises: HopError before anything is changed, if somebody else made an object of that name, or a kind is missing.
+    """
+    outcome = Outcome()
+    served = _served(kube, kinds)
+    selector = f"{MANAGED_BY}={MANAGER},{PART_OF}={part_of}"
+    ours = {
+        _identity(found): found
+        for resource in served.values()
+        for found in (_named(each, resource) for each in kube.list(resource, label_selector=selector) or ())
+    }
+    desired = {_identity(each): _marked(each, part_of) for each in wanted}
+    missing = sorted({kind for kind, _, _ in desired} - set(served))
+    if missing and not kube.dry_run:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"no {' and no '.join(missing)} is served, so nothing was changed",
+            fix="install what brings that kind first; for a PrometheusRule that is the Prometheus operator",
+        )
+    outcome.warnings += [f"no {kind} is served yet: it cannot be judged" for kind in missing]
+    for identity in desired.keys() - ours.keys():
+        _refuse_foreign(kube, served.get(identity[0]), identity)
+
+    def send(identity: Identity) -> Manifest | None:
+        kind, namespace, name = identity
+        if identity not in desired:
+            kube.delete(served[kind], name, namespace)
+            return None
+        try:
+            return kube.apply(served[kind], desired[identity], force=True) if kind in served else desired[identity]
+        except ApiError as err:
+            if kube.dry_run and err.is_not_found:  # its namespace is still to come
+                return desired[identity]
+            raise
+
+    needed = [
+        identity
+        for identity in dict.fromkeys([*desired, *ours])
+        if identity not in ours
+        or identity not in desired
+        or not is_up_to_date(ours[identity], desired[identity], MANAGER)
+    ]
+    done = dict(zip(needed, in_parallel(send, needed), strict=True))
+    outcome.result["objects"] = [
+        {
+            **dict(zip(("kind", "namespace", "name"), identity, strict=True)),
+            "action": outcome.record(ours.get(identity), done[identity]) if identity in done else "unchanged",
+        }
+        for identity in dict.fromkeys([*desired, *ours])
+    ]
+    return outcome
+
+
+def _served(kube: KubeClient, kinds: Sequence[Mapping[str, str]]) -> dict[str, Resource]:
+    """The kinds that the cluster has, by name."""
+    discovered = {version: kube.discover(version) for version in dict.fromkeys(each["api_version"] for each in kinds)}
+    return {
+        each["kind"]: discovered[each["api_version"]][each["kind"]]
+        for each in kinds
+        if each["kind"] in discovered[each["api_version"]]
+    }
+
+
+def _named(manifest: Manifest, resource: Resource) -> Manifest:
+    """In a list the server leaves these out."""
+    return {**manifest, "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def _marked(manifest: Manifest, part_of: str) -> Manifest:
+    metadata = manifest["metadata"]
+    labels: dict[str, Any] = {**(metadata.get("labels") or {}), MANAGED_BY: MANAGER, PART_OF: part_of}
+    return {**manifest, "metadata": {**metadata, "labels": labels}}
+
+
+def _refuse_foreign(kube: KubeClient, resource: Resource | None, identity: Identity) -> None:
+    kind, namespace, name = identity
+    if resource is not None and kube.get(resource, name, namespace) is not None:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{kind} {namespace}/{name} was made by somebody else, so nothing was changed",
+            fix=f"rename or remove it: kubectl -n {namespace} get {kind.lower()} {name} -o yaml",
+        )
+
+
+def _identity(manifest: Manifest) -> Identity:
+    metadata = manifest["metadata"]
+    return manifest["kind"], metadata["namespace"], metadata["name"]

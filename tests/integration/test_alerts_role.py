@@ -1,0 +1,86 @@
+"""Role gpu_alerts as a user runs it: the operator's API takes each rule, nobody else's is touched, and all go again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_plane import ControlPlane
+from kubernetes import client
+from playbook import changed, local, run_playbook
+from workloads import Workloads
+
+PLAY = local({"ansible.builtin.import_role": {"name": "kubegpu.autoscale.gpu_alerts"}})
+NAMES = ["kubegpu-alerts-autoscalers", "kubegpu-alerts-chain", "kubegpu-alerts-gpus", "kubegpu-alerts-records"]
+PLACE = ("monitoring.coreos.com", "v1", "monitoring", "prometheusrules")
+
+
+@pytest.fixture
+def play(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads
+) -> Iterator[Callable[..., str]]:
+    def play(*flags: str, code: int = 0, **options: Any) -> str:
+        done = run_playbook(tmp_path, PLAY, {"kubegpu_kubeconfig": str(plane[0].kubeconfig), **options}, *flags)
+        assert done.returncode == code
+        return done.stdout
+
+    yield play
+    play(gpu_alerts_state="absent")
+
+
+def alerts(kube: client.ApiClient) -> dict[str, Any]:
+    found = client.CustomObjectsApi(kube).list_namespaced_custom_object(*PLACE)["items"]
+    return {each["metadata"]["name"]: each for each in found if "alerts" in each["metadata"]["name"]}
+
+
+def test_present_and_absent_each_change_once(play: Callable[..., str], kube: client.ApiClient) -> None:
+    assert changed(play("--check")) == 1
+    assert alerts(kube) == {}
+    assert changed(play()) == 1
+    found = alerts(kube)
+    assert sorted(found) == NAMES
+    assert found[NAMES[0]]["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    assert "{{ $labels.node }}" in str(found["kubegpu-alerts-chain"])
+    assert changed(play()) == 0
+    assert changed(play(gpu_alerts_state="absent")) == 1
+    assert alerts(kube) == {}
+
+
+def test_alerts_are_left_out_and_labelled_as_asked(play: Callable[..., str], kube: client.ApiClient) -> None:
+    play(gpu_alerts_disabled=["GpuHot"], gpu_alerts_labels={"team": "ml"})
+    rules = [rule for each in alerts(kube).values() for group in each["spec"]["groups"] for rule in group["rules"]]
+    told = {rule["alert"]: rule["labels"] for rule in rules if "alert" in rule}
+    assert "GpuHot" not in told
+    assert told["GpuThrottled"] == {"severity": "warning", "hop": "node", "team": "ml"}
+
+    said = play(code=2, gpu_alerts_disabled=["GpuCold"])
+    assert "there is no alert GpuCold" in said
+
+
+def test_a_rule_of_somebody_else_stays(play: Callable[..., str], kube: client.ApiClient) -> None:
+    api = client.CustomObjectsApi(kube)
+    theirs = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": NAMES[1], "namespace": "monitoring"},
+        "spec": {"groups": []},
+    }
+    api.create_namespaced_custom_object(*PLACE, body=theirs)
+    try:
+        assert f"PrometheusRule monitoring/{NAMES[1]} was made by somebody else" in play(code=2)
+        assert sorted(alerts(kube)) == [NAMES[1]]
+    finally:
+        api.delete_namespaced_custom_object(*PLACE, name=NAMES[1])
+
+
+def test_autoscalers_that_go_leave_the_alerts(
+    play: Callable[..., str], run: Callable[..., Any], kube: client.ApiClient, workloads: Workloads
+) -> None:
+    workloads.deployment("chat")
+    autoscaler = {"namespace": workloads.namespace, "target": {"name": "chat"}, "max_replicas": 2}
+    play()
+    run(autoscalers=[autoscaler], verify=False)
+    run(autoscalers=[autoscaler], state="absent")
+    assert sorted(alerts(kube)) == NAMES
