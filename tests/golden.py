@@ -43,6 +43,16 @@ CASES: dict[str, dict[str, Any]] = {
         "metric_type": "Object",
         "max_replicas": 8,
     },
+    "demand": {
+        "namespace": "ml",
+        "target": {"kind": "Deployment", "name": "chat"},
+        "max_replicas": 8,
+        "demand": {
+            "offered": 'requests_total{service="chat",outcome=~"served|rejected"}',
+            "served": 'requests_total{service="chat",outcome="served"}',
+            "prior_gpu_seconds": 0.05,
+        },
+    },
     "custom": {
         "namespace": "ml",
         "target": {"kind": "Rollout", "name": "chat"},

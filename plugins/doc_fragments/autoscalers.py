@@ -150,6 +150,43 @@ options:
             that is longer.
         type: dict
         suboptions: *scaling_rules
+      demand:
+        description:
+          - Whose requests tell how much load is offered, also where the GPUs are full. The HorizontalPodAutoscaler then
+            follows the demand beside O(autoscalers[].metric). One decision may go to all the replicas that it needs.
+          - The demand is the requests offered a second times the GPU seconds that a request costs, in percent of a GPU.
+            Recorded rules learn the cost from the workload itself. As long as there is none, the GPUs' own load counts.
+          - For V(gpu), V(gpu_util), V(gpu_compute), V(mig) and V(shared), of a Deployment or a StatefulSet. Not for
+            servers whose GPU is active whatever the load, as those of language models.
+          - C(docs/model.md) has the arithmetic, and what each source needs scraped.
+        type: dict
+        suboptions:
+          source:
+            description:
+              - The proxy that counts the requests.
+              - Leave it out to give O(autoscalers[].demand.offered) and O(autoscalers[].demand.served).
+            type: str
+            choices: [istio, envoy_gateway, ingress_nginx, traefik]
+          name:
+            description:
+              - What the source calls the workload. The Service for V(istio) and V(traefik), the HTTPRoute for
+                V(envoy_gateway), the Ingress for V(ingress_nginx). It is in the namespace of the autoscaler.
+              - The target's name if not given.
+            type: str
+          offered:
+            description:
+              - Selector of the counters of all requests that wanted GPU time. Those that were served are among them,
+                and those that were refused or failed because there was too little. Leave out clients' errors.
+            type: str
+          served:
+            description:
+              - Selector of the counters of the requests that took GPU time.
+            type: str
+          prior_gpu_seconds:
+            description:
+              - GPU seconds of one request, taken as long as nothing has been learned. For pods with several GPUs, the
+                seconds for which a request keeps all of them busy.
+            type: float
       extra_metrics:
         description:
           - More metrics for the same HorizontalPodAutoscaler. The one that asks for most replicas wins.

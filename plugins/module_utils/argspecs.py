@@ -49,6 +49,16 @@ AUTOSCALERS: ArgSpec = {
             "dead_time_seconds": {"type": "int"},
             "scale_up": {"type": "dict", "options": _SCALING_RULES},
             "scale_down": {"type": "dict", "options": _SCALING_RULES},
+            "demand": {
+                "type": "dict",
+                "options": {
+                    "source": {"type": "str", "choices": ["istio", "envoy_gateway", "ingress_nginx", "traefik"]},
+                    "name": {"type": "str"},
+                    "offered": {"type": "str"},
+                    "served": {"type": "str"},
+                    "prior_gpu_seconds": {"type": "float"},
+                },
+            },
             "extra_metrics": {"type": "list", "elements": "dict", "default": []},
             "adopt": {"type": "bool", "default": False},
         },

@@ -115,6 +115,15 @@ EXAMPLES = r"""
             target_value: 50
     verify: false
 
+- name: One that goes to all the replicas which its requests need, in one decision
+  kubegpu.autoscale.gpu_autoscaler:
+    autoscalers:
+      - namespace: ml
+        target: {name: inference}
+        max_replicas: 8
+        demand: {source: istio, name: inference, prior_gpu_seconds: 0.05}
+    verify: false
+
 - name: Remove one, and its recording rule if nothing else uses it
   kubegpu.autoscale.gpu_autoscaler:
     state: absent
@@ -151,6 +160,12 @@ result:
               Prometheus. C(age_s) is the age of the oldest of these samples in seconds.
           type: list
           elements: dict
+        demand:
+          description:
+            - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU
+              that it follows. Then the requests offered a second, and the GPU seconds of a request. These are
+              C(learned) now, C(held) from before, the C(prior), or C(none).
+          type: dict
         conditions: {description: The conditions of the HPA., type: list, elements: dict}
         budget:
           description:
@@ -162,6 +177,7 @@ result:
       description:
         - The scaling rules in words, each once. They follow from C(dead_time_s), the seconds until a new pod is ready
           and seen in the metric. It is C(measured) on the pods, or assumed. Directions in C(given) are the user's own.
+          With a C(demand) the way up does not follow from it.
       type: list
       elements: dict
     rules:
@@ -203,6 +219,7 @@ result:
     behaviors:
       - dead_time_s: 30
         measured: true
+        demand: false
         given: []
         scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
         scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s

@@ -101,12 +101,19 @@ result:
         ready_pods: {description: Names of the target's ready pods., type: list, elements: str}
         values: {description: The leading metric by ready pod., type: dict}
         metrics: {description: The evidence for each metric., type: list, elements: dict}
+        demand:
+          description:
+            - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU
+              that it follows. Then the requests offered a second, and the GPU seconds of a request. These are
+              C(learned) now, C(held) from before, the C(prior), or C(none).
+          type: dict
         conditions: {description: The conditions of the HPA., type: list, elements: dict}
         budget: {description: The time to react in seconds and what it consists of., type: dict}
     behaviors:
       description:
         - The scaling rules in words, each once. They follow from C(dead_time_s), the seconds until a new pod is ready
           and seen in the metric. It is C(measured) on the pods, or assumed. Directions in C(given) are the user's own.
+          With a C(demand) the way up does not follow from it.
       type: list
       elements: dict
   sample:
@@ -150,6 +157,7 @@ result:
     behaviors:
       - dead_time_s: 30
         measured: true
+        demand: false
         given: []
         scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
         scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s

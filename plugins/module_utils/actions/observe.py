@@ -22,6 +22,7 @@ from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
 from .backend import Backend
+from .read_demand import read_demands
 from .snapshot import GROUPS
 from .targets import AUTOSCALERS_ASKED_ALONE, Key, TargetState, list_in, read_pods, read_targets
 
@@ -72,6 +73,7 @@ class Observer:
         listed = self._listed(autoscalers)
         answers = self._values(autoscalers, self._targets)
         recorded, now_s = self._recorded(autoscalers)
+        demands = read_demands(self._prometheus, autoscalers, now_s)
         states = {}
         for autoscaler in autoscalers:
             target = self._targets[autoscaler.key]
@@ -93,6 +95,7 @@ class Observer:
                     for metric_target in autoscaler.metric_targets
                 ],
                 replicas=target.replicas if target.manifest is not None else None,
+                demand=demands.get(autoscaler.key),
             )
             if not ready:  # such a target may be changed meanwhile
                 del self._targets[autoscaler.key]

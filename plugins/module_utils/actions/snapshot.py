@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..autoscaling.manifests import METRIC_LABEL, Manifest, metrics_of
@@ -106,7 +106,7 @@ def _try_queries(
     empty = []
     try:
         prometheus.query("vector(1)", retry=True)
-        for metric in metrics_of(autoscalers):
+        for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers)):
             if metric.sources or not metric.query:
                 continue
             error, count = _try_query(prometheus, metric)
@@ -117,6 +117,13 @@ def _try_queries(
     except ApiError as err:
         return err, wrong, tuple(empty)
     return None, wrong, tuple(empty)
+
+
+def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:
+    """What demands are made of, which nothing has recorded yet."""
+    for autoscaler in autoscalers:
+        if autoscaler.demand:
+            yield from autoscaler.demand.probes(str(autoscaler))
 
 
 def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, int]:

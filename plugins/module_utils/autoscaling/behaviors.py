@@ -23,11 +23,15 @@ def describe_behaviors(autoscalers: Iterable[Autoscaler]) -> tuple[list[dict[str
 
 
 def _describe(autoscaler: Autoscaler) -> dict[str, Any]:
-    """The scaling rules in words, and what they come from: the dead time, but for the directions that are given."""
+    """The scaling rules in words, and what they come from: the dead time, but for the directions that are given.
+
+    With a demand the way up does not follow from the dead time.
+    """
     given = {"scale_up": autoscaler.given_scale_up, "scale_down": autoscaler.given_scale_down}
     return {
         "dead_time_s": autoscaler.dead_time,
         "measured": autoscaler.is_measured,
+        "demand": autoscaler.follows_demand,
         "given": [direction for direction, rules in given.items() if rules.get("policies")],
         "scale_up": _in_words(autoscaler.scale_up),
         "scale_down": _in_words(autoscaler.scale_down),

@@ -7,6 +7,8 @@ from textwrap import indent
 from typing import Any
 
 from ..marks import MANAGED_BY, MANAGER, is_managed
+from .demand import pod_names
+from .demand import recordings as demand_recordings
 from .metrics import PROFILES, Metric, Profile
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules
@@ -65,12 +67,15 @@ def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
 
 def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     """The recording rules of one workload, for Object and External metrics."""
-    target = autoscaler.target
-    labels = {"namespace": autoscaler.namespace, WORKLOAD_LABELS[target.kind]: target.name}
-    recordings = [
-        {"record": metric_target.series, "expr": _workload_query(autoscaler, metric_target), "labels": labels}
-        for metric_target in _workload_metrics(autoscaler)
+    labels = autoscaler.target.labels(autoscaler.namespace)
+    queries = [
+        *_demand_queries(autoscaler, rules),
+        *(
+            (metric_target.series, _workload_query(autoscaler, metric_target))
+            for metric_target in _workload_metrics(autoscaler)
+        ),
     ]
+    recordings = [{"record": series, "expr": query, "labels": labels} for series, query in queries]
     return _prometheus_rule(
         workload_rule_name(autoscaler.key),
         autoscaler.profile.name,
@@ -236,6 +241,19 @@ def _workload_metrics(autoscaler: Autoscaler) -> list[MetricTarget]:
         for metric_target in autoscaler.metric_targets
         if metric_target.type != PODS and metric_target.metric.query
     ]
+
+
+def _demand_queries(autoscaler: Autoscaler, rules: RuleOptions) -> Iterator[tuple[str, str]]:
+    """Series and PromQL of what the demand is made of."""
+    target = autoscaler.target
+    if autoscaler.demand:
+        yield from demand_recordings(
+            autoscaler.demand,
+            autoscaler.metric,
+            target.labels(autoscaler.namespace),
+            pod_names(target.kind, target.name),
+            rules.evaluation_interval_s,
+        )
 
 
 def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:

@@ -62,6 +62,14 @@ def default_scale_up(dead_time: int) -> ScalingRules:
     return ScalingRules(0, (ScalingPolicy("Pods", 2, dead_time), ScalingPolicy("Percent", 50, dead_time)), "Max")
 
 
+def scale_up_to(max_replicas: int) -> ScalingRules:
+    """At once to whatever is asked for, by a metric that sees all of the load.
+
+    Such a metric does not ask for more because pods that were asked for have not started: it need not wait for them.
+    """
+    return ScalingRules(0, (ScalingPolicy("Pods", max_replicas, _DEAD_TIMES_S[0]),), "Max")
+
+
 def default_scale_down(dead_time: int) -> ScalingRules:
     """Slowly, one pod or a quarter: a pod given up too early costs a dead time to get back.
 

@@ -9,8 +9,16 @@ from typing import Any
 
 from ..errors import HopError, first_of_all
 from ..hops import Hop
+from .demand import ACTIVITIES, LONGEST_NAME, Demand, demand_metric, name_of
 from .metrics import Metric, Profile
-from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, default_scale_down, default_scale_up
+from .scaling import (
+    ASSUMED_DEAD_TIME_S,
+    LONGEST_DEAD_TIME_S,
+    ScalingRules,
+    default_scale_down,
+    default_scale_up,
+    scale_up_to,
+)
 
 # Where the kinds that people scale are served; any other kind with a scale subresource needs its api_version spelt out.
 API_VERSIONS = {
@@ -39,6 +47,10 @@ class Target:
     kind: str
     name: str
     api_version: str
+
+    def labels(self, namespace: str) -> dict[str, str]:
+        """Of what is recorded for the object, by which the adapter finds it; for kinds of WORKLOAD_LABELS."""
+        return {"namespace": namespace, WORKLOAD_LABELS[self.kind]: self.name}
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -87,6 +99,7 @@ class Autoscaler:
     dead_time:     seconds from which the scaling rules follow where the user gives none.
     is_given:      whether the user gives the dead time. is_measured: whether it comes from this workload's pods.
     adopt:         take over an HPA of this name that somebody else has made.
+    demand:        whose requests tell the load beyond what the GPUs can do; its metric is the last of metric_targets.
     """
 
     name: str
@@ -104,6 +117,7 @@ class Autoscaler:
     is_given: bool = False
     is_measured: bool = False
     adopt: bool = False
+    demand: Demand | None = None
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -126,8 +140,17 @@ class Autoscaler:
         return (self.profile, *self.extra_profiles)
 
     @property
+    def follows_demand(self) -> bool:
+        """One of its metrics is the demand behind the leading one; true of an HPA that was read back as well."""
+        return bool(self.metric_targets) and any(
+            (metric_target.metric.name, metric_target.type) == (name_of(self.metric.name), OBJECT)
+            for metric_target in self.metric_targets
+        )
+
+    @property
     def scale_up(self) -> ScalingRules:
-        return default_scale_up(self.dead_time).overridden(self.given_scale_up)
+        rules = scale_up_to(self.max_replicas) if self.follows_demand else default_scale_up(self.dead_time)
+        return rules.overridden(self.given_scale_up)
 
     @property
     def scale_down(self) -> ScalingRules:
@@ -165,9 +188,13 @@ class Autoscaler:
             for extra, extra_profile in zip(ours, extra_profiles, strict=True)
             for metric_target in _metric_targets({**extra, "name": autoscaler_key(params)[1]}, extra_profile)
         ]
+        namespace = params.get("namespace") or "default"
+        demand = _demand(params, namespace, target, profile)
+        if demand:
+            metric_targets.append(_demand_target(metric_targets[0], namespace, target))
         autoscaler = cls(
             name=params.get("name") or target.name,
-            namespace=params.get("namespace") or "default",
+            namespace=namespace,
             target=target,
             profile=profile,
             metric_targets=tuple(metric_targets),
@@ -180,6 +207,7 @@ class Autoscaler:
             dead_time=_whole(params, "dead_time_seconds", default=ASSUMED_DEAD_TIME_S),
             is_given=params.get("dead_time_seconds") is not None,
             adopt=bool(params.get("adopt")),
+            demand=demand,
         )
         autoscaler._validate()
         return autoscaler
@@ -301,6 +329,35 @@ def _metric_targets(params: Mapping[str, Any], profile: Profile) -> list[MetricT
         MetricTarget(metric, _value(params, metric, named.get(metric.name)), _type(params, metric))
         for metric in profile.metrics
     ]
+
+
+def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: Profile) -> Demand | None:
+    given, name = params.get("demand"), autoscaler_key(params)[1]
+    if not given:
+        return None
+    if profile.name not in ACTIVITIES:
+        raise _refusal(
+            name,
+            f"it has a demand, but metric {profile.name} does not say how busy a GPU is",
+            f"use {', '.join(ACTIVITIES)}",
+        )
+    if target.kind not in WORKLOAD_LABELS:
+        raise _refusal(
+            name,
+            f"a demand cannot tell the pods of a {target.kind}",
+            f"leave demand out; it knows {' and '.join(WORKLOAD_LABELS)}",
+        )
+    if target.kind == "Deployment" and len(target.name) > LONGEST_NAME:
+        raise _refusal(
+            name,
+            f"a demand cannot tell the pods of {target}, whose names leave out a part of such a long name",
+            f"leave demand out, or name the Deployment with at most {LONGEST_NAME} characters",
+        )
+    return Demand.from_params(given, namespace, target.name)
+
+
+def _demand_target(leading: MetricTarget, namespace: str, target: Target) -> MetricTarget:
+    return MetricTarget(demand_metric(leading.metric, target.labels(namespace)), leading.value, OBJECT)
 
 
 def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> float:

@@ -18,6 +18,7 @@ from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import Autoscaler
 from ..marks import is_managed
+from .demand import DemandState
 from .objects import (
     Manifest,
     arguments,
@@ -165,6 +166,7 @@ class AutoscalerState:
     replicas: that the target is to have; None if that is not known.
     title:    names it in findings, where an HPA only might ask.
     rejected_pods: that a kubelet has refused to start; they have failed.
+    demand:   what is recorded of it; None if the HPA follows none, or Prometheus does not say.
     """
 
     hpa: Manifest
@@ -176,6 +178,7 @@ class AutoscalerState:
     replicas: int | None = None
     title: str = ""
     rejected_pods: Sequence[Manifest] = ()
+    demand: DemandState | None = None
 
     @property
     def name(self) -> str:
@@ -307,6 +310,7 @@ class AutoscalerState:
             "ready_pods": sorted(pod["metadata"]["name"] for pod in self.ready_pods),
             "values": metrics[0]["values"] if metrics else {},
             "metrics": metrics,
+            **({"demand": self.demand.describe()} if self.demand else {}),
             "conditions": [
                 {key: entry.get(key) for key in ("type", "status", "reason", "message")}
                 for entry in status.get("conditions") or ()

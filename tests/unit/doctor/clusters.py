@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
     AdapterConfig,
@@ -332,6 +333,7 @@ class Cluster:
     resource_slices: list[Manifest] = field(default_factory=list)
     claim_templates: list[Manifest] = field(default_factory=list)
     rejected: list[Manifest] = field(default_factory=list)
+    demand: DemandState | None = None
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
@@ -395,6 +397,7 @@ class Cluster:
                     self.budget,
                     replicas=self.replicas,
                     rejected_pods=self.rejected,
+                    demand=self.demand,
                 )
             ],
             facts=self.facts,

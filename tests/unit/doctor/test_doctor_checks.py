@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
     AdapterConfig,
@@ -558,6 +559,26 @@ def _(cluster: Cluster) -> None:
     cluster.prometheus["rules"] = {SERIES: [cluster.rule, cluster.rule]}
 
 
+def follow_demand(cluster: Cluster, **parts: float) -> None:
+    """The autoscaler follows a demand of which these parts are recorded, and has done so for long."""
+    cluster.demand = DemandState({"busy": 90.0, **parts}, is_steady=True)
+
+
+@fault("DEMAND_WITHOUT_COUNTERS")
+def no_counters(cluster: Cluster) -> None:
+    follow_demand(cluster, sum=90.0, cost=0.02)
+
+
+@fault("DEMAND_WITHOUT_COST")
+def no_cost(cluster: Cluster) -> None:
+    follow_demand(cluster, counters=2.0, offered=12.0, sum=90.0)
+
+
+@fault("DEMAND_DISAGREES")
+def requests_that_take_no_gpu(cluster: Cluster) -> None:
+    follow_demand(cluster, counters=2.0, offered=100.0, cost=0.05, learned=0.05, sum=500.0)
+
+
 @fault("RULE_GIVES_NAN")
 def _(cluster: Cluster) -> None:
     cluster.metric = metric(recorded={"chat-0": (math.nan,), "chat-1": (55.0,)}, values={"chat-0": 0.0, "chat-1": 55.0})
@@ -1045,6 +1066,8 @@ def test_each_finding_of_the_catalogue_has_a_fault() -> None:
 
 # Of several objects at once, of something that is not there, or of a value that tells no time.
 WITHOUT_A_TIME = {
+    "DEMAND_DISAGREES",
+    "DEMAND_WITHOUT_COST",
     "DRIVER_BROKEN",
     "DRIVER_NEEDS_REBOOT",
     "EXPORTER_IMPOSSIBLE_VALUES",

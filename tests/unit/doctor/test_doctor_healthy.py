@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import nan
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import PrometheusState, ReplicaState, Row
 from clusters import EXPORTER, PLUGIN, SERIES, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
@@ -39,6 +40,22 @@ def test_workloads_with_a_rule_each_record_a_series_once_each() -> None:
     assert ids(cluster.report()) == []
     cluster.prometheus["rules"] = {cluster.rule["name"]: [*own, own[0]]}
     assert ids(cluster.report()) == ["RULE_TWICE"]
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        # Nothing is asked: a night, or no pod yet.
+        DemandState({"busy": 1.0, "counters": 2.0, "sum": 1.0}, is_steady=False),
+        DemandState({}, is_steady=False),
+        # The first requests, of which nothing can be learned yet.
+        DemandState({"busy": 90.0, "counters": 2.0, "offered": 12.0, "sum": 90.0}, is_steady=False),
+        # A step, whose pods are still to start.
+        DemandState({"busy": 199.0, "counters": 2.0, "offered": 100.0, "cost": 0.05, "sum": 500.0}, is_steady=True),
+    ],
+)
+def test_a_demand_that_is_well_or_new_is_no_finding(demand: DemandState) -> None:
+    assert ids(Cluster(demand=demand).report()) == []
 
 
 def test_gpus_that_are_claimed_need_no_device_plugin() -> None:

@@ -240,6 +240,65 @@ def rules_give_values(state: State) -> Iterator[CheckResult]:
             )
 
 
+DEMAND_WITHOUT_COUNTERS = FindingType(
+    "DEMAND_WITHOUT_COUNTERS",
+    Hop.RULE,
+    "warning",
+    cause="Prometheus has no counter that demand.offered selects. As long as that is so the HPA follows what the GPUs "
+    "do, and does not see what is missing",
+    fix="see that Prometheus scrapes whoever counts the requests, and try the selector there; docs/model.md says what "
+    "each source needs",
+    grace_s=_START_GRACE_S,
+)
+DEMAND_WITHOUT_COST = FindingType(
+    "DEMAND_WITHOUT_COST",
+    Hop.RULE,
+    "warning",
+    cause="a request's cost is learned only where GPUs are busy and requests are served. As long as none is known the "
+    "HPA follows what the GPUs do",
+    fix="see that demand.served selects requests that take GPU time, one in two seconds at least; or set "
+    "demand.prior_gpu_seconds",
+)
+DEMAND_DISAGREES = FindingType(
+    "DEMAND_DISAGREES",
+    Hop.RULE,
+    "warning",
+    cause="pods have room and still do far less than the demand says: requests count as offered that take no GPU time, "
+    "or that are not this workload's",
+    fix="leave health checks, clients' errors and other workloads' requests out of demand.offered",
+)
+# Pods with room, percent of a GPU each; and by how much the demand may lie above what they do.
+_ROOM, _FACTOR, _MARGIN = 70, 2, 60
+
+
+@check(
+    "demands are known, and true",
+    DEMAND_WITHOUT_COUNTERS,
+    DEMAND_WITHOUT_COST,
+    DEMAND_DISAGREES,
+    needs=_SERIES,
+)
+def demands(state: State) -> Iterator[CheckResult]:
+    """Silent where nothing is asked of a workload, or only since now."""
+    for autoscaler in state.autoscalers:
+        demand, name = autoscaler.demand, f"autoscaler {autoscaler}"
+        busy = demand.parts.get("busy") if demand else None
+        if demand is None or busy is None:
+            continue
+        pods = len(autoscaler.ready_pods)
+        if "counters" not in demand.parts:
+            seen = "no counter of the requests that are offered"
+            yield CheckResult(DEMAND_WITHOUT_COUNTERS, name, seen, age_s=state.prometheus_age_s)
+        elif demand.is_steady and demand.cost_source == "none" and "offered" in demand.parts:
+            seen = f"{demand.parts['offered']:.3g} requests a second, {busy:.0f} percent of a GPU, and no cost"
+            yield CheckResult(DEMAND_WITHOUT_COST, name, seen)
+        elif demand.is_steady and demand.is_in_force and busy < _ROOM * pods:
+            percent = demand.parts.get("sum", 0.0)
+            if percent > _FACTOR * busy + _MARGIN:
+                seen = f"the demand is {percent:.0f} percent of a GPU, {pods} pods together do {busy:.0f} percent"
+                yield CheckResult(DEMAND_DISAGREES, name, seen)
+
+
 RULE_WEBHOOK_UNSERVED = FindingType(
     "RULE_WEBHOOK_UNSERVED",
     Hop.RULE,

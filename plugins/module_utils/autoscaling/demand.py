@@ -1,0 +1,219 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Demand: the load that is offered to a workload, in percent of a GPU. Unlike what a GPU does it has no upper end.
+
+Requests offered a second times what a request costs, and the cost is learned: GPU time over requests served.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import HopError
+from ..hops import Hop
+from .metrics import PERCENT, Metric
+from .request_counters import COUNTERS
+
+# Metrics that say which part of the time a pod's GPUs are at work.
+ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
+_OPTIONS = {"source", "name", "offered", "served", "prior_gpu_seconds"}
+_SELECTOR = re.compile(r"[a-zA-Z_:][\w:]*\s*(\{[^{}]*\})?")
+
+# A cost outside is not believed, GPU seconds a request.
+LEAST_COST, MOST_COST = 0.00001, 100
+# A cost that was learned stands in so long where nothing can be learned, seconds: over a night.
+HELD_S = 86_400
+
+# The rate of requests: how, over which window, from how many a second on. The first window with enough requests counts,
+# so that chance moves no rate by more than the tenth that an HPA tolerates, at a scrape interval of 2 s.
+_RATES = (("irate", "[5s]", 50), ("rate", "[10s]", 10), ("rate", "[30s]", 4), ("rate", "[2m]", 0.25))
+
+# What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments, so the
+# GPUs have to be at work in both halves of it.
+_WINDOW_S = 60
+_LEAST_BUSY_PERCENT = 10
+_LEAST_SERVED_PER_S = 0.5
+_LEAST_COMPLETE = 0.9
+# Between two evaluations, seconds: each half of the window has one.
+LONGEST_INTERVAL_S = _WINDOW_S // 2
+# The median of what was seen in this time counts: no step of the load and no restart moves it.
+_MEMORY = "5m"
+# How far back a rule looks for what it said itself before.
+_BEFORE = "5m"
+
+# A Deployment's pods are called by random letters, which have no vowels: no name of another object ends so. Source:
+# kubernetes/apimachinery pkg/util/rand. kube-state-metrics and its rules would show a new pod up to a minute late, in
+# which its requests counted and its GPU did not.
+_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+_POD_NAMES = {"Deployment": f"{_RANDOM}{{1,10}}-{_RANDOM}{{5}}", "StatefulSet": "[0-9]+"}
+# Longer names of a Deployment are cut in its pods' names. Source: pkg/storage/names.
+LONGEST_NAME = 46
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Whose requests count.
+
+    offered: selectors of counters of requests that were answered, refused or failed for want of GPU time.
+    served:  selectors of those that took GPU time.
+    prior:   GPU seconds a request as long as nothing is learned; None for none.
+    source:  who counts, a key of COUNTERS; empty for the user's own selectors.
+    """
+
+    offered: tuple[str, ...]
+    served: tuple[str, ...]
+    prior: float | None = None
+    source: str = ""
+
+    @classmethod
+    def from_params(cls, given: Mapping[str, Any], namespace: str, target: str) -> Demand:
+        """The demand that options describe.
+
+        Raises: HopError if they are incomplete or contradict each other.
+        """
+        values = {key: value for key, value in given.items() if value is not None}
+        if unknown := sorted(set(values) - _OPTIONS):
+            raise _refusal(
+                target, f"has the option {unknown[0]}, which there is not", f"use {', '.join(sorted(_OPTIONS))}"
+            )
+        prior = _prior(target, values.get("prior_gpu_seconds"))
+        source, selectors = values.get("source"), [values[key] for key in ("offered", "served") if key in values]
+        if source is None:
+            if len(selectors) < 2 or "name" in values:
+                raise _refusal(
+                    target,
+                    f"is {values!r}",
+                    f"give source ({', '.join(COUNTERS)}), or offered and served, the selectors of two counters",
+                )
+            offered, served = (_selector(target, selector) for selector in selectors)
+            return cls((offered,), (served,), prior)
+        if source not in COUNTERS or selectors:
+            raise _refusal(
+                target,
+                f"has the source {source!r}{' beside selectors' * bool(selectors)}",
+                f"use one of {', '.join(COUNTERS)}; for others leave source out and give offered and served",
+            )
+        counter, name = COUNTERS[source], values.get("name") or target
+        return cls(counter.offered(namespace, name), counter.served(namespace, name), prior, source)
+
+    def probes(self, workload: str) -> Iterator[Metric]:
+        """What can be tried before anything is recorded: whether there are such counters."""
+        for outcome, selectors in (("offered", self.offered), ("served", self.served)):
+            yield Metric(f"requests {outcome} to {workload}", f"count({' or '.join(selectors)})", per="workload")
+
+
+def pod_names(kind: str, name: str) -> str:
+    """Regular expression of what the pods of a workload are called."""
+    return f"{name.replace('.', '[.]')}-{_POD_NAMES[kind]}"
+
+
+def name_of(metric: str) -> str:
+    """Of the metric that says the demand behind one that says what GPUs do."""
+    return f"{metric}_demand"
+
+
+def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
+    """What the HPA reads: the demand, or what the GPUs do as long as there is none. So it always has a value.
+
+    labels: of the workload's series.
+    """
+    series = _series(of, _matchers(labels))
+    query = f"100 * {series['offered']} * {series['cost']}\nor\n{series['busy']}"
+    return Metric(name_of(of.name), query, PERCENT, (of.series,), per="workload")
+
+
+def recordings(
+    demand: Demand, of: Metric, labels: Mapping[str, str], pods: str, interval_s: int
+) -> Iterator[tuple[str, str]]:
+    """Series and PromQL of what the demand is made of, in the order in which they are evaluated.
+
+    labels: of the workload's series. pods: regular expression of its pods' names. interval_s: between two evaluations.
+    Raises: HopError if that is too long to learn anything.
+    """
+    if interval_s > LONGEST_INTERVAL_S:
+        raise _refusal(
+            labels["namespace"] + "/" + [*labels.values()][-1],
+            f"cannot be learned, because evaluation_interval is {interval_s}",
+            f"set it to at most {LONGEST_INTERVAL_S}, or leave demand out",
+        )
+    matchers, raw = _matchers(labels), f"namespace_workload:{name_of(of.name)}:"
+    series, window, half = _series(of, matchers), f"[{_WINDOW_S}s]", f"[{_WINDOW_S // 2}s]"
+    busy, counters = f"{raw}busy{matchers}", f"{raw}counters{matchers}"
+    samples = math.ceil(_LEAST_COMPLETE * _WINDOW_S / interval_s)
+    yield f"{raw}busy", f'sum({of.series}{{namespace="{labels["namespace"]}",pod=~"{pods}"}})'
+    yield f"{raw}counters", f"count({' or '.join(demand.offered)})"
+    rates = "\n  or\n".join(
+        f"  {_per_second(function, demand.offered, span)} >= {least:g}" for function, span, least in _RATES
+    )
+    yield f"{raw}offered", f"(\n{rates}\n)\nand\n{series['counters']}"
+    yield (
+        f"{raw}sample",
+        f"""\
+(
+  sum(
+    avg_over_time({busy}{window}) / 100
+    and avg_over_time({busy}{half}) >= {_LEAST_BUSY_PERCENT}
+    and avg_over_time({busy}{half} offset {_WINDOW_S // 2}s) >= {_LEAST_BUSY_PERCENT}
+    and count_over_time({busy}{window}) >= {samples}
+    and count_over_time({counters}{window}) >= {samples}
+  )
+  /
+  ({_per_second("rate", demand.served, window)} >= {_LEAST_SERVED_PER_S:g})
+) > {LEAST_COST:f} < {MOST_COST:g}""",
+    )
+    yield f"{raw}learned", f"sum(quantile_over_time(0.5, {raw}sample{matchers}[{_MEMORY}]) and {raw}sample{matchers})"
+    yield (
+        f"{raw}learned_time",
+        f"sum(timestamp({raw}learned{matchers}))\nor\nsum(last_over_time({raw}learned_time{matchers}[{_BEFORE}]))",
+    )
+    held = f"sum(last_over_time({raw}cost{matchers}[{_BEFORE}])) and time() - {series['learned_time']} < {HELD_S}"
+    prior = "" if demand.prior is None else f"\nor\nvector({demand.prior:g})"
+    yield f"{raw}cost", f"{series['learned']}\nor\n({held}){prior}"
+
+
+def _matchers(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{label}="{value}"' for label, value in labels.items()) + "}"
+
+
+def _series(of: Metric, matchers: str) -> dict[str, str]:
+    """PromQL for each part, without labels, by its name."""
+    parts = ("busy", "counters", "offered", "learned", "learned_time", "cost")
+    return {part: f"sum(namespace_workload:{name_of(of.name)}:{part}{matchers})" for part in parts}
+
+
+def _per_second(function: str, selectors: tuple[str, ...], window: str) -> str:
+    return f"sum({' or '.join(f'{function}({selector}{window})' for selector in selectors)})"
+
+
+def _selector(target: str, given: Any) -> str:
+    text = str(given).strip()
+    if not _SELECTOR.fullmatch(text):
+        raise _refusal(
+            target,
+            f"has {text!r}, which is no selector",
+            'give the name of a counter and matchers, requests_total{code="200"} for instance; the rule takes the rate',
+        )
+    return text
+
+
+def _prior(target: str, given: Any) -> float | None:
+    if given is None:
+        return None
+    try:
+        prior = float(given)
+    except (TypeError, ValueError):
+        prior = math.nan
+    if not LEAST_COST < prior < MOST_COST:
+        raise _refusal(
+            target,
+            f"has prior_gpu_seconds {given!r}",
+            f"set it to the GPU seconds of a request, more than {LEAST_COST:f} and less than {MOST_COST:g}",
+        )
+    return prior
+
+
+def _refusal(target: str, seen: str, fix: str) -> HopError:
+    return HopError(Hop.SPEC, seen=f"the demand of {target} {seen}", fix=fix)

@@ -1,0 +1,72 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Who counts a workload's requests by their outcome: a row for each proxy whose counters are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Template
+
+# Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
+# error or a crash (500), and counted it would ask for them.
+_SERVED = "2.."
+_OFFERED = f"{_SERVED}|429|502|503|504"
+
+
+@dataclass(frozen=True)
+class RequestCounter:
+    """Where one kind of proxy counts requests; all count a request when it is answered.
+
+    rows:   selectors, each for one way of scraping. `$namespace` and `$name` say whose requests, `$codes` is a regular
+            expression of HTTP codes.
+    named:  what `$name` is the name of.
+    scrape: what Prometheus has to read.
+    """
+
+    rows: tuple[str, ...]
+    named: str
+    scrape: str
+
+    def offered(self, namespace: str, name: str) -> tuple[str, ...]:
+        return self._selectors(namespace, name, _OFFERED)
+
+    def served(self, namespace: str, name: str) -> tuple[str, ...]:
+        return self._selectors(namespace, name, _SERVED)
+
+    def _selectors(self, namespace: str, name: str, codes: str) -> tuple[str, ...]:
+        return tuple(Template(row).substitute(namespace=namespace, name=name, codes=codes) for row in self.rows)
+
+
+COUNTERS: dict[str, RequestCounter] = {
+    "istio": RequestCounter(
+        # The callers' proxies: they count what reaches no pod, too, of which they know the Service alone.
+        (
+            'istio_requests_total{reporter="source",destination_service_namespace="$namespace",'
+            'destination_service_name="$name",response_code=~"$codes"}',
+        ),
+        named="Service",
+        scrape="the proxies of the callers, gateways among them",
+    ),
+    "envoy_gateway": RequestCounter(
+        (
+            'envoy_cluster_upstream_rq{envoy_cluster_name=~"httproute/$namespace/$name/rule/.+",'
+            'envoy_response_code=~"$codes"}',
+        ),
+        named="HTTPRoute",
+        scrape="the proxies of Envoy Gateway, port 19001, path /stats/prometheus",
+    ),
+    "ingress_nginx": RequestCounter(
+        (
+            'nginx_ingress_controller_requests{exported_namespace="$namespace",ingress="$name",status=~"$codes"}',
+            # honorLabels: true, or a job without target labels.
+            'nginx_ingress_controller_requests{exported_namespace="",namespace="$namespace",ingress="$name",'
+            'status=~"$codes"}',
+        ),
+        named="Ingress",
+        scrape="the controller, which its chart does with controller.metrics.enabled and a ServiceMonitor",
+    ),
+    "traefik": RequestCounter(
+        ('traefik_service_requests_total{service=~"$namespace-$name-[^-@]+@kubernetes.*",code=~"$codes"}',),
+        named="Service that an Ingress names",
+        scrape="Traefik, with labels of services, as is its default",
+    ),
+}

@@ -1,0 +1,166 @@
+"""Demand: the counters of each source, a cost that grows old, and any load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.demand import (
+    HELD_S,
+    LONGEST_INTERVAL_S,
+    MOST_COST,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions, workload_rule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_rules import promtool
+
+LABELS = 'namespace="ml", deployment="chat"'
+BUSY = 'namespace_pod:gpu:avg{namespace="ml", pod="chat-6d5f8-x7k2p"}'
+# What proxies say of requests to ml/chat: some served, as many refused, and those that must not count. As recorded of
+# real ones, without labels that do not matter.
+SAMPLES = {
+    "istio": {
+        "served": 'istio_requests_total{reporter="source", source_workload="door", destination_workload="chat", '
+        'destination_service_namespace="ml", destination_service_name="chat", response_code="200"}',
+        "refused": 'istio_requests_total{reporter="source", source_workload="door", destination_workload="unknown", '
+        'destination_service_namespace="ml", destination_service_name="chat", response_code="503"}',
+        "twice": 'istio_requests_total{reporter="destination", source_workload="door", destination_workload="chat", '
+        'destination_service_namespace="ml", destination_service_name="chat", response_code="200"}',
+        "another": 'istio_requests_total{reporter="source", destination_service_namespace="ml", '
+        'destination_service_name="chat-large", response_code="200"}',
+    },
+    "envoy_gateway": {
+        "served": 'envoy_cluster_upstream_rq{envoy_response_code="200",envoy_cluster_name="httproute/ml/chat/rule/0"}',
+        "refused": 'envoy_cluster_upstream_rq{envoy_response_code="503",envoy_cluster_name="httproute/ml/chat/rule/1"}',
+        "error": 'envoy_cluster_upstream_rq{envoy_response_code="404",envoy_cluster_name="httproute/ml/chat/rule/0"}',
+        "another": 'envoy_cluster_upstream_rq{envoy_response_code="200",envoy_cluster_name="httproute/ml/big/rule/0"}',
+    },
+    "ingress_nginx": {
+        "served": 'nginx_ingress_controller_requests{namespace="ingress-nginx", exported_namespace="ml", '
+        'ingress="chat", exported_service="chat", status="200"}',
+        "refused": 'nginx_ingress_controller_requests{namespace="ml", ingress="chat", service="chat", status="429"}',
+        "error": 'nginx_ingress_controller_requests{namespace="ml", ingress="chat", service="chat", status="499"}',
+        "another": 'nginx_ingress_controller_requests{namespace="web", ingress="chat", service="chat", status="200"}',
+    },
+    "traefik": {
+        "served": 'traefik_service_requests_total{service="ml-chat-80@kubernetes", code="200", method="POST"}',
+        "refused": 'traefik_service_requests_total{service="ml-chat-80@kubernetes", code="502", method="POST"}',
+        "crash": 'traefik_service_requests_total{service="ml-chat-80@kubernetes", code="500", method="POST"}',
+        "another": 'traefik_service_requests_total{service="ml-chat-large-80@kubernetes", code="200", method="POST"}',
+    },
+}
+
+
+def rules(interval_s: int = 2, **demand: Any) -> dict[str, Any]:
+    """The rules of one workload, as Prometheus reads them."""
+    autoscaler = Autoscaler.from_params(
+        {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8, "demand": demand}
+    )
+    return workload_rule(autoscaler, RuleOptions(evaluation_interval_s=interval_s))["spec"]
+
+
+def check(
+    folder: Path,
+    rule_file: dict[str, Any],
+    series: dict[str, str],
+    expected: Sequence[tuple[str, int, float | None]],
+    interval_s: int = 2,
+) -> None:
+    """Raises if Prometheus makes something else of it. expected: query, second, value; None for none."""
+    (folder / "rules.yml").write_text(json.dumps(rule_file))
+    tests = [
+        {
+            "expr": query,
+            "eval_time": f"{at_s}s",
+            "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
+        }
+        for query, at_s, value in expected
+    ]
+    content = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": f"{interval_s}s",
+        "fuzzy_compare": True,
+        "tests": [
+            {
+                "interval": f"{interval_s}s",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "promql_expr_test": tests,
+            }
+        ],
+    }
+    (folder / "demand_test.yml").write_text(json.dumps(content))
+    promtool("test", "rules", "demand_test.yml", folder=folder)
+
+
+def part(name: str) -> str:
+    return f"sum(namespace_workload:gpu_demand:{name}{{{LABELS}}})"
+
+
+@pytest.mark.parametrize("source", SAMPLES)
+def test_a_source_counts_what_wants_the_gpu_and_nothing_else(source: str, tmp_path: Path) -> None:
+    wanted, other = "0+100x60", "0+1000x60"
+    series = {sample: wanted if row in ("served", "refused") else other for row, sample in SAMPLES[source].items()}
+    expected = [(part("offered"), 120, 100.0), (part("cost"), 120, 0.02), (part("sum"), 120, 200.0)]
+    check(tmp_path, rules(source=source), {BUSY: "100x60", **series}, expected)
+
+
+def test_a_cost_is_held_for_a_day_and_then_the_prior_counts(tmp_path: Path) -> None:
+    """At the longest interval at which anything is learned, which is all that is different."""
+    day = HELD_S // LONGEST_INTERVAL_S
+    rows = {BUSY: f"80x20 0x{day + 40}", "asked_total": f"0+300x20 6000x{day + 40}"}
+    selectors = {"offered": "asked_total", "served": "asked_total", "prior_gpu_seconds": 0.5}
+    expected = [(part("cost"), HELD_S // 2, 0.08), (part("cost"), HELD_S + 1200, 0.5)]
+    check(tmp_path, rules(LONGEST_INTERVAL_S, **selectors), rows, expected, interval_s=LONGEST_INTERVAL_S)
+
+
+def test_a_cost_cannot_be_learned_at_a_longer_interval() -> None:
+    with pytest.raises(HopError, match="evaluation_interval is 31"):
+        rules(31, source="istio")
+
+
+counter_steps = st.lists(
+    st.one_of(st.integers(0, 5_000), st.sampled_from([0, 0, 1, -1, 10**9])), min_size=70, max_size=70
+)
+gpu_values = st.lists(st.one_of(st.integers(0, 100), st.sampled_from([0, 100, None])), min_size=70, max_size=70)
+
+
+def counter(steps: Sequence[int]) -> str:
+    """Values of a counter; a negative step is a restart of what counts."""
+    values, total = [], 0
+    for step in steps:
+        total = 0 if step < 0 else total + step
+        values.append(str(total))
+    return " ".join(values)
+
+
+@settings(max_examples=15, deadline=None)
+@given(served=counter_steps, refused=counter_steps, busy=gpu_values)
+def test_any_demand_is_a_number_and_no_more_than_its_requests_can_cost(
+    served: list[int], refused: list[int], busy: list[int | None]
+) -> None:
+    rows = {
+        BUSY: " ".join("stale" if value is None else str(value) for value in busy),
+        'asked_total{code="200"}': counter(served),
+        'asked_total{code="503"}': counter(refused),
+    }
+    demand, offered, cost = (f"namespace_workload:gpu_demand:{name}" for name in ("sum", "offered", "cost"))
+    count = f"count_over_time(({{query}})[{2 * len(busy)}s:2s])"
+    never = [
+        f"{demand} < 0",
+        f"{demand} == Inf",
+        f"{demand} != {demand}",
+        f"{cost} > {MOST_COST} or {cost} <= 0",
+        f"({demand} > 100 * {MOST_COST} * {offered}) or ({demand} > 100 unless {offered})",
+        # The HPA always has a value where a GPU has one.
+        f"namespace_workload:gpu_demand:busy unless {demand}",
+    ]
+    expected = [(f"sum({count.format(query=query)})", 2 * len(busy) - 2, None) for query in never]
+    with TemporaryDirectory() as folder:
+        check(Path(folder), rules(offered="asked_total", served='asked_total{code="200"}'), rows, expected)
