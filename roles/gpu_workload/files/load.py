@@ -2,6 +2,7 @@
 
 PUT /load?gpus=2.75   from now on, demand so many seconds of GPU time a second
 GET /stats            counters since the start, as JSON
+GET /metrics          those of requests, for Prometheus, as a gateway in front of the service would count them
 
 The rate does not follow the service: what it cannot do is refused or fails, and counted.
 """
@@ -85,15 +86,17 @@ class Load:
             continue  # headers
         url = urlsplit(target)
         wanted = parse_qs(url.query).get("gpus", [""])[0]
-        status, body = "404 Not Found", "there is PUT /load?gpus=N and GET /stats"
+        status, kind, body = "404 Not Found", "text/plain", "there is PUT /load?gpus=N, GET /stats and GET /metrics"
         if (method, url.path) == ("PUT", "/load"):
             status, body = "400 Bad Request", f"gpus is {wanted or 'missing'}; it has to be a number, 0 or more"
             if re.fullmatch(r"\d+(\.\d+)?", wanted):
                 self.demand(float(wanted))
-                status, body = "200 OK", json.dumps(self.stats())
+                status, kind, body = "200 OK", "application/json", json.dumps(self.stats())
         elif (method, url.path) == ("GET", "/stats"):
-            status, body = "200 OK", json.dumps(self.stats())
-        head = f"HTTP/1.0 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body) + 1}\r\n\r\n"
+            status, kind, body = "200 OK", "application/json", json.dumps(self.stats())
+        elif (method, url.path) == ("GET", "/metrics"):
+            status, kind, body = "200 OK", "text/plain; version=0.0.4", self.metrics()
+        head = f"HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body) + 1}\r\n\r\n"
         writer.write(f"{head}{body}\n".encode())
         await writer.drain()
         writer.close()
@@ -101,6 +104,11 @@ class Load:
     def stats(self) -> dict[str, float]:
         """Counters since the start."""
         return {"gpus": self.gpus, "requests_per_s": self.gpus / self._cost_s, **self.results}
+
+    def metrics(self) -> str:
+        """In Prometheus' text format."""
+        rows = (f'load_requests_total{{outcome="{outcome}"}} {count}' for outcome, count in self.results.items())
+        return "\n".join(["# TYPE load_requests_total counter", *rows])
 
 
 async def serve(arguments: argparse.Namespace) -> None:

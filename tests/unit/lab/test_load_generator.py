@@ -35,3 +35,14 @@ def test_a_load_that_ends_while_a_request_falls_due(monkeypatch: pytest.MonkeyPa
         asyncio.run(load.run())
     assert waits[1] is None
     assert not load._in_flight
+
+
+def test_prometheus_reads_each_outcome() -> None:
+    load = script().Load("http://sample", cost_ms=20, gpus=1)
+    load.results["rejected"] += 3
+    assert load.metrics().splitlines() == [
+        "# TYPE load_requests_total counter",
+        'load_requests_total{outcome="served"} 0',
+        'load_requests_total{outcome="rejected"} 3',
+        'load_requests_total{outcome="failed"} 0',
+    ]
