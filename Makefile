@@ -88,7 +88,7 @@ lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the c
 	@$(BIN)/python tests/lint_ansible.py --offline -qq
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs
-	@git diff --exit-code -- 'roles/*/README.md' docs/doctor || { echo "the pages above are not what specs and checks say: commit what make docs wrote"; exit 1; }
+	@git diff --exit-code -- 'roles/*/README.md' docs/doctor roles/gpu_dashboards/files || { echo "the pages above are not what specs and checks say: commit what make docs wrote"; exit 1; }
 	@echo "lint: passed"
 
 lint-lab: test-env programs ## helm lint of the lab's charts, go vet and go test of its exporter
@@ -141,8 +141,9 @@ pins-check: lab-env ## compare the rows of lab/upstream with the real repositori
 charts-check: test-env programs ## compare the lab's charts with the originals (CHARTS=folder with them)
 	@$(BIN)/python -m lab.charts.check $(CHARTS)
 
-docs: test-env ## print each role's README from its argument specs, and docs/doctor from the checks
+docs: test-env ## print each role's README from its argument specs, docs/doctor from the checks, and the dashboards' JSON
 	@$(BIN)/python tests/doctor_pages.py
+	@$(BIN)/python tests/dashboards.py
 	@$(BIN)/python -c 'import sys; from aar_doc.cli import app; \
 		[app(["--output-file", "README.md", role, "markdown"], standalone_mode=False) for role in sys.argv[1:]]' roles/[a-z]* >/dev/null
 

@@ -1,0 +1,42 @@
+"""The dashboards on a site that works: each panel's query gives series."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import yaml
+from test_site import kubectl, series
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://kube_control_plane"]
+
+ROOT = Path(__file__).parents[3]
+WRITTEN = yaml.safe_load((ROOT / "tests" / "dashboards.yml").read_text())
+VARIABLES = {"node": "node1", "namespace": "gpu-workload", "autoscaler": "sample"}
+
+
+def queries(name: str) -> Iterator[str]:
+    """Of the panels that show something wherever all is well."""
+    for row in WRITTEN[name]["rows"]:
+        for panel in row["panels"]:
+            if not panel.get("empty"):
+                yield from (
+                    re.sub(r"\$(\w+)", lambda found: VARIABLES[found[1]], each) for each in panel["queries"].values()
+                )
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_each_panel_shows_something(host: Host, name: str) -> None:
+    assert [query for query in queries(name) if not series(host, quote(query))] == []
+
+
+def test_grafana_would_find_each_dashboard(host: Host) -> None:
+    found = kubectl(host, "get configmaps --all-namespaces --selector grafana_dashboard=1 --output=json")["items"]
+    shown = {json.loads(text)["uid"] for each in found for text in each["data"].values()}
+
+    assert shown == {f"kubegpu-{name}" for name in WRITTEN}
