@@ -18,6 +18,8 @@ from lab.versions import CHECKOUT, names
 
 GPU = CHECKOUT / "lab" / "gpu"
 HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]  # the rest the userland has
+# Of it, amtool judges what the role prometheus_stack configures; no lab runs an Alertmanager.
+ALERTMANAGER = {"prometheus-alertmanager": ""}
 
 OLDER = ["kubernetes-1.35"]
 
@@ -53,6 +55,7 @@ class Graph:
         self.programs = programs["kubernetes"]
         self.adapter = programs["prometheus-adapter"]
         self.forky = debian.unpacked("forky", "forky", debian.FROM_FORKY)
+        self.alertmanager = debian.unpacked("alertmanager", "forky", ALERTMANAGER)
         self.userland = debian.userland()
         self.node = debian.node_filesystem(systems.systems()[system]["suite"])
         self.apt_key = packages.apt_key()
@@ -116,11 +119,12 @@ class Graph:
         compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm")}
         kubectl = {"kubectl": self.programs.path / "kube"}
         debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
+        amtool = {"amtool": self.alertmanager.path / "usr" / "bin" / "amtool"}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
         exporter = {"dcgm-exporter": self.nvidia.path / "dcgm-exporter"}
         there = {
             name: target
-            for name, target in (compiled | kubectl | debian | adapter | exporter).items()
+            for name, target in (compiled | kubectl | debian | amtool | adapter | exporter).items()
             if target.exists()
         }
         for name, target in there.items():
@@ -141,7 +145,7 @@ class Graph:
 
         wanted = [self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])]
         if not preflight.unpacked():
-            wanted += [self.programs, self.nvidia, self.adapter, self.forky]  # what is linked
+            wanted += [self.programs, self.nvidia, self.adapter, self.forky, self.alertmanager]  # what is linked
         for artifact in wanted:
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)
