@@ -40,10 +40,14 @@ test-env: # any machine
 	@$(PYTHON) lab/preflight.py env requirements-test.txt
 
 ##@ the main job
-.PHONY: demo site
+.PHONY: demo demo-demand site
 demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales
 	@$(MAKE) --no-print-directory site
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)
+
+demo-demand: ## on the lab that `make demo` left: the same load step with a demand, beside what the demo showed
+	@$(BIN)/ansible-playbook -i inventories/lab lab/load/demand.yml
+	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/demand --settle 90 --before $(OUT)/demo.json
 
 site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)

@@ -16,6 +16,7 @@ from rich.console import Console
 from urllib3.exceptions import HTTPError
 
 from lab.load.cluster import LabCluster
+from lab.load.earlier import Earlier
 from lab.load.scenario import NotReached, Recording, play, steps
 from lab.load.summary import Chain, Summary, summarise, verdict
 from lab.load.timeline import timeline
@@ -37,6 +38,8 @@ def main() -> None:
         "--high", type=float, default=2.75, help="GPU-seconds a second of the step (default: %(default)s)"
     )
     parser.add_argument("--hold", type=float, default=30, help="seconds that the step is held (default: %(default)s)")
+    parser.add_argument("--settle", type=float, default=10, help="seconds before the step (default: %(default)s)")
+    parser.add_argument("--before", type=Path, help="demo.json of an earlier demo, to show beside this one")
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
     )
@@ -72,9 +75,9 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     """Run the scenario and write its files. Returns what went wrong."""
     console = Console()
     cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa)
-    plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold)
+    plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold, arguments.settle)
     recording, problems = Recording(), []
-    before = cluster.counters()
+    counted = cluster.counters()
     start = cluster.now()
     try:
         with View(console, cluster.autoscaler) as view:
@@ -85,12 +88,13 @@ def demo(arguments: argparse.Namespace) -> list[str]:
         cluster.demand(0)
     after = cluster.counters()
     summary = summarise(
-        recording, plan, {name: after[name] - before[name] for name in ("served", "rejected", "failed")}
+        recording, plan, {name: after[name] - counted[name] for name in ("served", "rejected", "failed")}
     )
     chain = _chain(cluster, recording, summary, start)
     problems += verdict(summary, cluster.autoscaler, chain)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "timeline.svg").write_text(timeline(recording, plan, cluster.autoscaler))
+    before = Earlier.read(arguments.before) if arguments.before else None
+    (arguments.out / "timeline.svg").write_text(timeline(recording, plan, cluster.autoscaler, before))
     numbers = {
         "autoscaler": asdict(cluster.autoscaler),
         "steps": [asdict(step) for step in plan],
@@ -100,7 +104,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
         "samples": [asdict(sample) for sample in recording.samples],
     }
     (arguments.out / "demo.json").write_text(json.dumps(numbers, indent=1) + "\n")
-    console.print(summary_table(summary))
+    console.print(summary_table({"before": before.summary, "now": summary} if before else {"": summary}))
     console.print(
         f"timeline: {arguments.out / 'timeline.svg'}   numbers: {arguments.out / 'demo.json'}", highlight=False
     )

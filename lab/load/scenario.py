@@ -48,11 +48,13 @@ class Step:
     deadline_s: float
 
 
-def steps(autoscaler: Autoscaler, low_gpus: float, high_gpus: float, hold_s: float = 30) -> list[Step]:
-    """From a steady minimum up to the high load, which is held, and back."""
+def steps(
+    autoscaler: Autoscaler, low_gpus: float, high_gpus: float, hold_s: float = 30, settle_s: float = 10
+) -> list[Step]:
+    """From a steady minimum, held for `settle_s`, up to the high load, held for `hold_s`, and back."""
     low, high = autoscaler.ideal(low_gpus), autoscaler.ideal(high_gpus)
     return [
-        Step("settle", low_gpus, low, hold_s=10, deadline_s=240),
+        Step("settle", low_gpus, low, hold_s=settle_s, deadline_s=240 + settle_s),
         Step("step up", high_gpus, high, hold_s=hold_s, deadline_s=240),
         Step("step down", low_gpus, low, hold_s=5, deadline_s=300),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from lab.load.earlier import Earlier
 from lab.load.scenario import Autoscaler, Recording, Sample, Step
 
 WIDTH, LEFT, RIGHT, TOP, PANEL, GAP, BOTTOM = 960, 48, 20, 92, 140, 44, 32
@@ -47,10 +48,10 @@ class Panel:
     ticks: Sequence[float]  # from 0 to the top of the scale
 
 
-def timeline(recording: Recording, plan: Sequence[Step], autoscaler: Autoscaler) -> str:
-    """The SVG's text."""
+def timeline(recording: Recording, plan: Sequence[Step], autoscaler: Autoscaler, before: Earlier | None = None) -> str:
+    """The SVG's text. before: whose ready replicas are shown beside, from its step on."""
     end = max(recording.samples[-1].at_s, 1.0)
-    panels = [_requests(recording), _utilisation(recording, autoscaler), _replicas(recording, plan)]
+    panels = [_requests(recording), _utilisation(recording, autoscaler), _replicas(recording, plan, before)]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f"<title>Load step on {escape(autoscaler.deployment)}</title>",
@@ -99,7 +100,7 @@ def _utilisation(recording: Recording, autoscaler: Autoscaler) -> Panel:
     return Panel("GPU utilisation by pod, %", [target, *pods], range(0, 101, 25))
 
 
-def _replicas(recording: Recording, plan: Sequence[Step]) -> Panel:
+def _replicas(recording: Recording, plan: Sequence[Step], before: Earlier | None) -> Panel:
     ideal: list[tuple[float, float | None]] = []
     for step in plan:
         if step.name in recording.begins:
@@ -110,8 +111,18 @@ def _replicas(recording: Recording, plan: Sequence[Step]) -> Panel:
         Line("wanted", [(s.at_s, s.desired) for s in recording.samples], 'class="line" stroke="#eda100"', stepped=True),
         Line("ready", [(s.at_s, s.ready) for s in recording.samples], 'class="line" stroke="#1baf7a"', stepped=True),
     ]
+    if before:
+        moved = _moved(before.recording, recording, plan)
+        lines.append(Line("ready before", moved, 'class="line muted"', stepped=True))
     top = max(int(value or 0) for line in lines for _, value in line.points) + 1
     return Panel("replicas", lines, range(0, top + 1, math.ceil(top / 10)))
+
+
+def _moved(before: Recording, recording: Recording, plan: Sequence[Step]) -> list[tuple[float, float | None]]:
+    """The ready replicas of another demo's step, as if it had begun when this one's did."""
+    up, end = plan[1].name, recording.samples[-1].at_s
+    shift = recording.begins[up] - before.begins[up]
+    return [(sample.at_s + shift, sample.ready) for sample in before.of(up) if sample.at_s + shift <= end]
 
 
 def _ceiling(values: Iterable[float | None]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -80,17 +81,21 @@ def line(step: Step, sample: Sample) -> str:
     )
 
 
-def summary_table(summary: Summary) -> Table:
-    """What the demo showed."""
+def summary_table(summaries: Mapping[str, Summary]) -> Table:
+    """What each demo showed, by its name."""
 
     def seconds(value: float | None) -> str:
         return "never" if value is None else f"{value:.1f} s"
 
-    table = Table(title="load step", show_header=False)
-    table.add_row("step up to the HPA's decision", seconds(summary.reaction_s))
-    table.add_row("step up to the ideal replicas, ready", seconds(summary.ideal_ready_s))
-    table.add_row("replicas at the peak, and ideal", f"{summary.peak_replicas}, {summary.ideal_replicas}")
-    table.add_row("step down to the HPA's decision", seconds(summary.scale_down_reaction_s))
-    table.add_row("step down to the minimum", seconds(summary.minimum_ready_s))
-    table.add_row("requests served, rejected, failed", f"{summary.served}, {summary.rejected}, {summary.failed}")
+    rows: dict[str, Callable[[Summary], str]] = {
+        "step up to the HPA's decision": lambda each: seconds(each.reaction_s),
+        "step up to the ideal replicas, ready": lambda each: seconds(each.ideal_ready_s),
+        "replicas at the peak, and ideal": lambda each: f"{each.peak_replicas}, {each.ideal_replicas}",
+        "step down to the HPA's decision": lambda each: seconds(each.scale_down_reaction_s),
+        "step down to the minimum": lambda each: seconds(each.minimum_ready_s),
+        "requests served, rejected, failed": lambda each: f"{each.served}, {each.rejected}, {each.failed}",
+    }
+    table = Table("", *summaries, title="load step", show_header=len(summaries) > 1)
+    for name, of in rows.items():
+        table.add_row(name, *map(of, summaries.values()))
     return table

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from lab.load.earlier import Earlier
 from lab.load.scenario import Autoscaler, NotReached, Recording, Sample, Step, play, steps
 from lab.load.summary import Chain, summarise, verdict
 from lab.load.timeline import timeline
-from lab.load.view import line
+from lab.load.view import line, summary_table
 
 AUTOSCALER = Autoscaler("sample", "sample", "gpu", target_percent=60, min_replicas=1, max_replicas=8)
 PLAN = steps(AUTOSCALER, 0.15, 2.75)
@@ -157,3 +163,23 @@ def test_plain_line_has_everything() -> None:
     assert line(PLAN[1], sample) == (
         "  12.3 s  step up    100 served/s, 38 rejected/s, 0 failed/s;  replicas 2/4 (ideal 5);  utilisation % 91 60"
     )
+
+
+def test_an_earlier_demo_is_shown_beside(tmp_path: Path) -> None:
+    slow, fast = played(FakeCluster()), played(FakeCluster(delay_s=1.0))
+    numbers = {
+        "samples": [asdict(sample) for sample in slow.samples],
+        "begins_s": slow.begins,
+        "summary": asdict(summarise(slow, PLAN, COUNTED)),
+    }
+    assert Earlier.read(tmp_path / "demo.json") is None
+    (tmp_path / "demo.json").write_text(json.dumps(numbers))
+    before = Earlier.read(tmp_path / "demo.json")
+    assert before is not None
+    picture = ElementTree.fromstring(timeline(fast, PLAN, AUTOSCALER, before))
+    assert "ready before" in {element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")}
+    console = Console(width=100, file=io.StringIO())
+    console.print(summary_table({"before": before.summary, "now": summarise(fast, PLAN, COUNTED)}))
+    (row,) = (row for row in console.file.getvalue().splitlines() if "ideal replicas, ready" in row)
+    seconds = [float(value) for value in re.findall(r"(\d+\.\d) s", row)]
+    assert seconds[0] > seconds[1] > 0
