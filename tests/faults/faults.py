@@ -642,6 +642,15 @@ def a_relabeling_drops_one_workload(lab: Lab) -> Iterator[None]:
         yield
 
 
+@fault("PROMETHEUS_REPLICAS_DIFFER")
+def prometheus_is_split_into_shards(lab: Lab) -> Iterator[None]:
+    def sharded(prometheus: Manifest) -> None:
+        prometheus["spec"]["shards"] = 2
+
+    with lab.changed("Prometheus", f"{STACK}-prometheus", sharded):
+        yield
+
+
 # ---- recording rules
 
 
@@ -1002,3 +1011,31 @@ def no_node_takes_the_pods(lab: Lab) -> Iterator[None]:
 
     with lab.changed("Node", lab.gpu_node, cordoned, None), lab.changed(HPA, SAMPLE, with_at_least(2), WORKLOADS):
         yield
+
+
+@fault("WORKLOAD_PODS_NOT_CREATED")
+def a_quota_leaves_no_room_for_a_second_pod(lab: Lab) -> Iterator[None]:
+    quota: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus", "namespace": WORKLOADS},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "1"}},
+    }
+    with lab.beside(quota):
+        wait_until(
+            lambda: lab.get("ResourceQuota", "gpus", WORKLOADS).get("status"), "the quota counts what there is", 60
+        )
+        with lab.changed(HPA, SAMPLE, with_at_least(2), WORKLOADS):
+            yield
+
+
+@fault("WORKLOAD_PODS_FAIL")
+def an_update_of_the_workload_has_no_image(lab: Lab) -> Iterator[None]:
+    def has_two_pods() -> bool:
+        deployment = lab.get("Deployment", SAMPLE, WORKLOADS)
+        return deployment["spec"]["replicas"] >= 2 and lab.is_rolled_out("Deployment", SAMPLE, WORKLOADS)
+
+    with lab.changed(HPA, SAMPLE, with_at_least(2), WORKLOADS):
+        wait_until(has_two_pods, "the workload has two pods, of which an update leaves one", 180)
+        with lab.changed("Deployment", SAMPLE, with_image_missing, WORKLOADS):
+            yield
