@@ -87,8 +87,8 @@ class Site:
         known |= {"kubegpu_chart_mirror": f"http://127.0.0.1:{self._server.server_port}", "helm_state": "present"}
         return run_playbook(self._work, playbook, {**known, **OPTIONS, **variables})
 
-    def bring(self, *roles: str) -> subprocess.CompletedProcess[str]:
-        return self.play(local(roles=[f"kubegpu.autoscale.{role}" for role in roles]))
+    def bring(self, *roles: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+        return self.play(local(roles=[f"kubegpu.autoscale.{role}" for role in roles]), **variables)
 
     def objects(self) -> dict[str, Any]:
         """Every object that somebody made, by title. A kind that comes or goes just now is waited for."""
@@ -191,9 +191,14 @@ def test_what_others_made_is_used_and_stays_to_the_byte(site: Site) -> None:
     assert site.objects() == before
 
 
-def test_ours_reach_nodes_that_come_later(site: Site) -> None:
+def test_a_cluster_whose_default_runtime_is_nvidia_s_gets_no_runtime_class(site: Site) -> None:
     """In the place of what the test before has left."""
     client.AppsV1Api(site.kube).delete_collection_namespaced_daemon_set("default")
+    assert site.bring("nvidia_device_plugin", nvidia_device_plugin_runtime_class="").returncode == 0
+    assert client.NodeV1Api(site.kube).list_runtime_class().items == []
+
+
+def test_ours_reach_nodes_that_come_later(site: Site) -> None:
     assert site.bring("nvidia_device_plugin", "dcgm_exporter").returncode == 0
 
     for name, labels in {**LATER, "processors-only": {"kubernetes.azure.com/accelerator": "amd"}}.items():

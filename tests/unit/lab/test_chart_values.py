@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ SWITCHES = (
     "prometheus_adapter_external_metrics",
     "nvidia_device_plugin_feature_discovery",
 )
+# What all roles of a cluster read.
+CLUSTER = {"kubegpu_kubeconfig", "kubegpu_context", "kubegpu_prometheus"}
 # What else changes the values that the roles make.
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -33,7 +36,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
         for file in sorted(LAB_VALUES.parents[2].glob("*/group_vars/all.yml"))
     },
 }
+for page in sorted((CHECKOUT / "docs" / "clusters").glob("*.md")):
+    blocks = re.findall(r"```yaml\n# group_vars/all.yml\n(.*?)```", page.read_text(), re.DOTALL)
+    # A second block is what another image of the nodes needs besides.
+    VARIANTS |= {
+        f"page-{page.stem}-{number}": yaml.safe_load("".join(blocks[: number + 1])) for number in range(len(blocks))
+    }
 VARIANTS["inventory-lab-with-one-real-GPU"] = VARIANTS["inventory-lab"] | {"lab_real_gpus": 1}
+
+
+def test_a_page_sets_what_a_role_has() -> None:
+    specs = [yaml.safe_load(path.read_text()) for path in CHECKOUT.glob("roles/*/meta/argument_specs.yml")]
+    options = {name for spec in specs for entry in spec["argument_specs"].values() for name in entry["options"]}
+    given = {name: values.keys() for name, values in VARIANTS.items() if name.startswith("page-")}
+    assert len(given) == 7
+    assert {name: keys - options - CLUSTER for name, keys in given.items() if keys - options - CLUSTER} == {}
 
 
 def wrong(name: str, values: dict[str, Any]) -> list[str]:
