@@ -16,10 +16,10 @@ from ..autoscaling.manifests import (
     recordings_of,
 )
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
+from ..chain.objects import Key
 from ..cluster.kube import KubeClient
 from ..cluster.metrics_api import MetricsApi, MetricValue
 from .snapshot import GROUPS
-from .targets import Key
 
 
 class Backend(Protocol):

@@ -15,7 +15,7 @@ from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
-from ..chain.objects import is_ready, pod_spec
+from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.selectors import labels_match
 from ..chain.state import AdapterConfig, ApiState, AutoscalerState, Scope, State
 from ..cluster.errors import ApiError
@@ -41,6 +41,7 @@ from ..cluster.kube import (
     KubeClient,
     Resource,
 )
+from ..cluster.listing import list_in
 from ..cluster.metrics_api import MetricsApi
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
@@ -57,7 +58,7 @@ from .observe import Observer
 from .prometheus_replicas import pods_of_service, replicas_of
 from .reading import Reading, ReadOnce, attempt, message_of, reason
 from .snapshot import GROUPS
-from .targets import Key, TargetState, key_of, list_in, read_targets
+from .targets import TargetState, read_targets
 
 # Read whole, by the field of the state that they fill.
 _LISTS: dict[str, Resource] = {

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
 from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import condition, labels_of, made_s, pod_spec, statuses, unix
+from ..chain.objects import Key, condition, labels_of, made_s, pod_spec, statuses, unix
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..hops import Hop
 from ..marks import is_managed
 from .intervals import Intervals
+from .pods import read_pods
 from .snapshot import Objects
-from .targets import Key, TargetState, read_pods
+from .targets import TargetState
 
 # Above this a dead time is measured again in each run, and warned of.
 UNUSUAL_DEAD_TIME_S = 300

@@ -10,10 +10,10 @@ from statistics import fmean
 from typing import Any
 
 from ..autoscaling.spec import PODS, Autoscaler
+from ..chain.objects import Key
 from ..chain.state import AutoscalerState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
-from .targets import Key
 
 # Points in a history: as many as a small picture shows.
 _POINTS = 60

@@ -12,19 +12,21 @@ from ..autoscaling.manifests import horizontal_pod_autoscaler
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, MetricTarget
-from ..chain.objects import is_ready
+from ..chain.objects import Key, is_ready
 from ..chain.selectors import format_selector
 from ..chain.state import AutoscalerState, MetricState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import HPAS, KubeClient
+from ..cluster.listing import list_in
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricValue
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
 from .backend import Backend
+from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
 from .read_demand import read_demands
 from .snapshot import GROUPS
-from .targets import AUTOSCALERS_ASKED_ALONE, Key, TargetState, list_in, read_pods, read_targets
+from .targets import TargetState, read_targets
 
 # Under load the values of the adapter and of Prometheus move between two reads: any sample of this window counts.
 AGREEMENT_WINDOW_S = 30

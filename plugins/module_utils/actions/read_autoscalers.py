@@ -6,6 +6,7 @@ from collections.abc import Collection
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import autoscaler_of, recordings_of
 from ..autoscaling.spec import Autoscaler
+from ..chain.objects import Key
 from ..cluster.errors import ApiError
 from ..cluster.kube import RULES, KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -17,7 +18,6 @@ from .observe import Observer
 from .outcome import Outcome
 from .prometheus_replicas import read_replicas
 from .snapshot import metric_of, read_hpas
-from .targets import Key
 from .verify import describe, verify
 from .wait import Deadline
 

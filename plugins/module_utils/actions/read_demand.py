@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from ..autoscaling.demand import ACTIVITIES, name_of
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler
 from ..chain.demand import DemandState
+from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient
-from .targets import Key
 
 _NAMES = f'__name__=~"namespace_workload:({"|".join(map(name_of, ACTIVITIES))}):{{part}}"'
 # Longer than it takes to learn what a request costs.

@@ -7,6 +7,7 @@ from typing import Any
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import RuleOptions
 from ..autoscaling.spec import Autoscaler, autoscaler_key
+from ..chain.objects import key_of
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..marks import is_managed
@@ -15,7 +16,6 @@ from .dead_time import resolve_dead_times
 from .outcome import Outcome
 from .preflight import preflight
 from .snapshot import read_hpas, read_objects, read_snapshot
-from .targets import key_of
 from .write import Change, write
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from ..autoscaling.manifests import METRIC_LABEL, Manifest, metrics_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, Autoscaler
+from ..chain.objects import Key, key_of
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import APISERVICES, HPAS, NODES, RULES, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..marks import MANAGED_BY, MANAGER
-from .targets import Key, TargetState, key_of, read_targets
+from .targets import TargetState, read_targets
 
 # The API that an HPA asks for a metric of this type.
 GROUPS = {PODS: "custom.metrics.k8s.io", OBJECT: "custom.metrics.k8s.io", EXTERNAL: "external.metrics.k8s.io"}

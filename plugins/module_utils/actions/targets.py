@@ -1,27 +1,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The workloads that autoscalers scale, and their pods."""
+"""The workloads that autoscalers scale."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import labels_of
-from ..chain.selectors import Selector, format_selector, labels_match, parse_selector
+from ..chain.objects import Key
+from ..chain.selectors import Selector, parse_selector
 from ..cluster.errors import ApiError
-from ..cluster.kube import PODS, KubeClient, Resource
-from ..cluster.parallel import all_in_parallel, in_parallel
+from ..cluster.kube import KubeClient, Resource
+from ..cluster.listing import list_in
+from ..cluster.parallel import in_parallel
 from ..errors import HopError
-
-Key = tuple[str, str]
-
-# Up to so many namespaces are listed one by one: what else is in the cluster is then not read.
-NAMESPACES_LISTED_ALONE = 50
-# In a namespace with more autoscalers than this, all its pods are read in one request.
-AUTOSCALERS_ASKED_ALONE = 3
 
 
 @dataclass(frozen=True)
@@ -39,10 +32,6 @@ class TargetState:
     manifest: Manifest | None
     replicas: int = 0
     selector: Selector | None = None
-
-
-def key_of(manifest: Mapping[str, Any]) -> Key:
-    return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
 
 
 def read_targets(kube: KubeClient, autoscalers: Iterable[Autoscaler]) -> dict[Key, TargetState]:
@@ -78,55 +67,6 @@ def read_targets(kube: KubeClient, autoscalers: Iterable[Autoscaler]) -> dict[Ke
     for autoscaler, scale in zip(unknown, in_parallel(read_scale, unknown), strict=True):
         states[autoscaler.key] = _state_of_scale(states[autoscaler.key], scale)
     return states
-
-
-def list_in(kube: KubeClient, resource: Resource, namespaces: Collection[str]) -> dict[Key, Manifest]:
-    """The objects of a kind in some namespaces: each by itself, or the cluster's in one list if there are many.
-
-    Raises: ApiError.
-    """
-    if len(namespaces) > NAMESPACES_LISTED_ALONE:
-        try:
-            return {key_of(manifest): manifest for manifest in kube.list(resource) or ()}
-        except ApiError as err:
-            if err.status != 403:
-                raise
-    answers = all_in_parallel(lambda namespace: kube.list(resource, namespace=namespace) or (), sorted(namespaces))
-    return {key_of(manifest): manifest for answer in answers for manifest in answer}
-
-
-def read_pods(
-    kube: KubeClient, autoscalers: Sequence[Autoscaler], targets: Mapping[Key, TargetState]
-) -> dict[Key, list[Manifest]]:
-    """The pods of each target that are not being deleted. Raises: ApiError."""
-    members: dict[str, list[Autoscaler]] = {}
-    for autoscaler in autoscalers:
-        if targets[autoscaler.key].selector:
-            members.setdefault(autoscaler.namespace, []).append(autoscaler)
-    requests = [
-        (namespace, text)
-        for namespace, few in members.items()
-        if len(few) <= AUTOSCALERS_ASKED_ALONE
-        for text in dict.fromkeys(format_selector(targets[autoscaler.key].selector or {}) for autoscaler in few)
-    ]
-    answers = all_in_parallel(
-        lambda request: kube.list(PODS, namespace=request[0], label_selector=request[1]) or (), requests
-    )
-    found = {key_of(pod): pod for answer in answers for pod in answer}
-    crowded = {namespace for namespace, many in members.items() if len(many) > AUTOSCALERS_ASKED_ALONE}
-    found |= list_in(kube, PODS, crowded) if crowded else {}
-    by_namespace: dict[str, list[Manifest]] = {}
-    for (namespace, _name), pod in found.items():
-        if not pod["metadata"].get("deletionTimestamp"):
-            by_namespace.setdefault(namespace, []).append(pod)
-    return {
-        autoscaler.key: [
-            pod
-            for pod in by_namespace.get(autoscaler.namespace, ())
-            if labels_match(targets[autoscaler.key].selector, labels_of(pod))
-        ]
-        for autoscaler in autoscalers
-    }
 
 
 def _state(resource: Resource, manifest: Manifest | None) -> TargetState:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.spec import Autoscaler
+from ..chain.objects import Key
 from ..chain.state import AutoscalerState, Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -14,7 +15,6 @@ from .intervals import Intervals
 from .observe import Observer
 from .outcome import Outcome
 from .prometheus_replicas import read_replicas
-from .targets import Key
 from .wait import Deadline, wait_until
 
 # Between two looks, once it takes long.

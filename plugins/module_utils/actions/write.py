@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
+from ..chain.objects import key_of
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, KubeClient, Resource
 from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
@@ -16,7 +17,6 @@ from ..errors import HopError, enumeration
 from ..marks import MANAGER, is_managed
 from .outcome import Outcome
 from .snapshot import metric_of
-from .targets import key_of
 
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
 

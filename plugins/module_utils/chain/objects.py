@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 Manifest = Mapping[str, Any]
+# Namespace and name.
+Key = tuple[str, str]
 
 # Exit codes of a process that was told to end: SIGKILL and SIGTERM.
 KILLED = (137, 143)
@@ -21,6 +23,10 @@ def name_of(manifest: Manifest) -> str:
     """Namespace and name, or the name alone."""
     metadata = manifest["metadata"]
     return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+
+
+def key_of(manifest: Manifest) -> Key:
+    return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, str]:

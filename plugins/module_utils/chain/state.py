@@ -20,6 +20,7 @@ from ..autoscaling.spec import Autoscaler
 from ..marks import is_managed
 from .demand import DemandState
 from .objects import (
+    Key,
     Manifest,
     arguments,
     condition,
@@ -36,8 +37,6 @@ from .objects import (
     youngest,
 )
 from .selectors import labels_match
-
-Key = tuple[str, str]
 
 # A finding that concerns everything.
 ALL = "*"

@@ -1,0 +1,30 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Objects of several namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..autoscaling.manifests import Manifest
+from ..chain.objects import Key, key_of
+from .errors import ApiError
+from .kube import KubeClient, Resource
+from .parallel import all_in_parallel
+
+# Up to so many namespaces are listed one by one: what else is in the cluster is then not read.
+NAMESPACES_LISTED_ALONE = 50
+
+
+def list_in(kube: KubeClient, resource: Resource, namespaces: Collection[str]) -> dict[Key, Manifest]:
+    """The objects of a kind in some namespaces: each by itself, or the cluster's in one list if there are many.
+
+    Raises: ApiError.
+    """
+    if len(namespaces) > NAMESPACES_LISTED_ALONE:
+        try:
+            return {key_of(manifest): manifest for manifest in kube.list(resource) or ()}
+        except ApiError as err:
+            if err.status != 403:
+                raise
+    answers = all_in_parallel(lambda namespace: kube.list(resource, namespace=namespace) or (), sorted(namespaces))
+    return {key_of(manifest): manifest for answer in answers for manifest in answer}
