@@ -147,7 +147,9 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS)
     options = module.params
     try:
-        with joined(first_plugin(Path(options["network"]).read_text()), options["plugins"]) as namespace:
+        with joined(
+            first_plugin(Path(options["network"]).read_text(encoding="utf-8")), options["plugins"]
+        ) as namespace:
             answers = {address: connect(namespace, address, options["timeout"]) for address in options["addresses"]}
     except (OSError, ValueError, KeyError, ReachError) as error:
         module.fail_json(msg=f"node -> pod network {options['network']}: {error}")
