@@ -154,7 +154,7 @@ options:
         description:
           - Whose requests tell how much load is offered, also where the GPUs are full. The HorizontalPodAutoscaler then
             follows the demand beside O(autoscalers[].metric). One decision may go to all the replicas that it needs.
-          - The demand is the requests offered a second times the GPU seconds that a request costs, in percent of a GPU.
+          - The demand is the requests offered a second times the GPU seconds of a request, in percent of a GPU.
             Recorded rules learn the cost from the workload itself. As long as there is none, the GPUs' own load counts.
           - For V(gpu), V(gpu_util), V(gpu_compute), V(mig) and V(shared), of a Deployment or a StatefulSet. Not for
             servers whose GPU is active whatever the load, as those of language models.

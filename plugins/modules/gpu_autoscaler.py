@@ -162,8 +162,8 @@ result:
           elements: dict
         demand:
           description:
-            - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU
-              that it follows. Then the requests offered a second, and the GPU seconds of a request. These are
+            - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU.
+              Then the requests offered a second, and the GPU seconds of a request. These are
               C(learned) now, C(held) from before, the C(prior), or C(none).
           type: dict
         conditions: {description: The conditions of the HPA., type: list, elements: dict}

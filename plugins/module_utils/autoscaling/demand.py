@@ -27,12 +27,12 @@ LEAST_COST, MOST_COST = 0.00001, 100
 # A cost that was learned stands in so long where nothing can be learned, seconds: over a night.
 HELD_S = 86_400
 
-# The rate of requests: how, over which window, from how many a second on. The first window with enough requests counts,
-# so that chance moves no rate by more than the tenth that an HPA tolerates, at a scrape interval of 2 s.
+# The rate of requests: how, over which window, from how many a second on. The first window with enough requests counts.
+# So chance moves no rate by more than the tenth that an HPA tolerates, with scrapes every 2 s.
 _RATES = (("irate", "[5s]", 50), ("rate", "[10s]", 10), ("rate", "[30s]", 4), ("rate", "[2m]", 0.25))
 
-# What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments, so the
-# GPUs have to be at work in both halves of it.
+# What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments. So
+# the GPUs have to be at work in both halves of it.
 _WINDOW_S = 60
 _LEAST_BUSY_PERCENT = 10
 _LEAST_SERVED_PER_S = 0.5
@@ -45,8 +45,8 @@ _MEMORY = "5m"
 _BEFORE = "5m"
 
 # A Deployment's pods are called by random letters, which have no vowels: no name of another object ends so. Source:
-# kubernetes/apimachinery pkg/util/rand. kube-state-metrics and its rules would show a new pod up to a minute late, in
-# which its requests counted and its GPU did not.
+# kubernetes/apimachinery pkg/util/rand. kube-state-metrics and its rules would show a new pod up to a minute late.
+# Until then its requests counted and its GPU did not.
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
 _POD_NAMES = {"Deployment": f"{_RANDOM}{{1,10}}-{_RANDOM}{{5}}", "StatefulSet": "[0-9]+"}
 # Longer names of a Deployment are cut in its pods' names. Source: pkg/storage/names.
