@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..autoscaling.demand import ACTIVITIES, name_of
+from ..autoscaling.metrics import ACTIVITIES, demand_name
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler
 from ..chain.demand import DemandState
 from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient
 
-_NAMES = f'__name__=~"namespace_workload:({"|".join(map(name_of, ACTIVITIES))}):{{part}}"'
+_NAMES = f'__name__=~"namespace_workload:({"|".join(map(demand_name, ACTIVITIES))}):{{part}}"'
 # Longer than it takes to learn what a request costs.
 _STEADY = "3m"
 
@@ -34,7 +34,7 @@ def read_demands(
 
 
 def _place(autoscaler: Autoscaler) -> _Place:
-    return autoscaler.namespace, autoscaler.target.name, name_of(autoscaler.metric.name)
+    return autoscaler.namespace, autoscaler.target.name, demand_name(autoscaler.metric.name)
 
 
 def _recorded(prometheus: PrometheusClient, query: str) -> dict[_Place, dict[str, float]]:

@@ -14,11 +14,9 @@ from typing import Any
 
 from ..errors import HopError
 from ..hops import Hop
-from .metrics import PERCENT, Metric
+from .metrics import PERCENT, Metric, demand_name
 from .request_counters import COUNTERS
 
-# Metrics that say which part of the time a pod's GPUs are at work.
-ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
 _OPTIONS = {"source", "name", "offered", "served", "prior_gpu_seconds"}
 _SELECTOR = re.compile(r"[a-zA-Z_:][\w:]*\s*(\{[^{}]*\})?")
 
@@ -110,11 +108,6 @@ def pod_names(kind: str, name: str) -> str:
     return f"{name.replace('.', '[.]')}-{_POD_NAMES[kind]}"
 
 
-def name_of(metric: str) -> str:
-    """Of the metric that says the demand behind one that says what GPUs do."""
-    return f"{metric}_demand"
-
-
 def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
     """What the HPA reads: the demand, or what the GPUs do as long as there is none. So it always has a value.
 
@@ -122,7 +115,7 @@ def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
     """
     series = _series(of, _matchers(labels))
     query = f"100 * {series['offered']} * {series['cost']}\nor\n{series['busy']}"
-    return Metric(name_of(of.name), query, PERCENT, (of.series,), per="workload")
+    return Metric(demand_name(of.name), query, PERCENT, (of.series,), per="workload")
 
 
 def recordings(
@@ -139,7 +132,7 @@ def recordings(
             f"cannot be learned, because evaluation_interval is {interval_s}",
             f"set it to at most {LONGEST_INTERVAL_S}, or leave demand out",
         )
-    matchers, raw = _matchers(labels), f"namespace_workload:{name_of(of.name)}:"
+    matchers, raw = _matchers(labels), f"namespace_workload:{demand_name(of.name)}:"
     series, window, half = _series(of, matchers), f"[{_WINDOW_S}s]", f"[{_WINDOW_S // 2}s]"
     busy, counters = f"{raw}busy{matchers}", f"{raw}counters{matchers}"
     samples = math.ceil(_LEAST_COMPLETE * _WINDOW_S / interval_s)
@@ -181,7 +174,7 @@ def _matchers(labels: Mapping[str, str]) -> str:
 def _series(of: Metric, matchers: str) -> dict[str, str]:
     """PromQL for each part, without labels, by its name."""
     parts = ("busy", "counters", "offered", "learned", "learned_time", "cost")
-    return {part: f"sum(namespace_workload:{name_of(of.name)}:{part}{matchers})" for part in parts}
+    return {part: f"sum(namespace_workload:{demand_name(of.name)}:{part}{matchers})" for part in parts}
 
 
 def _per_second(function: str, selectors: tuple[str, ...], window: str) -> str:

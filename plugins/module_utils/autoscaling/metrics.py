@@ -237,5 +237,20 @@ PROFILES: dict[str, Profile] = {
         ),
     )
 }
-# A user's metric of one of these names would share a profile's rule or series.
-TAKEN_NAMES = frozenset(PROFILES) | {metric.name for profile in PROFILES.values() for metric in profile.metrics}
+# Metrics that say which part of the time a pod's GPUs are at work: requests can be turned into them.
+ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
+
+
+def demand_name(metric: str) -> str:
+    """Of the metric that says the demand behind one that says what GPUs do."""
+    return f"{metric}_demand"
+
+
+# A user's metric of one of these names would share a profile's rule or series, or be taken for a demand.
+TAKEN_NAMES = frozenset(
+    (
+        *PROFILES,
+        *(metric.name for profile in PROFILES.values() for metric in profile.metrics),
+        *map(demand_name, ACTIVITIES),
+    )
+)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import HopError, first_of_all
 from ..hops import Hop
-from .demand import ACTIVITIES, LONGEST_NAME, Demand, demand_metric, name_of
-from .metrics import Metric, Profile
+from .demand import LONGEST_NAME, Demand, demand_metric
+from .metrics import ACTIVITIES, Metric, Profile, demand_name
 from .scaling import (
     ASSUMED_DEAD_TIME_S,
     LONGEST_DEAD_TIME_S,
@@ -143,7 +143,7 @@ class Autoscaler:
     def follows_demand(self) -> bool:
         """One of its metrics is the demand behind the leading one; true of an HPA that was read back as well."""
         return bool(self.metric_targets) and any(
-            (metric_target.metric.name, metric_target.type) == (name_of(self.metric.name), OBJECT)
+            (metric_target.metric.name, metric_target.type) == (demand_name(self.metric.name), OBJECT)
             for metric_target in self.metric_targets
         )
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.demand import ACTIVITIES, LONGEST_NAME
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.demand import LONGEST_NAME
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     RuleOptions,
     autoscaler_of,
@@ -13,7 +13,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     prometheus_rules,
     recordings_of,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import ACTIVITIES, PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.request_counters import COUNTERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
@@ -120,6 +120,7 @@ def test_pods_of_a_name_with_dots_are_those_of_no_other() -> None:
         ({"demand": {**OWN, "prior_gpu_seconds": 0}}, "prior_gpu_seconds 0"),
         ({"demand": {**OWN, "prior_gpu_seconds": float("nan")}}, "prior_gpu_seconds nan"),
         ({"demand": {**OWN, "cost": 1}}, "option cost"),
+        ({"metric": {"name": "gpu_demand", "query": "x"}, "target_value": 1}, "name of a profile"),
         ({"metric": "gpu_memory"}, "how busy a GPU is"),
         ({"metric": "llm"}, "how busy a GPU is"),
         ({"target": {"kind": "LeaderWorkerSet", "name": "chat"}}, "pods of a LeaderWorkerSet"),
