@@ -16,6 +16,7 @@ description:
   - It refuses a target that already has a HorizontalPodAutoscaler or a KEDA ScaledObject. It also refuses a
     HorizontalPodAutoscaler of the same name that it has not made.
   - It refuses a query that Prometheus does not accept, or that does not give one series a pod.
+  - It refuses CPU and memory in O(autoscalers[].extra_metrics) where nobody serves C(metrics.k8s.io).
   - It refuses to work without Prometheus, or without a metrics API that is served by prometheus-adapter.
   - The module does not take over an object that somebody else has made, unless O(autoscalers[].adopt) says so. The
     manager is named.

@@ -65,7 +65,7 @@ def test_a_workloads_total_is_divided_by_its_replicas(run: Run, kube: client.Api
     assert entry["desired_replicas"] == 4
 
 
-def test_several_metrics_in_one_hpa(run: Run, kube: client.ApiClient, spec: dict[str, Any]) -> None:
+def test_several_metrics_in_one_hpa(run: Run, kube: client.ApiClient, chain: MetricChain, spec: dict[str, Any]) -> None:
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
     requests = {"name": "requests", "query": "max by (namespace, pod) (istio_requests_total)"}
     extra = [{"metric": requests, "target_value": 50}, {"metric": "gpu_util", "target_value": 90}]
@@ -75,14 +75,19 @@ def test_several_metrics_in_one_hpa(run: Run, kube: client.ApiClient, spec: dict
         "requests": {"chat-0": 7, "chat-1": 7},
         "gpu_util": {"chat-0": 50, "chat-1": 30},
     }
-    # Nobody serves CPU here. The HPA is active all the same, but would never scale down.
     extra.append(cpu)
-    result = run(verify=True, wait_timeout=5, autoscalers=[{**spec, "extra_metrics": extra}])
-    assert result["hop"] == "hpa"
-    assert "no value of Resource cpu" in result["msg"]
-    hpa = client.AutoscalingV2Api(kube).read_namespaced_horizontal_pod_autoscaler("chat", spec["namespace"])
-    assert [metric.type for metric in hpa.spec.metrics] == ["Pods", "Pods", "Pods", "Resource"]
-    assert run(autoscalers=[{**spec, "extra_metrics": extra}])["changed"] is False
+    refused = run(autoscalers=[{**spec, "extra_metrics": extra}])
+    assert "asks for cpu, and no server is registered for metrics.k8s.io" in refused["msg"]
+    assert refused["changed"] is False
+    assert "asks for cpu" in str(run(check=True, autoscalers=[{**spec, "extra_metrics": extra}])["warnings"])
+    # Its server knows nothing of these pods. The HPA is active all the same, but would never scale down.
+    with chain.api("metrics.k8s.io"):
+        result = run(verify=True, wait_timeout=5, autoscalers=[{**spec, "extra_metrics": extra}])
+        assert result["hop"] == "hpa"
+        assert "no value of Resource cpu" in result["msg"]
+        hpa = client.AutoscalingV2Api(kube).read_namespaced_horizontal_pod_autoscaler("chat", spec["namespace"])
+        assert [metric.type for metric in hpa.spec.metrics] == ["Pods", "Pods", "Pods", "Resource"]
+        assert run(autoscalers=[{**spec, "extra_metrics": extra}])["changed"] is False
 
 
 def test_a_rule_of_a_workload_goes_with_it(run: Run, kube: client.ApiClient, spec: dict[str, Any]) -> None:

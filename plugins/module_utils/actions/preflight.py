@@ -65,6 +65,7 @@ def state_before(autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: 
         snapshot.query_errors,
         snapshot.empty_queries,
         snapshot.scaled_objects is not None,
+        _no_resources(Owner("metrics.k8s.io", snapshot.resource_api)),
     )
     skipped = plan.unserved | plan.unscalable
     return State(
@@ -85,6 +86,12 @@ def state_before(autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: 
             if autoscaler.key not in skipped
         ],
     )
+
+
+def _no_resources(owner: Owner) -> str:
+    if owner.api_service is None:
+        return f"no server is registered for {owner.group}"
+    return f"{owner} does not answer: {owner.unavailable}" if owner.unavailable else ""
 
 
 def _api(owner: Owner) -> ApiState:

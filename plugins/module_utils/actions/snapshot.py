@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..autoscaling.manifests import METRIC_LABEL, Manifest, metrics_of
+from ..autoscaling.manifests import METRIC_LABEL, Manifest, metrics_of, resources_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, Autoscaler
 from ..chain.objects import Key, key_of
@@ -38,6 +38,7 @@ class ClusterSnapshot:
     nodes:            of the cluster.
     scaled_objects:   KEDA's autoscalers; none if KEDA is not there, None if they may not be read.
     metrics_apis:     the APIServices of custom.metrics.k8s.io and external.metrics.k8s.io, by group.
+    resource_api:     that of metrics.k8s.io, for CPU and memory; not looked at where nobody asks for them.
     prometheus_error: why Prometheus could not be asked.
     query_errors:     what is wrong with a user's own query, by metric.
     empty_queries:    users' metrics whose query gives nothing now.
@@ -47,6 +48,7 @@ class ClusterSnapshot:
     nodes: Sequence[Manifest] = ()
     scaled_objects: Sequence[Manifest] | None = ()
     metrics_apis: dict[str, Manifest | None] = field(default_factory=dict)
+    resource_api: Manifest | None = None
     prometheus_name: str = ""
     prometheus_error: ApiError | None = None
     query_errors: dict[str, str] = field(default_factory=dict)
@@ -82,6 +84,7 @@ def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: S
                 GROUPS[metric_target.type] for autoscaler in autoscalers for metric_target in autoscaler.metric_targets
             )
         },
+        resource_api=kube.get(APISERVICES, "v1beta1.metrics.k8s.io") if any(map(resources_of, autoscalers)) else None,
         prometheus_name=prometheus.name,
         prometheus_error=prometheus_error,
         query_errors=query_errors,

@@ -59,6 +59,12 @@ def metrics_of(autoscalers: Iterable[Autoscaler]) -> list[Metric]:
     )
 
 
+def resources_of(autoscaler: Autoscaler) -> list[str]:
+    """What metrics.k8s.io has to know for it: cpu and memory of pods or of their containers."""
+    entries = [raw.get("resource") or raw.get("containerResource") or {} for raw in autoscaler.raw_metrics]
+    return [entry["name"] for entry in entries if "name" in entry]
+
+
 def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
     """The recording rules that all autoscalers on `profile` share."""
     recordings = [{"record": metric.series, "expr": metric.query} for metric in profile.recorded]

@@ -451,6 +451,7 @@ class Plan:
     rules:        our PrometheusRules by name; None if that kind is not served.
     unserved:     autoscalers whose target's kind is not served; unscalable: whose target has no scale subresource.
     query_errors: the fault of a user's own query, by metric. empty_queries: metrics whose query gives nothing now.
+    no_resources: why there is no CPU and memory of pods; empty where there is, or nobody asks for it.
     """
 
     autoscalers: Sequence[Autoscaler] = ()
@@ -462,6 +463,7 @@ class Plan:
     query_errors: Mapping[str, str] = field(default_factory=dict)
     empty_queries: Sequence[str] = ()
     is_keda_known: bool = True
+    no_resources: str = ""
 
 
 @dataclass(frozen=True)

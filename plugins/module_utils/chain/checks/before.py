@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
-from ...autoscaling.manifests import metric_names, profiles_of, recordings_of
+from ...autoscaling.manifests import metric_names, profiles_of, recordings_of, resources_of
 from ...autoscaling.spec import OBJECT, PODS
 from ...errors import enumeration
 from ...hops import Hop
@@ -69,6 +69,25 @@ def hpa_of_another(state: State) -> Iterator[CheckResult]:
         makers = enumeration(state.plan.managers.get(autoscaler.key, ()))
         seen = f"an HPA of that name exists and was not made by this module{makers and f', but by {makers}'}"
         yield CheckResult(SPEC_HPA_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
+
+
+SPEC_NO_RESOURCE_METRICS = FindingType(
+    "SPEC_NO_RESOURCE_METRICS",
+    Hop.SPEC,
+    "error",
+    cause="CPU and memory of extra_metrics come from metrics.k8s.io; without a value of them an HPA never scales down",
+    fix="install metrics-server, or mend it: kubectl describe apiservice v1beta1.metrics.k8s.io; or leave them out",
+    before="await",
+)
+
+
+@check("CPU and memory that are asked for are served", SPEC_NO_RESOURCE_METRICS)
+def resource_metrics(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.plan.autoscalers:
+        resources = resources_of(autoscaler)
+        if resources and state.plan.no_resources:
+            seen = f"asks for {enumeration(resources)}, and {state.plan.no_resources}"
+            yield CheckResult(SPEC_NO_RESOURCE_METRICS, f"autoscaler {autoscaler}", seen)
 
 
 SPEC_KEDA_UNKNOWN = FindingType(
