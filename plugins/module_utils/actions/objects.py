@@ -42,7 +42,8 @@ def make_objects(
         raise HopError(
             Hop.API_SERVER,
             seen=f"no {' and no '.join(missing)} is served, so nothing was changed",
-            fix="install what brings that kind first; for a PrometheusRule that is the Prometheus operator",
+            fix="install what brings that kind first; for a PrometheusRule that is the Prometheus operator; or leave "
+            "the objects out, by the role's state absent",
         )
     outcome.warnings += [f"no {kind} is served yet: it cannot be judged" for kind in missing]
     for identity in desired.keys() - ours.keys():
