@@ -1,0 +1,97 @@
+"""Objects of a part: what is asked of the API server, and what is left alone. test_alerts_role.py asks a real one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.objects import make_objects
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport, refusal
+
+KINDS = [{"api_version": "v1", "kind": "ConfigMap"}]
+LABELS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale", "app.kubernetes.io/part-of": "boards"}
+SERVED = {"GET /api/v1": {"resources": [{"name": "configmaps", "kind": "ConfigMap"}]}}
+PATH = "/api/v1/namespaces/monitoring/configmaps"
+
+
+def config_map(name: str, text: str = "{}", **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "monitoring", "labels": labels},
+        "data": {"a.json": text},
+    }
+
+
+def listed(*objects: dict[str, Any]) -> dict[str, Any]:
+    """In a list the server leaves out what they are."""
+    return {"items": [{key: each[key] for key in ("metadata", "data")} for each in objects]}
+
+
+def made(
+    there: list[dict[str, Any]], wanted: list[dict[str, Any]], *, dry_run: bool = False, **answers: Any
+) -> tuple[dict[str, str], FakeTransport]:
+    """What became of each object, by name."""
+    transport = FakeTransport({**SERVED, "GET /api/v1/configmaps": listed(*there), **answers})
+    outcome = make_objects(KubeClient(transport, dry_run=dry_run), "boards", KINDS, wanted)
+    assert not outcome.errors
+    return {each["name"]: each["action"] for each in outcome.result["objects"]}, transport
+
+
+def test_only_what_differs_is_sent_and_what_is_not_wanted_goes() -> None:
+    there = [config_map(name, **LABELS) for name in ("same", "edited", "old")]
+    wanted = [config_map("same"), config_map("edited", "[]"), config_map("new")]
+    answers = {
+        f"GET {PATH}/new": refusal(404, "not found"),
+        f"PATCH {PATH}/edited": config_map("edited", "[]", **LABELS),
+        f"PATCH {PATH}/new": config_map("new", **LABELS),
+        f"DELETE {PATH}/old": {},
+    }
+    actions, transport = made(there, wanted, **answers)
+
+    assert actions == {"same": "unchanged", "edited": "changed", "new": "created", "old": "deleted"}
+    assert f"PATCH {PATH}/same" not in transport.asked
+    sent = [request.body["metadata"]["labels"] for request in transport.requests if request.method == "PATCH"]
+    assert sent == [LABELS, LABELS]
+
+
+def test_an_object_of_somebody_else_is_refused_before_anything_is_sent() -> None:
+    transport = FakeTransport(
+        {**SERVED, "GET /api/v1/configmaps": listed(), f"GET {PATH}/theirs": config_map("theirs")}
+    )
+    with pytest.raises(HopError, match="ConfigMap monitoring/theirs was made by somebody else"):
+        make_objects(KubeClient(transport), "boards", KINDS, [config_map("ours"), config_map("theirs")])
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_a_kind_that_nobody_serves_is_refused_and_in_check_mode_awaited() -> None:
+    rules = [{"api_version": "monitoring.coreos.com/v1", "kind": "PrometheusRule"}]
+    rule = {**config_map("rule"), "kind": "PrometheusRule"}
+    with pytest.raises(HopError, match="no PrometheusRule is served"):
+        make_objects(KubeClient(FakeTransport({})), "alerts", rules, [rule])
+
+    outcome = make_objects(KubeClient(FakeTransport({}), dry_run=True), "alerts", rules, [rule])
+    assert outcome.changed
+    assert outcome.warnings == ["no PrometheusRule is served yet: it cannot be judged"]
+    assert not make_objects(KubeClient(FakeTransport({})), "alerts", rules, []).changed
+
+
+def test_check_mode_takes_a_namespace_that_is_still_to_come_as_given() -> None:
+    actions, _ = made([], [config_map("new")], dry_run=True)
+    assert actions == {"new": "created"}
+
+
+def test_a_refusal_of_the_server_is_an_error_of_that_object_alone() -> None:
+    transport = FakeTransport(
+        {
+            **SERVED,
+            "GET /api/v1/configmaps": listed(),
+            f"PATCH {PATH}/a": refusal(403, "forbidden"),
+            f"PATCH {PATH}/b": config_map("b", **LABELS),
+        }
+    )
+    outcome = make_objects(KubeClient(transport), "boards", KINDS, [config_map("a"), config_map("b")])
+    assert [each["action"] for each in outcome.result["objects"]] == ["failed", "created"]
+    assert [error.status for error in outcome.errors] == [403]
