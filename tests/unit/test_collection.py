@@ -38,6 +38,7 @@ def shape(options: dict[str, Any], inner: str) -> dict[str, Any]:
 def test_module_defaults_reach_all_modules_that_talk_to_a_cluster() -> None:
     runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
     assert set(runtime["action_groups"]["all"]) == MODULES - {
+        "apt_offer_info",
         "container_gpus_info",
         "gpu_facts",
         "pod_reach_info",

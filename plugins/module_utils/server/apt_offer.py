@@ -1,0 +1,169 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether apt would find packages, asked before a repository is configured for it.
+
+apt itself reads the repositories, with settings and lists of its own in a folder that goes again: the server's sources,
+keys and lists stay as they are. Without the key, so the answer decides nothing but whether to begin.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+AT_MOST = 5  # versions that are told of a package
+_ROW = "${Package} ${db:Status-Status} ${Version}\\n"
+_FAILURES = ("E: ", "W: Failed to fetch")
+# Hooks of others belong to the server's own lists; some would start services.
+_SETTINGS = """
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Acquire::Retries "1";
+Dir::State::Lists "{folder}/lists/";
+Dir::Cache "{folder}/cache/";
+"""
+_SOURCES = """
+Dir::Etc::SourceList "{folder}/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+"""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """What is to come from one repository.
+
+    name:       by which the answer names it.
+    uri:        its address; empty for those that the server's apt is set to.
+    suite:      codename, or a path that ends with a slash for a flat repository.
+    components: none of a flat repository.
+    packages:   `name=version`, where `*` stands for anything, or a name alone.
+    """
+
+    name: str
+    uri: str
+    suite: str
+    components: str
+    packages: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """In the words of sources.list(5)."""
+        return f"deb [trusted=yes] {self.uri} {self.suite} {self.components}\n"
+
+
+@dataclass
+class Offer:
+    """Versions of each package, newest first, and what apt said of repositories that it could not read."""
+
+    versions: dict[str, list[str]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def has(self, package: str) -> bool:
+        name, _, wanted = package.partition("=")
+        return any(fnmatchcase(version, wanted or "*") for version in self.versions.get(name, []))
+
+    def lacks(self, wanted: Iterable[tuple[Repository, str]]) -> list[tuple[Repository, str]]:
+        return [(repository, package) for repository, package in wanted if not self.has(package)]
+
+    def learn(self, names: Iterable[str], config: Path | None = None) -> None:
+        """Ask apt, with its own settings or with those of a file."""
+        for row in _run("apt-cache", *_option(config), "madison", *names).stdout.splitlines():
+            name, version, _ = (part.strip() for part in row.split("|"))
+            known = self.versions.setdefault(name, [])
+            if version not in known:
+                known.append(version)
+
+    def fetch(self, repositories: Sequence[Repository], names: Sequence[str], proxy: str = "") -> None:
+        """Have apt read repositories, or without any all that it is set to, into lists that go again."""
+        with tempfile.TemporaryDirectory(prefix="kubegpu-apt-") as folder:
+            for part in ("lists/partial", "cache/archives/partial"):
+                (Path(folder) / part).mkdir(parents=True)
+            (Path(folder) / "sources.list").write_text("".join(repository.line for repository in repositories))
+            config = Path(folder) / "apt.conf"
+            config.touch(0o600)  # a proxy's address may have a password
+            config.write_text(
+                _SETTINGS.format(folder=folder)
+                + (_SOURCES.format(folder=folder) if repositories else "")
+                + "".join(_proxy(urlsplit(each.uri).hostname or "", proxy) for each in repositories if proxy)
+            )
+            told = _run("apt-get", *_option(config), "update")
+            lines = (told.stdout + told.stderr).splitlines()
+            self.failures += [
+                line[3:] for line in lines if line.startswith(_FAILURES) and line[3:] not in self.failures
+            ]
+            self.learn(names, config)
+
+
+def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
+    """What neither is installed nor would be found, as the module apt_offer_info documents it."""
+    installed = _installed(repositories)
+    wanted = [
+        (repository, package)
+        for repository in repositories
+        for package in repository.packages
+        if not installed.has(package)
+    ]
+    offer = Offer()
+    if wanted:
+        offer.learn(_names(wanted))
+    lacking = offer.lacks(wanted)
+    if others := [repository for repository in dict(lacking) if repository.uri]:
+        offer.fetch(others, _names(lacking), proxy)
+        lacking = offer.lacks(lacking)
+    # Of the distribution: the apt of an image may have no lists yet, or old ones.
+    if any(not repository.uri or "=" not in package for repository, package in lacking):
+        offer.fetch([], _names(lacking))
+        lacking = offer.lacks(lacking)
+    return {
+        "missing": [
+            {
+                "repository": repository.name,
+                "uri": repository.uri,
+                "package": package,
+                "offered": offer.versions.get(_name(package), [])[:AT_MOST],
+            }
+            for repository, package in lacking
+        ],
+        "failures": offer.failures,
+    }
+
+
+def _name(package: str) -> str:
+    return package.partition("=")[0]
+
+
+def _names(wanted: Iterable[tuple[Repository, str]]) -> list[str]:
+    return sorted({_name(package) for _, package in wanted})
+
+
+def _installed(repositories: Sequence[Repository]) -> Offer:
+    names = sorted({_name(package) for repository in repositories for package in repository.packages})
+    found = Offer()
+    for row in _run("dpkg-query", "--show", "--showformat", _ROW, *names).stdout.splitlines() if names else []:
+        name, status, *version = row.split()
+        if status == "installed":
+            found.versions.setdefault(name, []).extend(version)
+    return found
+
+
+def _proxy(host: str, proxy: str) -> str:
+    return "".join(f'Acquire::{scheme}::Proxy::{host} "{proxy}";\n' for scheme in ("http", "https"))
+
+
+def _option(config: Path | None) -> list[str]:
+    return ["--config-file", str(config)] if config else []
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Exit status aside: apt fails for one package or repository among many, and the others' answers count."""
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})

@@ -1,0 +1,96 @@
+"""apt of this machine, asked about repositories that the test makes: nothing of the machine changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.kubegpu.autoscale.plugins.modules import apt_offer_info
+
+pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
+DESCRIBED = yaml.safe_load(apt_offer_info.RETURN)["result"]["contains"]
+
+
+def repository(folder: Path, **packages: list[str]) -> str:
+    """A flat repository with versions of packages, by its address."""
+    folder.mkdir()
+    stanza = "Package: {}\nVersion: {}\nArchitecture: all\nFilename: ./{}.deb\nSize: 1\nSHA256: {:064}\n\n"
+    rows = [stanza.format(name, each, name, 0) for name, versions in packages.items() for each in versions]
+    (folder / "Packages").write_text("".join(rows))
+    return f"file:{folder}"
+
+
+def look(capsys: pytest.CaptureFixture[str], *repositories: dict[str, Any], **options: Any) -> dict[str, Any]:
+    arguments = {"repositories": [{"suite": "./", **each} for each in repositories], **options}
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        apt_offer_info.main()
+    return json.loads(capsys.readouterr().out)["result"]
+
+
+def test_a_package_that_is_there_is_not_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    uri = repository(tmp_path / "there", kubegpu1=["2.3.6-1~debian.12"], kubegpu2=["1"])
+
+    seen = look(capsys, {"name": "there", "uri": uri, "packages": ["kubegpu1=2.3.6-*", "kubegpu2"]})
+
+    assert seen == {"missing": [], "failures": []}
+
+
+def test_what_is_missing_is_told_with_what_there_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    first = repository(tmp_path / "first", kubegpu1=["2.3.6-1", "2.10.0-1", "2.3.7-1"])
+    second = repository(tmp_path / "second", kubegpu2=["1"])
+
+    seen = look(
+        capsys,
+        {"name": "first", "uri": first, "packages": ["kubegpu1=2.1.9-*"]},
+        {"name": "second", "uri": second, "packages": ["kubegpu2=1", "kubegpu3=1"]},
+    )
+
+    assert set(seen["missing"][0]) == set(DESCRIBED["missing"]["contains"])
+    assert [(each["repository"], each["package"], each["offered"]) for each in seen["missing"]] == [
+        ("first", "kubegpu1=2.1.9-*", ["2.10.0-1", "2.3.7-1", "2.3.6-1"]),
+        ("second", "kubegpu3=1", []),
+    ]
+
+
+def test_a_repository_that_cannot_be_read_says_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    uri = repository(tmp_path / "there", kubegpu1=["1"])
+    gone = {"name": "gone", "uri": f"file:{tmp_path}/gone", "packages": ["kubegpu2=1"]}
+
+    seen = look(capsys, gone, {"name": "there", "uri": uri, "packages": ["kubegpu1=1"]})
+
+    assert [each["package"] for each in seen["missing"]] == ["kubegpu2=1"]
+    assert "gone" in " ".join(seen["failures"])
+
+
+def test_what_is_installed_is_not_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The repository is not there: it is not looked at."""
+    version = subprocess.check_output(["dpkg-query", "--show", "--showformat", "${Version}", "dpkg"], text=True)
+
+    gone = {"name": "gone", "uri": f"file:{tmp_path}/gone", "packages": [f"dpkg={version}"]}
+
+    assert look(capsys, gone) == {"missing": [], "failures": []}
+
+
+def test_the_proxy_is_asked_for_the_repository(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing listens at the discard port, and the reason names it."""
+    there = {"name": "there", "uri": "http://kubegpu.invalid/apt", "packages": ["kubegpu1=1"]}
+
+    seen = look(capsys, there, proxy="http://127.0.0.1:9")
+
+    assert "127.0.0.1:9" in " ".join(seen["failures"])
+
+
+def test_the_settings_and_lists_of_the_machine_stay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folders = [Path("/etc/apt"), Path("/var/lib/apt/lists")]
+    before = {path: path.stat().st_mtime_ns for folder in folders for path in [folder, *folder.rglob("*")]}
+    uri = repository(tmp_path / "there", kubegpu1=["1"])
+
+    look(capsys, {"name": "there", "uri": uri, "packages": ["kubegpu1=2"]})
+
+    assert {path: path.stat().st_mtime_ns for folder in folders for path in [folder, *folder.rglob("*")]} == before
