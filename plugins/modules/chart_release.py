@@ -182,8 +182,8 @@ SECRET = ("password", "secret", "token", "credential", "key", "auth")
 class Release:
     """A release as helm knows it: `status` and `chart` are empty if there is none."""
 
-    def __init__(self, helm: AnsibleHelmModule) -> None:
-        self._helm = helm
+    def __init__(self, helm: AnsibleHelmModule, wanted: dict[str, Any]) -> None:
+        self._helm, self._wanted = helm, wanted
         self._name = helm.params["release_name"]
         found = self._find("--selector", f"{RELEASE}={self._name}")
         self.owned = bool(found)
@@ -212,11 +212,11 @@ class Release:
         wanted = self._helm.params
         chart = f"{wanted['chart_name']}-{wanted['chart_version']}"
         return ([f"chart: {self.chart or 'none'} -> {chart}"] if self.chart != chart else []) + [
-            f"{path}: {before} -> {after}" for path, before, after in differences(self.values, wanted["release_values"])
+            f"{path}: {before} -> {after}" for path, before, after in differences(self.values, self._wanted)
         ]
 
     def is_as_wanted(self) -> bool:
-        same = self.values == self._helm.params["release_values"] and not self.changes
+        same = self.values == self._wanted and not self.changes
         return self.owned and self.status == "deployed" and same
 
     def objects(self) -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ class Release:
         wanted = self._helm.params
         folder, mark = wanted["chart_folder"], f"--labels={RELEASE}={self._name}"
         words = ("upgrade", self._name, folder, "--install", "--reset-values", mark, "--values=-")
-        self._run(*words, data=json.dumps(wanted["release_values"]))
+        self._run(*words, data=json.dumps(self._wanted))
 
     def uninstall(self) -> None:
         self._run("uninstall", self._name, "--wait")
@@ -243,8 +243,15 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
         for key in sorted({*one, *other}):
             yield from differences(one.get(key), other.get(key), f"{path}.{key}" if path else key)
     else:
-        hidden = _is_secret(path.rpartition(".")[2]) or _holds_secret([before, after])
-        yield path, _shown(before, hidden), _shown(after, hidden)
+        secret = _is_secret(path.rpartition(".")[2]) or _holds_secret([before, after])
+        yield path, _shown(before, secret), _shown(after, secret)
+
+
+def hidden(value: Any) -> Any:
+    """The value without what is secret by its name."""
+    if isinstance(value, dict):
+        return {key: "(hidden)" if _is_secret(key) else hidden(inner) for key, inner in value.items()}
+    return [hidden(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _holds_secret(value: Any) -> bool:
@@ -257,10 +264,10 @@ def _is_secret(name: str) -> bool:
     return any(word in name.lower() for word in SECRET)
 
 
-def _shown(value: Any, hidden: bool) -> str:
+def _shown(value: Any, secret: bool) -> str:
     if value is None:
         return "not set"
-    return "set" if hidden else json.dumps(value)
+    return "set" if secret else json.dumps(value)
 
 
 def read_manifest(text: str) -> Iterator[dict[str, Any]]:
@@ -368,7 +375,9 @@ class Run:
     def __init__(self, module: AnsibleK8SModule) -> None:
         self._module, self._params = module, module.params
         self._helm = AnsibleHelmModule(module=module._module)
-        self._release = Release(self._helm)
+        self._values = module.params["release_values"]
+        module.params["release_values"] = hidden(self._values)  # -vvv shows the parameters
+        self._release = Release(self._helm, self._values)
         self.changed = False
         self.diff: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {
@@ -397,7 +406,7 @@ class Run:
         self.changed = True
         if not self._module.check_mode:
             self._release.install()
-            self._release = Release(self._helm)
+            self._release = Release(self._helm, self._values)
 
     def remove(self) -> None:
         release = self._release

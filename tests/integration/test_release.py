@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -226,3 +227,18 @@ def test_a_secret_is_neither_changed_nor_shown(release: Release) -> None:
     shown = release.bring("--diff")
     assert release.password() == "by-hand"
     assert "as-installed" not in shown
+
+
+def test_a_value_that_is_secret_by_its_name_is_in_no_log(release: Release) -> None:
+    values = {
+        "grafana": {"adminPassword": "of-the-admin"},
+        "remoteWrite": [{"basicAuth": {"password": "of-the-write"}}],
+    }
+
+    done = release.run("chart_present", "-vvv", "--diff", values=values)
+
+    assert done.returncode == 0
+    assert "of-the-admin" in release.helm("get", "values", "exporter")
+    for secret in ("of-the-admin", "of-the-write"):
+        # ansible-playbook's own command line has the variables of this test.
+        assert secret not in done.stdout.replace(json.dumps(values), "")

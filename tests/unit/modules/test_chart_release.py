@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.modules.chart_release import differences, read_manifest
+from ansible_collections.kubegpu.autoscale.plugins.modules.chart_release import differences, hidden, read_manifest
 
 MANIFEST = """
 ---
@@ -55,3 +55,15 @@ def test_each_value_that_differs_is_named(before: Any, after: Any, shown: list[t
 def test_a_value_that_is_secret_by_its_name_is_not_shown(values: dict[str, Any]) -> None:
     [(_path, before, after)] = differences(values, {})
     assert (before, after) == ("set", "not set")
+
+
+def test_the_parameters_that_are_logged_have_no_secret() -> None:
+    values = {
+        "grafana": {"adminPassword": "s3cret", "replicas": 1},
+        "remoteWrite": [{"basicAuth": {"password": "s3cret"}}],
+    }
+
+    assert hidden(values) == {
+        "grafana": {"adminPassword": "(hidden)", "replicas": 1},
+        "remoteWrite": [{"basicAuth": "(hidden)"}],
+    }
