@@ -1,0 +1,75 @@
+"""What a host says of packages that apt will not find, by the apt of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from collection import COLLECTIONS_PATH
+
+pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
+PACKAGES = "".join(
+    f"Package: kubegpu1\nVersion: {version}\nArchitecture: all\nFilename: ./1.deb\nSize: 1\nSHA256: {0:064}\n\n"
+    for version in ("2.3.6-1", "2.3.7-1")
+)
+
+
+def said(folder: Path, uri: str, packages: list[str], version: str, **variables: Any) -> str:
+    """What a run on this machine says that would get these packages."""
+    asked = {"name": "kubegpu.autoscale._common", "tasks_from": "pins"}
+    python = {"ansible_python_interpreter": sys.executable}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": python}
+    brings = [{"url": uri, "suite": "./", "packages": packages, "version": version}]
+    known = {"_common_pin_roles": ["runtime"], "__runtime_brings": brings, **variables}
+    task = {"ansible.builtin.include_role": asked, "vars": known}
+    (folder / "play.yml").write_text(json.dumps([{**play, "tasks": [task]}]))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml"],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    return " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> str:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "Packages").write_text(PACKAGES)
+    return f"file:{tmp_path}/there"
+
+
+def test_what_apt_finds_is_no_reason(tmp_path: Path, there: str) -> None:
+    assert "failed=0" in said(tmp_path, there, ["kubegpu1"], "2.3.6-*")
+
+
+def test_versions_that_there_are_are_told(tmp_path: Path, there: str) -> None:
+    text = said(tmp_path, there, ["kubegpu1"], "2.1.9-*")
+
+    assert (
+        f"apt -> runtime: localhost would get kubegpu1=2.1.9-* from {there}, and apt finds 2.3.7-1, 2.3.6-1 there."
+        in text
+    )
+    assert "Nothing was changed. Next: set runtime_version to a version that is there." in text
+
+
+def test_a_repository_that_is_not_there_is_told(tmp_path: Path) -> None:
+    text = said(tmp_path, f"file:{tmp_path}/gone", ["kubegpu1", "kubegpu2"], "2.1.9-*")
+
+    assert "would get kubegpu1=2.1.9-*, kubegpu2=2.1.9-* from" in text
+    assert "apt finds none of that name there (" in text
+
+
+def test_a_role_that_refuses_by_itself_says_nothing_more(tmp_path: Path) -> None:
+    gone = f"file:{tmp_path}/gone"
+
+    assert "failed=0" in said(
+        tmp_path, gone, ["kubegpu1"], "1", _common_roles=["runtime"], __runtime_reasons=["it is of somebody else"]
+    )
