@@ -131,6 +131,10 @@ def main_file(server: Server, text: str) -> Iterator[None]:
         server.sh("rm -rf /etc/containerd/*; mv /root/ours/* /etc/containerd; rmdir /root/ours")
 
 
+def environment(server: Server) -> str:
+    return server.sh("systemctl show containerd --property Environment --value")
+
+
 def write(server: Server, path: str, text: str) -> None:
     server.sh(f"cat >{path} <<'END'\n{text}END")
 
@@ -551,3 +555,31 @@ def test_absent_leaves_the_server_as_it_was(bare: Server) -> None:
     assert gone.succeeded
     assert bare.sh(look) == before
     assert role(**GONE).changed == 0
+
+
+def test_images_come_through_a_proxy_as_long_as_there_is_one(runtime: Server) -> None:
+    proxied = configure(kubegpu_proxy="http://user:pass%40word@127.0.0.1:3128", kubegpu_no_proxy=[".corp"])
+    through, again = (
+        environment(runtime),
+        configure(kubegpu_proxy="http://user:pass%40word@127.0.0.1:3128", kubegpu_no_proxy=[".corp"]),
+    )
+    ended = configure()
+
+    assert proxied.succeeded
+    assert "pass%40word" not in proxied.output
+    assert "HTTPS_PROXY=http://user:pass%40word@127.0.0.1:3128" in through
+    assert ",.corp" in through
+    assert again.changed == 0
+    assert ended.succeeded
+    assert "PROXY" not in environment(runtime)
+
+
+def test_a_mirror_that_is_given_up_goes_and_somebodys_stays(runtime: Server) -> None:
+    registries = "/etc/containerd/certs.d"
+    write(runtime, f"{registries}/ghcr.io/hosts.toml", 'server = "https://theirs"\n')
+
+    given_up = configure(kubegpu_image_mirror="")
+
+    assert given_up.succeeded
+    assert runtime.sh(f"find {registries} -name hosts.toml") == f"{registries}/ghcr.io/hosts.toml"
+    assert configure(kubegpu_image_mirror="").changed == 0
