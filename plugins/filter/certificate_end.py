@@ -1,0 +1,54 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.x509 import not_after
+
+DOCUMENTATION = r"""
+name: certificate_end
+short_description: Until when a certificate is valid
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Reads the end of a certificate's validity, without a library for X.509.
+options:
+  _input:
+    description: Text with a certificate in PEM; of several, the first counts.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Say how many days the administrator's certificate is valid
+  ansible.builtin.debug:
+    msg: "{{ (end - now(utc=true)).days }}"
+  vars:
+    user: "{{ (lookup('ansible.builtin.file', '.kubegpu/kubeconfig') | from_yaml).users[0].user }}"
+    end: "{{ user['client-certificate-data'] | b64decode | kubegpu.autoscale.certificate_end }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The moment in UTC, as C(now(utc=true)) gives it.
+  type: raw
+"""
+
+
+def _certificate_end(text: str) -> datetime:
+    try:
+        return not_after(text).replace(tzinfo=None)  # as Ansible's own `now`
+    except ValueError as err:
+        raise AnsibleFilterError(f"certificate_end: {err}") from err
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"certificate_end": _certificate_end}

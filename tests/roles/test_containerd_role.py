@@ -1,0 +1,95 @@
+"""The proxy and the registry mirrors of containerd, in a folder of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from collection import COLLECTIONS_PATH
+
+PROXY = "http://user:pass%40word@127.0.0.1:3128"
+OURS = '# Written by kubegpu.autoscale\nserver = "https://ours"\n'
+
+
+def part(name: str, when: str) -> dict[str, Any]:
+    return {
+        "ansible.builtin.include_role": {"name": "kubegpu.autoscale.containerd", "tasks_from": name, "public": True},
+        "when": when,
+    }
+
+
+# The last task fails, so that no handler restarts anything.
+TASKS: list[dict[str, Any]] = [
+    part("see", "true"),
+    part("proxy", "__containerd_proxy_differs"),
+    part("mirrors_absent", "__containerd_mirrors_unwanted | length > 0"),
+    {"ansible.builtin.fail": {"msg": "the end is reached"}},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a mirror of ours and one of somebody else."""
+    for registry, text in (("docker.io", OURS), ("ghcr.io", 'server = "https://theirs"\n')):
+        (tmp_path / "certs" / registry).mkdir(parents=True)
+        (tmp_path / "certs" / registry / "hosts.toml").write_text(text)
+    return tmp_path
+
+
+def run(folder: Path, **variables: Any) -> str:
+    python = {"ansible_python_interpreter": sys.executable}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": python, "tasks": TASKS}
+    (folder / "play.yml").write_text(json.dumps([play]))
+    known = {
+        "__containerd_config_file": str(folder / "config.toml"),
+        "__containerd_registries_folder": str(folder / "certs"),
+        "__containerd_proxy_path": str(folder / "unit" / "kubegpu-proxy.conf"),
+        **variables,
+    }
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("ansible-playbook"),
+            "-i",
+            "localhost,",
+            "-vvv",
+            "--diff",
+            "play.yml",
+            "-e",
+            json.dumps(known),
+        ],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert "the end is reached" in done.stdout, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_proxy_is_a_part_of_the_unit_as_long_as_there_is_one(folder: Path) -> None:
+    options = {"kubegpu_proxy": PROXY, "kubegpu_no_proxy": [".corp"]}
+    written = folder / "unit" / "kubegpu-proxy.conf"
+
+    first = run(folder, **options)
+
+    # systemd takes % for a beginning of its own.
+    assert '"HTTPS_PROXY=http://user:pass%%40word@127.0.0.1:3128"' in written.read_text()
+    assert '"NO_PROXY=localhost,127.0.0.1,.corp"' in written.read_text()
+    assert written.stat().st_mode & 0o777 == 0o600
+    assert "pass%40word" not in first
+    assert "pass%%40word" not in first
+    assert "changed=0" in run(folder, **options)
+    run(folder)
+    assert not written.exists()
+
+
+def test_a_mirror_that_is_given_up_goes_and_that_of_somebody_else_stays(folder: Path) -> None:
+    run(folder)
+
+    assert [path.parent.name for path in sorted(folder.rglob("hosts.toml"))] == ["ghcr.io"]
+    assert "changed=0" in run(folder)
