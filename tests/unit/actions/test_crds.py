@@ -42,10 +42,18 @@ def run(answers: dict[str, Any], *, dry_run: bool = False) -> tuple[Outcome, Fak
     return apply_crds(KubeClient(transport, dry_run=dry_run), [wanted], deadline()), transport
 
 
-@pytest.mark.parametrize(("after", "action"), [(1, "unchanged"), (2, "changed")])
-def test_one_of_ours_follows_the_chart(after: int, action: str) -> None:
+@pytest.mark.parametrize(
+    ("after", "action"),
+    [
+        (crd(1, labels=OURS), "unchanged"),
+        (crd(2, labels=OURS), "changed"),
+        # The API server counts a generation for the spec alone.
+        (crd(1, labels={**OURS, "theirs": "too"}), "changed"),
+    ],
+)
+def test_one_of_ours_follows_the_chart(after: dict[str, Any], action: str) -> None:
     path = f"{CRDS}/probes.example.com"
-    outcome, transport = run({f"GET {path}": crd(1, labels=OURS), f"PATCH {path}": crd(after, labels=OURS)})
+    outcome, transport = run({f"GET {path}": crd(1, labels=OURS), f"PATCH {path}": after})
     assert outcome.result == {"crds": [{"name": "probes.example.com", "action": action}]}
     assert outcome.changed is (action == "changed")
     [patch] = [request for request in transport.requests if request.method == "PATCH"]

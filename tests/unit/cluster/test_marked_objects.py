@@ -54,6 +54,9 @@ TOLERATED = {
     "another's fields": lambda found: found["metadata"]["managedFields"].append(
         {"manager": "other", "operation": "Apply", "fieldsV1": {"f:spec": {"f:else": {}}}}
     ),
+    "a record without a manager": lambda found: found["metadata"]["managedFields"].append(
+        {"operation": "Apply", "fieldsV1": {"f:spec": {"f:else": {}}}}
+    ),
     "an update of ours that was no apply": lambda found: found["metadata"]["managedFields"].append(
         {"manager": US, "operation": "Update", "fieldsV1": {"f:spec": {"f:else": {}}}}
     ),
