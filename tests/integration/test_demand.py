@@ -71,7 +71,7 @@ def test_a_demand_asks_for_what_requests_need(
     assert run(autoscalers=[wanted])["changed"] is False
 
     with requests(chain.exporter, per_s=100):
-        # 100 a second at 0.02 s are 2 GPUs, so 4 pods at 60 %, where the GPUs' own 80 % want 2.
+        # 100 a second at 0.02 s are 2 GPUs: 4 pods at 60 %. The GPUs' own 80 % want 2.
         def desired() -> int:
             hpa = client.AutoscalingV2Api(kube).read_namespaced_horizontal_pod_autoscaler("chat", workloads.namespace)
             return hpa.status.desired_replicas or 0

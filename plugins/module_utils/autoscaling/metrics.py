@@ -246,7 +246,7 @@ def demand_name(metric: str) -> str:
     return f"{metric}_demand"
 
 
-# A user's metric of one of these names would share a profile's rule or series, or be taken for a demand.
+# A user's metric of such a name would share a profile's rule or series, or be taken for a demand.
 TAKEN_NAMES = frozenset(
     (
         *PROFILES,
