@@ -28,8 +28,8 @@ NOT_IN_LAB = {
     "gpu:row_remap_failure:bool",
     "gpu:thermal_violation:total",
 }
-# As long as GpuRuleFails looks back, and some evaluations.
-CALM_S = 480
+# Twice as long as an alert of faults looks back, GpuRuleFails for one.
+CALM_S = 240
 RECORDED = sorted({rule["record"] for rule in RULES if "record" in rule} - NOT_IN_LAB)
 
 
