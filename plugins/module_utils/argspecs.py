@@ -106,3 +106,29 @@ DOCTOR: ArgSpec = {
     "grace": {"type": "bool", "default": True},
     "fail_on": {"type": "str", "choices": ["error", "warning", "never"], "default": "never"},
 }
+
+PLAN: ArgSpec = {
+    "namespace": {"type": "str"},
+    "autoscalers": {"type": "list", "elements": "dict", "default": []},
+    "history": {"type": "int", "default": 86400},
+    "step": {"type": "int", "default": 15},
+    "recent": {"type": "int", "default": 3600},
+    "load": {"type": "list", "elements": "float"},
+    "settings": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "name": {"type": "str"},
+            "target_value": {"type": "float"},
+            "min_replicas": {"type": "int"},
+            "max_replicas": {"type": "int"},
+            "pod_start": {"type": "int"},
+            "scale_up": {"type": "dict", "options": _SCALING_RULES},
+            "scale_down": {"type": "dict", "options": _SCALING_RULES},
+        },
+    },
+    "pod_start": {"type": "int"},
+    "overload": {"type": "float"},
+    "overload_minutes": {"type": "float", "default": 15},
+}

@@ -68,7 +68,9 @@ class ControlPlane:
             "kube-controller-manager", self.work / "kube-controller-manager", "--kubeconfig=kubeconfig",
             f"--secure-port={manager}", "--cert-dir=certs", "--leader-elect=false",
             f"--controllers={','.join(self._controllers)}",
-            "--horizontal-pod-autoscaler-sync-period=1s",
+            "--horizontal-pod-autoscaler-sync-period=1s", "--vmodule=horizontal=4",
+            # Some hundred HPAs are looked at each second.
+            "--kube-api-qps=500", "--kube-api-burst=500",
         )  # fmt: skip
         return kube
 

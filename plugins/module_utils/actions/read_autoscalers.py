@@ -40,7 +40,7 @@ def read_autoscalers(
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
-    queries = _recorded_queries(kube)
+    queries = recorded_queries(kube)
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
     behaviors, places = describe_behaviors(autoscalers)
     entries = [
@@ -77,7 +77,7 @@ def _entry(autoscaler: Autoscaler, behavior: int) -> dict[str, object]:
     }
 
 
-def _recorded_queries(kube: KubeClient) -> dict[str, str]:
+def recorded_queries(kube: KubeClient) -> dict[str, str]:
     """What our rules record, by series; none where they cannot be read."""
     try:
         rules = kube.list(RULES, label_selector=f"{MANAGED_BY}={MANAGER}") or ()

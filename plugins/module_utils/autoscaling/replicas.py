@@ -24,6 +24,11 @@ class Tolerance:
     up: float = 0.1
     down: float = 0.1
 
+    @property
+    def band(self) -> tuple[float, float]:
+        """The lowest and the highest ratio inside."""
+        return 1 - _double(self.down), 1 + _double(self.up)
+
     def covers(self, ratio: float) -> bool:
         return 1 - _double(self.down) <= ratio <= 1 + _double(self.up)
 
@@ -53,7 +58,7 @@ def desired_replicas(
     """
     if not usage:
         raise HopError(Hop.METRIC, seen="no running pod has a value", fix="run the verify playbook")
-    values, target_thousandths = [_value(value) for value in usage], _target(target)
+    values, target_thousandths = [_value(value) for value in usage], in_thousandths(target)
     ratio = _mean(values) / target_thousandths
     damping = unready if ratio > 1 else 0
     if not missing and not damping:
@@ -81,7 +86,7 @@ def desired_replicas_by_value(
     Returns: whole number >= 0.
     Source:  getUsageRatioReplicaCount
     """
-    ratio = _value(value) / _target(target)
+    ratio = _value(value) / in_thousandths(target)
     return current if tolerance.covers(ratio) else ceil(ratio * ready)
 
 
@@ -96,7 +101,7 @@ def desired_replicas_by_total(
     Returns:         whole number >= 0.
     Source:          GetObjectPerPodMetricReplicas, GetExternalPerPodMetricReplicas
     """
-    total, target_thousandths = _value(value), _target(target)
+    total, target_thousandths = _value(value), in_thousandths(target)
     if status_replicas and tolerance.covers(total / (target_thousandths * status_replicas)):
         return status_replicas
     return ceil(total / target_thousandths)
@@ -117,8 +122,8 @@ def _value(value: float) -> int:
     return int(value * 1000)
 
 
-def _target(target: float) -> int:
-    """In thousandths, as the controller reads it: rounded up."""
+def in_thousandths(target: float) -> int:
+    """A target in thousandths, as the controller reads it: rounded up."""
     return ceil(Decimal(str(target)) * 1000)
 
 

@@ -54,23 +54,30 @@ def plot(autoscaler: Mapping[str, Any], index: int) -> Element:
     history = autoscaler["history"]
     times = history["times"]
 
-    def x(time: float) -> float:
-        share = (time - times[0]) / ((times[-1] - times[0]) or 1)
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
-
+    x = time_axis(times)
     panels = [_value_panel(autoscaler), _replicas_panel(history)]
     title, words = f"plot-{index}-title", f"plot-{index}-words"
     return element(
         "svg",
         element("title", f"{name_of(autoscaler)}: {autoscaler['metric']} and replicas over time", id=title),
         element("desc", in_words(autoscaler), id=words),
-        *[_panel(panel, times, x) for panel in panels],
-        element("g", _times(times, x), class_="times"),
+        *[draw_panel(panel, times, x) for panel in panels],
+        element("g", draw_times(times, x), class_="times"),
         class_="plot",
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         aria_labelledby=f"{title} {words}",
     )
+
+
+def time_axis(times: Sequence[float]) -> Callable[[float], float]:
+    """Where a time is drawn."""
+
+    def x(time: float) -> float:
+        share = (time - times[0]) / ((times[-1] - times[0]) or 1)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    return x
 
 
 def in_words(autoscaler: Mapping[str, Any]) -> str:
@@ -104,6 +111,11 @@ def _replicas_panel(history: Mapping[str, Any]) -> Panel:
         Line("desired", "desired", history["desired"], stepped=True),
         Line("current", "current", history["replicas"], stepped=True),
     ]
+    return replicas_panel(lines)
+
+
+def replicas_panel(lines: Sequence[Line]) -> Panel:
+    """Whole numbers only on the scale."""
     highest = int(max([value for line in lines for value in line.values if value is not None], default=1))
     step = max(1, math.ceil(ceiling(highest + 1) / 4))
     ticks = [float(tick) for tick in range(0, highest + 1 + step, step)]
@@ -118,7 +130,7 @@ def ceiling(highest: float) -> float:
     return next(step * unit for step in _STEPS if step * unit >= highest)
 
 
-def _panel(panel: Panel, times: Sequence[float], x: Callable[[float], float]) -> Element:
+def draw_panel(panel: Panel, times: Sequence[float], x: Callable[[float], float]) -> Element:
     right = WIDTH - RIGHT
     grid = [
         part
@@ -167,7 +179,7 @@ def path(xs: Sequence[float], line: Line, y: Callable[[float], float]) -> str:
     return "".join(words)
 
 
-def _times(times: Sequence[float], x: Callable[[float], float]) -> list[Element]:
+def draw_times(times: Sequence[float], x: Callable[[float], float]) -> list[Element]:
     """Minutes before the last sample; a plot of seconds has seconds."""
     end, span = times[-1], times[-1] - times[0]
     every = next((step for step in _TIME_STEPS_S if span / step <= 6), _TIME_STEPS_S[-1])
@@ -183,4 +195,6 @@ def _times(times: Sequence[float], x: Callable[[float], float]) -> list[Element]
 def _ago(seconds: int) -> str:
     if seconds == 0:
         return "now"
+    if seconds % 3600 == 0 and seconds > 3600:
+        return f"−{seconds // 3600} h"  # noqa: RUF001
     return f"−{seconds / 60:g} min" if seconds % 30 == 0 else f"−{seconds} s"  # noqa: RUF001

@@ -1,0 +1,137 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What Prometheus has recorded of workloads over a day, added up there: what comes back does not grow with the pods."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
+
+from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
+from ..cluster.prometheus import PrometheusClient, Series
+from .targets import Key
+
+# Asked for at once: so many answers of a day fit into memory.
+_AT_ONCE = 25
+# What the names of pods end in, by the kind that makes them; all others number them.
+_OF_REPLICA_SETS = "-[a-z0-9]+-[a-z0-9]{5}"
+_RANDOM_ENDS = {"Deployment": _OF_REPLICA_SETS, "Rollout": _OF_REPLICA_SETS, "ReplicaSet": "-[a-z0-9]{5}"}
+_NUMBERED = "(-[0-9]+){1,2}"
+_DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time, steps_s apart; Prometheus evaluates at whole multiples of the step."""
+
+    end_s: float
+    length_s: int
+    step_s: int
+
+    @property
+    def start_s(self) -> float:
+        return (self.end_s - self.length_s) // self.step_s * self.step_s + self.step_s
+
+    @property
+    def steps(self) -> int:
+        return int((self.end_s - self.start_s) // self.step_s) + 1
+
+    @property
+    def promql(self) -> str:
+        return f"[{self.length_s}s:{self.step_s}s]"
+
+    def array(self, series: Series) -> array[float]:
+        """A value a step, nan where there is none."""
+        found = array("d", [nan]) * self.steps
+        for time, value in zip(series.times, series.values, strict=True):
+            place = round((time - self.start_s) / self.step_s)
+            if 0 <= place < self.steps:
+                found[place] = value
+        return found
+
+
+@dataclass
+class Recorded:
+    """Of one autoscaler, a value a step.
+
+    loads:    by series of a metric: the sum over its pods, their average for an Object's Value, or the total.
+    speaking: by series of a metric of type Pods: how many pods have a value.
+    desired:  replicas that the HPA has set; None without kube-state-metrics.
+    """
+
+    loads: dict[str, array[float]] = field(default_factory=dict)
+    speaking: dict[str, array[float]] = field(default_factory=dict)
+    desired: array[float] | None = None
+
+
+def read_loads(prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], window: Window) -> dict[Key, Recorded]:
+    """Raises: ApiError, QueryError if Prometheus does not answer."""
+    found: dict[Key, Recorded] = {autoscaler.key: Recorded() for autoscaler in autoscalers}
+    for begin in range(0, len(autoscalers), _AT_ONCE):
+        _read(prometheus, autoscalers[begin : begin + _AT_ONCE], window, found)
+    return found
+
+
+def _read(
+    prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], window: Window, found: Mapping[Key, Recorded]
+) -> None:
+    groups: dict[tuple[str, str, str], list[Autoscaler]] = {}
+    for autoscaler in autoscalers:
+        for target in autoscaler.metric_targets:
+            if target.series:
+                groups.setdefault((target.series, target.type, autoscaler.target.kind), []).append(autoscaler)
+        groups.setdefault((demand_series(autoscaler), OBJECT, autoscaler.target.kind), []).append(autoscaler)
+    for (series, metric_type, kind), members in groups.items():
+        of = {(member.namespace, member.target.name): found[member.key] for member in members}
+        if metric_type == PODS:
+            pods = _of_pods(series, kind, members)
+            for operation, keep in (("sum", "loads"), ("count", "speaking")):
+                query = f"{operation} by (namespace, workload) ({pods})"
+                for key, values in _asked(prometheus, query, "workload", window):
+                    if key in of:
+                        getattr(of[key], keep)[series] = values
+        elif label := WORKLOAD_LABELS.get(kind):
+            query = f"max by (namespace, {label}) ({series}{{{_in('namespace', members, _namespace)}}})"
+            for key, values in _asked(prometheus, query, label, window):
+                if key in of:
+                    of[key].loads[series] = values
+    names = _in("horizontalpodautoscaler", autoscalers, lambda autoscaler: autoscaler.name)
+    query = f"max by (namespace, exported_namespace, horizontalpodautoscaler) ({_DESIRED}{{{names}}})"
+    for key, values in _asked(prometheus, query, "horizontalpodautoscaler", window):
+        if key in found:
+            found[key].desired = values
+
+
+def demand_series(autoscaler: Autoscaler) -> str:
+    """Where the load that is asked for is recorded, in the unit of the first metric, for those that know it."""
+    return f"namespace_workload:{autoscaler.metric.name}_demand:sum"
+
+
+def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
+    """PromQL: the pods' series with their workload, which their names begin with."""
+    workloads = "|".join(sorted({_escaped(member.target.name) for member in members}))
+    pattern = f"({workloads}){_RANDOM_ENDS.get(kind, _NUMBERED)}"
+    matched = f'{series}{{{_in("namespace", members, _namespace)},pod=~"{pattern}"}}'
+    return f'label_replace({matched}, "workload", "$1", "pod", "{pattern}")'
+
+
+def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window) -> Iterable[tuple[Key, array[float]]]:
+    for series in prometheus.query(f"({query}){window.promql}"):
+        # Under honorLabels: false what kube-state-metrics says of others comes as exported_namespace.
+        namespace = series.labels.get("exported_namespace") or series.labels.get("namespace", "")
+        yield (namespace, series.labels.get(label, "")), window.array(series)
+
+
+def _in(label: str, autoscalers: Sequence[Autoscaler], value: Callable[[Autoscaler], str]) -> str:
+    return f'{label}=~"{"|".join(sorted({_escaped(value(autoscaler)) for autoscaler in autoscalers}))}"'
+
+
+def _namespace(autoscaler: Autoscaler) -> str:
+    return autoscaler.namespace
+
+
+def _escaped(name: str) -> str:
+    """Names of objects have no other sign that a regular expression knows."""
+    return re.sub(r"\.", "[.]", name)

@@ -1,0 +1,263 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from math import inf, isfinite, nan
+from multiprocessing import get_all_start_methods, get_context
+from typing import Any
+
+from ..autoscaling.capacity import gpus_per_pod
+from ..autoscaling.controller import Behavior
+from ..autoscaling.explanation import RecordedDecisions
+from ..autoscaling.manifests import Manifest, autoscaler_of
+from ..autoscaling.plan import Subject, overload_of, plan
+from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
+from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
+from ..chain.objects import pod_spec
+from ..cluster.kube import KubeClient
+from ..cluster.prometheus import PrometheusClient
+from ..errors import HopError
+from ..hops import Hop
+from ..marks import is_managed
+from .load_history import Recorded, Window, demand_series, read_loads
+from .outcome import Outcome
+from .read_autoscalers import recorded_queries
+from .snapshot import read_hpas
+from .targets import Key, TargetState, read_targets
+
+# The hop at which options that cannot be are refused.
+PLAN = "plan"
+# Processes that replay side by side; fewer autoscalers than this are not worth a second one.
+PROCESSES, WORTH_PROCESSES = 2, 20
+# What explains decisions is read finer than what is replayed.
+_RECENT_STEP_S = 5
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What is replayed, in seconds.
+
+    history_s, step_s: of the load; a step is one look of the controller.
+    recent_s:          whose decisions are explained.
+    pod_start_s:       None for what the HPA was computed with.
+    overload:          None for what is usual for the metric.
+    load:              in place of what is recorded, a value a step; None for what is recorded.
+    """
+
+    history_s: int
+    step_s: int
+    recent_s: int
+    pod_start_s: int | None
+    overload: float | None
+    bound_minutes: float
+    changes: Sequence[Mapping[str, Any]]
+    load: Sequence[float] | None = None
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> PlanOptions:
+        """What a user's options say. Raises: HopError at hop "plan" if they cannot be."""
+        for is_wrong, seen, fix in _REFUSALS:
+            for wrong in filter(is_wrong, [params, *params["settings"]]):
+                raise HopError(PLAN, seen.format(**wrong), fix)
+        return cls(
+            history_s=params["history"],
+            step_s=params["step"],
+            recent_s=params["recent"],
+            pod_start_s=params["pod_start"],
+            overload=params["overload"],
+            bound_minutes=params["overload_minutes"],
+            changes=params["settings"],
+            load=params["load"],
+        )
+
+
+def _is_below(least: float, option: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda params: params.get(option) is not None and params[option] < least
+
+
+_REFUSALS: tuple[tuple[Callable[[Mapping[str, Any]], bool], str, str], ...] = (
+    (_is_below(1, "step"), "step is {step}", "set it to 1 s or more"),
+    (
+        lambda params: "step" in params and params["history"] < params["step"],
+        "history is {history} s, less than a step of {step} s",
+        "set it to some hours at least, 86400 for a day",
+    ),
+    (_is_below(0, "recent"), "recent is {recent}", "set it to seconds, or to 0"),
+    (_is_below(0, "pod_start"), "pod_start is {pod_start}", "set it to 0 or more"),
+    (_is_below(SMALLEST_TARGET, "overload"), "overload is {overload}", "set it to more than 0, or leave it out"),
+    (_is_below(SMALLEST_TARGET, "target_value"), "target_value is {target_value}", f"use {SMALLEST_TARGET} or more"),
+    (_is_below(1, "min_replicas"), "min_replicas is {min_replicas}", "set it to 1 or more"),
+    (
+        lambda params: (params.get("max_replicas") or inf) < (params.get("min_replicas") or 1),
+        "max_replicas {max_replicas} is below min_replicas {min_replicas}",
+        "raise max_replicas or lower min_replicas",
+    ),
+    (
+        lambda params: "load" in params and params["load"] is not None and not params["load"],
+        "load has no value",
+        "give a value for each step, or leave it out",
+    ),
+)
+
+
+def make_plans(
+    kube: KubeClient,
+    prometheus: PrometheusClient,
+    *,
+    namespace: str | None,
+    keys: Collection[Key],
+    options: PlanOptions,
+) -> Outcome:
+    """Plan autoscalers: all of ours in a namespace or in the cluster, or those that `keys` names. Changes nothing.
+
+    Raises: HopError if one that is named does not exist; ApiError, QueryError if Prometheus does not answer.
+    """
+    hpas = read_hpas(kube, namespace)
+    if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
+        raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
+    wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
+    queries = recorded_queries(kube)
+    autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
+    targets = read_targets(kube, autoscalers)
+    now_s = prometheus.query("time()")[0].values[0]
+    with_metrics = [autoscaler for autoscaler in autoscalers if autoscaler.metric_targets]
+    window = Window(now_s, options.history_s, options.step_s)
+    recent = Window(now_s, options.recent_s, _RECENT_STEP_S) if options.recent_s else None
+    loads = read_loads(prometheus, with_metrics, window)
+    lately = read_loads(prometheus, with_metrics, recent) if recent else {}
+    subjects, not_planned = [], []
+    for autoscaler, hpa in zip(autoscalers, wanted, strict=True):
+        made = _subject(autoscaler, hpa, targets[autoscaler.key], loads, lately, window, recent, options)
+        if isinstance(made, str):
+            not_planned.append({"namespace": autoscaler.namespace, "name": autoscaler.name, "reason": made})
+        else:
+            subjects.append(made)
+    plans = plan_all(subjects, options.changes, options.bound_minutes)
+    return Outcome(result={"plans": plans, "not_planned": not_planned})
+
+
+def plan_all(
+    subjects: Sequence[Subject], changes: Sequence[Mapping[str, Any]], bound_minutes: float
+) -> list[dict[str, Any]]:
+    """One for each, in their order. Many are shared among processes: a replay is nothing but computing."""
+    make = partial(plan, changes=changes, bound_minutes=bound_minutes)
+    if len(subjects) < WORTH_PROCESSES or "fork" not in get_all_start_methods():
+        return [make(subject) for subject in subjects]
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("fork")) as pool:
+        return list(pool.map(make, subjects, chunksize=4))
+
+
+def _subject(
+    autoscaler: Autoscaler,
+    hpa: Manifest,
+    target: TargetState,
+    loads: Mapping[Key, Recorded],
+    lately: Mapping[Key, Recorded],
+    window: Window,
+    recent: Window | None,
+    options: PlanOptions,
+) -> Subject | str:
+    """What is to be planned, or why it cannot be."""
+    recorded = loads.get(autoscaler.key)
+    known = [metric for metric in autoscaler.metric_targets if recorded and metric.series in recorded.loads]
+    if options.load is not None:
+        known = list(autoscaler.metric_targets[:1])
+    if recorded is None or not known:
+        return "Prometheus has recorded none of its metrics in that time"
+    first = known[0].metric
+    metrics = tuple(_planned(metric_target) for metric_target in known)
+    today = Setting(
+        metrics,
+        autoscaler.min_replicas,
+        autoscaler.max_replicas,
+        Behavior.of_hpa(hpa["spec"]),
+        autoscaler.dead_time if options.pod_start_s is None else options.pod_start_s,
+        overload_of(metrics[0], options.overload),
+    )
+    trace, has_demand = _trace(autoscaler, recorded, known, window)
+    if options.load is not None:
+        trace = Trace(trace.start_s, options.step_s, {metrics[0].name: array("d", options.load)})
+    left_out = [metric.metric.name for metric in autoscaler.metric_targets if metric not in known]
+    left_out += [str(raw["type"]) for raw in autoscaler.raw_metrics]
+    seen = lately.get(autoscaler.key) if recent else None
+    gpus = gpus_per_pod(pod_spec(target.manifest or {}))
+    return Subject(
+        identity={
+            "namespace": autoscaler.namespace,
+            "name": autoscaler.name,
+            "target": {"kind": autoscaler.target.kind, "name": autoscaler.target.name},
+            "metric": first.name,
+            "unit": first.unit,
+            "demand": has_demand,
+        },
+        today=today,
+        trace=trace,
+        units={metric.series: "%" if metric.metric.is_percent else metric.metric.unit for metric in known},
+        gpus_per_pod=sum(gpus.values()) or 1,
+        recent=_decisions(autoscaler, seen, known, recent) if seen and recent else None,
+        notes=tuple(f"metric {name} is not replayed: it is not recorded" for name in left_out),
+    )
+
+
+def _planned(metric_target: MetricTarget) -> PlannedMetric:
+    metric, form = metric_target.metric, _form(metric_target)
+    most = 100.0 if metric.is_percent and form != "total" else None
+    return PlannedMetric(metric_target.series, form, metric_target.value, most)
+
+
+def _form(metric_target: MetricTarget) -> Form:
+    if metric_target.type == PODS:
+        return "pods"
+    return "total" if metric_target.is_total else "average"
+
+
+def _trace(
+    autoscaler: Autoscaler, recorded: Recorded, known: Sequence[MetricTarget], window: Window
+) -> tuple[Trace, bool]:
+    """The load, and whether it is what was asked for and not only what the pods did."""
+    replicas = _replicas(recorded, known)
+    loads = {metric.series: _total(metric, recorded, replicas) for metric in known if metric.series in recorded.loads}
+    demand, first = recorded.loads.get(demand_series(autoscaler)), known[0].series
+    if demand is not None and first in loads and _form(known[0]) != "total":
+        pairs = zip(loads[first], demand, strict=True)
+        loads[first] = array("d", [done if asked != asked or done > asked else asked for done, asked in pairs])
+    return Trace(window.start_s, window.step_s, loads, replicas), demand is not None
+
+
+def _decisions(
+    autoscaler: Autoscaler, recorded: Recorded, known: Sequence[MetricTarget], window: Window
+) -> RecordedDecisions | None:
+    if recorded.desired is None:
+        return None
+    empty = array("d", [nan]) * window.steps
+    whole = Recorded({metric.series: recorded.loads.get(metric.series, empty) for metric in known}, recorded.speaking)
+    loads = {metric.series: _total(metric, whole, recorded.desired) for metric in known}
+    trace = Trace(window.start_s, window.step_s, loads, recorded.desired)
+    speaking = {metric.series: recorded.speaking.get(metric.series, empty) for metric in known}
+    units = {metric.series: "%" if metric.metric.is_percent else metric.metric.unit for metric in known}
+    return RecordedDecisions(trace, speaking, units)
+
+
+def _replicas(recorded: Recorded, known: Sequence[MetricTarget]) -> array[float]:
+    """As the HPA has set them; without kube-state-metrics as many as had a value."""
+    if recorded.desired is not None:
+        return recorded.desired
+    return next(
+        (recorded.speaking[metric.series] for metric in known if metric.series in recorded.speaking), array("d")
+    )
+
+
+def _total(metric: MetricTarget, recorded: Recorded, replicas: Sequence[float]) -> array[float]:
+    """Over all pods: of an average times the replicas that there were."""
+    load = recorded.loads[metric.series]
+    if _form(metric) != "average":
+        return load
+    counts = replicas or [1.0] * len(load)
+    return array(
+        "d",
+        [value * count if isfinite(count) else nan for value, count in zip(load, counts, strict=True)],
+    )

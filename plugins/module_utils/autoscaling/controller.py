@@ -1,0 +1,237 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the HPA controller makes of a proposal: windows, policies and bounds, with the memory that they need.
+
+Source: kubernetes/kubernetes v1.36.3, pkg/controller/podautoscaler/horizontal.go
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from operator import ge, le
+from typing import Any, Literal
+
+from .quantity import parse_quantity
+from .replicas import DEFAULT_TOLERANCE, Tolerance
+from .scaling import ScalingPolicy, ScalingRules
+
+Limit = Literal["", "policy", "disabled", "maximum", "minimum"]
+
+# What the API server puts where an option is not given. Source: pkg/apis/autoscaling/v2/defaults.go
+_API_UP = ScalingRules(0, (ScalingPolicy("Pods", 4, 15), ScalingPolicy("Percent", 100, 15)), "Max")
+_API_DOWN = ScalingRules(300, (ScalingPolicy("Percent", 100, 15),), "Max")
+
+
+@dataclass(frozen=True)
+class Behavior:
+    """How fast an HPA may go in both directions.
+
+    is_given: the HPA says so. Else each decision may double the pods, or bring them to four, whatever came before.
+    """
+
+    scale_up: ScalingRules = _API_UP
+    scale_down: ScalingRules = _API_DOWN
+    is_given: bool = True
+
+    @property
+    def tolerance(self) -> Tolerance:
+        up, down = self.scale_up.tolerance, self.scale_down.tolerance
+        default = DEFAULT_TOLERANCE
+        return Tolerance(default.up if up is None else up, default.down if down is None else down)
+
+    @classmethod
+    def of_hpa(cls, spec: Mapping[str, Any]) -> Behavior:
+        """As the spec of an HPA has it."""
+        given = spec.get("behavior")
+        if not given:
+            return cls(is_given=False)
+        return cls(_rules(given.get("scaleUp"), _API_UP), _rules(given.get("scaleDown"), _API_DOWN))
+
+
+def _rules(given: Mapping[str, Any] | None, default: ScalingRules) -> ScalingRules:
+    given = given or {}
+    policies = [
+        {"type": policy["type"], "value": policy["value"], "period_seconds": policy["periodSeconds"]}
+        for policy in given.get("policies") or ()
+    ]
+    return default.overridden(
+        {
+            "stabilization_window_seconds": given.get("stabilizationWindowSeconds"),
+            "select_policy": given.get("selectPolicy"),
+            "policies": policies or None,
+            "tolerance": None if given.get("tolerance") is None else parse_quantity(str(given["tolerance"])),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One look of the controller.
+
+    current:    replicas before.
+    wanted:     what the metrics ask for; None if the controller did not ask them.
+    stabilized: what is left of it after the windows.
+    replicas:   replicas after.
+    limit:      what kept `replicas` from being `stabilized`; empty if nothing did.
+    """
+
+    current: int
+    wanted: int | None
+    stabilized: int
+    replicas: int
+    limit: Limit = ""
+
+
+class Controller:
+    """The memory of one HPA.
+
+    is_new: the first look is the first of all, at which the replicas that there are count as wanted.
+    """
+
+    def __init__(self, minimum: int, maximum: int, behavior: Behavior, *, is_new: bool = True) -> None:
+        self.minimum, self.maximum, self.behavior = minimum, maximum, behavior
+        self._lowest = _Window(behavior.scale_up.stabilization_window_seconds, ge)
+        self._highest = _Window(behavior.scale_down.stabilization_window_seconds, le)
+        self._ups = _Events(behavior.scale_up.policies)
+        self._downs = _Events(behavior.scale_down.policies)
+        self._is_new = is_new
+
+    def decide(self, now_s: float, current: int, wanted: int | None) -> Decision:
+        """One look, and what follows from it. Takes what `weigh` takes."""
+        decision = self.weigh(now_s, current, wanted)
+        self.note(now_s, current, decision.replicas)
+        return decision
+
+    def weigh(self, now_s: float, current: int, wanted: int | None) -> Decision:
+        """One look, at a time that never goes back, without a change of the replicas.
+
+        current: `spec.replicas` of the target.
+        wanted:  the largest proposal of the metrics; None if no metric has a value, which leaves the count alone.
+        """
+        if self._is_new:
+            self._remember(now_s, current)
+            self._is_new = False
+        if current == 0:
+            return Decision(0, None, 0, 0, "disabled")
+        if not self.minimum <= current <= self.maximum:
+            replicas = self.maximum if current > self.maximum else self.minimum
+            return Decision(current, None, current, replicas, "maximum" if current > self.maximum else "minimum")
+        if wanted is None:
+            return Decision(current, None, current, current)
+        stabilized = max(current, self._lowest.extreme(now_s, wanted))
+        stabilized = min(stabilized, self._highest.extreme(now_s, wanted))
+        self._remember(now_s, wanted)
+        replicas, limit = self._limited(now_s, current, stabilized)
+        return Decision(current, wanted, stabilized, replicas, limit)
+
+    def stays(self, now_s: float, current: int) -> None:
+        """One look at which the metrics ask for what there is, which is within the bounds: nothing can come of it."""
+        self._is_new = False
+        self._remember(now_s, current)
+
+    def note(self, now_s: float, current: int, replicas: int) -> None:
+        """A change of the replicas, which policies count."""
+        if replicas > current:
+            self._ups.add(now_s, replicas - current)
+        elif replicas < current:
+            self._downs.add(now_s, current - replicas)
+
+    def _remember(self, now_s: float, wanted: int) -> None:
+        self._lowest.add(now_s, wanted)
+        self._highest.add(now_s, wanted)
+
+    def _limited(self, now_s: float, current: int, stabilized: int) -> tuple[int, Limit]:
+        if stabilized > current:
+            allowed, limit = self._up_limit(now_s, current)
+            if allowed >= self.maximum:
+                allowed, limit = self.maximum, "maximum"
+            return (allowed, limit) if stabilized > allowed else (stabilized, "")
+        if stabilized < current:
+            allowed, limit = self._down_limit(now_s, current)
+            if allowed <= self.minimum:
+                allowed, limit = self.minimum, "minimum"
+            return (allowed, limit) if stabilized < allowed else (stabilized, "")
+        return stabilized, ""
+
+    def _up_limit(self, now_s: float, current: int) -> tuple[int, Limit]:
+        rules = self.behavior.scale_up
+        if not self.behavior.is_given:
+            return max(2 * current, 4), "policy"
+        if rules.select_policy == "Disabled":
+            return current, "disabled"
+        proposals = [
+            start + policy.value if policy.type == "Pods" else ceil(start * (1 + policy.value / 100))
+            for policy in rules.policies
+            for start in [self._at_start(now_s, current, policy)]
+        ]
+        return max(current, (min if rules.select_policy == "Min" else max)(proposals)), "policy"
+
+    def _down_limit(self, now_s: float, current: int) -> tuple[int, Limit]:
+        rules = self.behavior.scale_down
+        if not self.behavior.is_given:
+            return self.minimum, "policy"
+        if rules.select_policy == "Disabled":
+            return current, "disabled"
+        proposals = [
+            start - policy.value if policy.type == "Pods" else int(start * (1 - policy.value / 100))
+            for policy in rules.policies
+            for start in [self._at_start(now_s, current, policy)]
+        ]
+        return min(current, (max if rules.select_policy == "Min" else min)(proposals)), "policy"
+
+    def _at_start(self, now_s: float, current: int, policy: ScalingPolicy) -> int:
+        """Replicas when the policy's period began. Both directions count in each policy."""
+        since_s = now_s - policy.period_seconds
+        return current - self._ups.since(since_s) + self._downs.since(since_s)
+
+
+class _Window:
+    """The lowest or the highest recommendation of the last seconds, without those that a later one outdoes.
+
+    outdone: whether a kept value can no longer be the extreme once a new one is there.
+    """
+
+    def __init__(self, seconds: int, outdone: Callable[[Any, Any], bool]) -> None:
+        self._seconds, self._outdone = seconds, outdone
+        self._kept: deque[tuple[float, int]] = deque()
+
+    def add(self, now_s: float, value: int) -> None:
+        if not self._seconds:
+            return
+        kept = self._kept
+        while kept and self._outdone(kept[-1][1], value):
+            kept.pop()
+        kept.append((now_s, value))
+
+    def extreme(self, now_s: float, value: int) -> int:
+        """Of the window and of a new value. What is exactly as old as the window is outside."""
+        kept, since_s = self._kept, now_s - self._seconds
+        while kept and kept[0][0] <= since_s:
+            kept.popleft()
+        if kept and not self._outdone(kept[0][1], value):
+            return kept[0][1]
+        return value
+
+
+class _Events:
+    """Changes of the replicas in one direction.
+
+    One that is older than all policies of its own direction makes room for the next, though those of the other
+    direction may still ask for it: so does the controller.
+    """
+
+    def __init__(self, policies: Sequence[ScalingPolicy]) -> None:
+        self._longest_s = max((policy.period_seconds for policy in policies), default=0)
+        self._events: list[tuple[float, int]] = []
+
+    def add(self, now_s: float, change: int) -> None:
+        outdated = [at for at, (time, _change) in enumerate(self._events) if time < now_s - self._longest_s]
+        if outdated:
+            self._events[outdated[-1]] = (now_s, change)
+        else:
+            self._events.append((now_s, change))
+
+    def since(self, since_s: float) -> int:
+        return sum(change for time, change in self._events if time > since_s)

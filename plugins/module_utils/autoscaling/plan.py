@@ -1,0 +1,176 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of one autoscaler: what today's setting and others would have done on its load, and which one to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from .controller import Behavior
+from .explanation import RecordedDecisions, explain
+from .recommendation import recommend
+from .replay import PlannedMetric, Replay, Setting, Trace, replay
+
+TODAY = "today"
+
+# Of percent, per ready pod of the first metric. Other metrics have no end: there it is relative to today's target.
+OVERLOAD_PERCENT = 90.0
+_OVERLOAD_OF_TARGET = 1.5
+# What is tried where the user names nothing.
+_PERCENTS = (40.0, 50.0, 60.0, 70.0, 80.0)
+_OF_TARGET = (0.5, 0.75, 1.25, 1.5)
+# Points in a history: as many as a picture shows.
+_POINTS = 120
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One autoscaler with what was recorded of it.
+
+    identity:     what its entry in the result begins with.
+    units:        by metric, as words show them.
+    recent:       its last hour, for explanations; None if nothing was recorded of its replicas.
+    notes:        what the numbers leave out.
+    """
+
+    identity: Mapping[str, Any]
+    today: Setting
+    trace: Trace
+    units: Mapping[str, str]
+    gpus_per_pod: int = 1
+    recent: RecordedDecisions | None = None
+    notes: tuple[str, ...] = ()
+
+
+def overload_of(first: PlannedMetric, given: float | None) -> float:
+    if given is not None:
+        return given
+    return OVERLOAD_PERCENT if first.most is not None else _OVERLOAD_OF_TARGET * first.target
+
+
+def candidates(today: Setting, changes: Sequence[Mapping[str, Any]]) -> dict[str, Setting]:
+    """Today's setting and each change of it, by name. Without changes: other targets, and one replica more at least.
+
+    changes: each with any of name, target_value (of the first metric), min_replicas, max_replicas, pod_start,
+             scale_up and scale_down.
+    """
+    found = {TODAY: today}
+    for change in changes or _usual_changes(today):
+        given = {key: value for key, value in change.items() if value is not None}
+        setting = _changed(today, given)
+        if setting != today:
+            found[given.get("name") or _name_of(given)] = setting
+    return found
+
+
+def _usual_changes(today: Setting) -> list[dict[str, Any]]:
+    first = today.metrics[0]
+    values = _PERCENTS if first.most is not None else tuple(first.target * part for part in _OF_TARGET)
+    more = [{"min_replicas": today.minimum + 1}] if today.minimum < today.maximum else []
+    return [*({"target_value": value} for value in values if value != first.target), *more]
+
+
+def _changed(today: Setting, given: Mapping[str, Any]) -> Setting:
+    first, *others = today.metrics
+    behavior = today.behavior
+    if "scale_up" in given or "scale_down" in given:
+        behavior = Behavior(
+            behavior.scale_up.overridden(given.get("scale_up")), behavior.scale_down.overridden(given.get("scale_down"))
+        )
+    minimum = given.get("min_replicas", min(today.minimum, given.get("max_replicas", today.minimum)))
+    return replace(
+        today,
+        metrics=(replace(first, target=given.get("target_value", first.target)), *others),
+        minimum=minimum,
+        maximum=given.get("max_replicas", max(today.maximum, minimum)),
+        behavior=behavior,
+        pod_start_s=given.get("pod_start", today.pod_start_s),
+    )
+
+
+_WORDS = {
+    "target_value": "target {:g}",
+    "min_replicas": "minimum {}",
+    "max_replicas": "maximum {}",
+    "pod_start": "pods start in {} s",
+    "scale_up": "other scale_up",
+    "scale_down": "other scale_down",
+}
+
+
+def _name_of(given: Mapping[str, Any]) -> str:
+    return ", ".join(words.format(given[key]) for key, words in _WORDS.items() if key in given)
+
+
+def plan(subject: Subject, changes: Sequence[Mapping[str, Any]], bound_minutes: float) -> dict[str, Any]:
+    """The entry of one autoscaler in the result."""
+    settings = candidates(subject.today, changes)
+    replays = {name: replay(subject.trace, setting) for name, setting in settings.items()}
+    recommendation = recommend(replays, today=TODAY, gpus_per_pod=subject.gpus_per_pod, bound_minutes=bound_minutes)
+    trace, first = subject.trace, subject.today.metrics[0]
+    steps = range(0, trace.steps, max(1, trace.steps // _POINTS))
+    loads = trace.loads[first.name]
+    recorded = trace.replicas or [float("nan")] * trace.steps
+    return {
+        **subject.identity,
+        "gpus_per_pod": subject.gpus_per_pod,
+        "overload": subject.today.overload,
+        "history": {
+            "step_s": trace.step_s,
+            "times": [trace.start_s + step * trace.step_s for step in steps],
+            "load": [_number(loads[step]) for step in steps],
+            "replicas": [_whole(recorded[step]) for step in steps],
+        },
+        "settings": [
+            {"name": name, **_described(settings[name], subject, found), "replicas": found.at(steps)}
+            for name, found in replays.items()
+        ],
+        "recommended": recommendation.name,
+        "sentence": recommendation.sentence,
+        "decisions": list(explain(subject.recent, subject.today)) if subject.recent else [],
+        "notes": [*subject.notes, *_blind_spots(subject)],
+    }
+
+
+def _described(setting: Setting, subject: Subject, found: Replay) -> dict[str, Any]:
+    return {
+        "target_value": setting.metrics[0].target,
+        "min_replicas": setting.minimum,
+        "max_replicas": setting.maximum,
+        "pod_start_s": setting.pod_start_s,
+        "gpu_minutes": round(found.replica_minutes * subject.gpus_per_pod, 1),
+        "overload_minutes": round(found.overload_minutes, 2),
+        "direction_changes": found.direction_changes,
+        "peak": found.peak,
+    }
+
+
+def _blind_spots(subject: Subject) -> list[str]:
+    """What the recorded load cannot tell."""
+    trace, first = subject.trace, subject.today.metrics[0]
+    loads, notes = trace.loads[first.name], []
+    unknown = sum(not isfinite(load) for load in loads) * trace.step_s / 60
+    if unknown:
+        notes.append(f"{unknown:,.4g} minutes have no sample of {subject.identity['metric']}; nothing is decided there")
+    if first.most is not None and trace.replicas and not subject.identity.get("demand"):
+        full = sum(
+            load >= 0.99 * first.most * count
+            for load, count in zip(loads, trace.replicas, strict=False)
+            if isfinite(load) and isfinite(count) and count
+        )
+        if full:
+            minutes = full * trace.step_s / 60
+            notes.append(
+                f"all pods were full for {minutes:,.4g} minutes: more may have been asked for than is recorded"
+            )
+    return notes
+
+
+def _number(value: float) -> float | None:
+    return round(value, 2) if isfinite(value) else None
+
+
+def _whole(value: float) -> int | None:
+    return int(value) if isfinite(value) else None
