@@ -76,7 +76,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-site mutants capture pins-check charts-check docs
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-cluster bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -132,6 +132,9 @@ bench-site: lab-env ## site.yml twice on the lab that is up: seconds, processor,
 
 bench-doctor: test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)
+
+bench-plan: test-env ## gpu_autoscaler_plan's arithmetic over a day of 500 autoscalers (ARGS="--autoscalers 50")
+	@$(BIN)/python tests/bench/bench_plan.py $(ARGS)
 
 mutants: test-env ## make some fifty mistakes in the replica arithmetic, and see that its tests and the controller notice each
 	@$(BIN)/python tests/mutants/mutants.py

@@ -161,7 +161,7 @@ EXAMPLES = r"""
 - name: Write the page with the plots
   ansible.builtin.copy:
     content: "{{ planned.result | kubegpu.autoscale.gpu_autoscaler_plan_report('html') }}"
-    dest: plan.html
+    dest: "{{ playbook_dir }}/plan.html"
     mode: "0644"
   delegate_to: localhost
 

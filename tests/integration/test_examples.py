@@ -15,7 +15,7 @@ from playbook import local, run_playbook
 from workloads import Workloads
 
 # In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
-ON_A_CLUSTER = ("gpu_autoscaler", "gpu_autoscaler_info", "custom_metric_info", "gpu_doctor")
+ON_A_CLUSTER = ("gpu_autoscaler", "gpu_autoscaler_info", "gpu_autoscaler_plan", "custom_metric_info", "gpu_doctor")
 
 
 def examples(module: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from operator import ge, le
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .quantity import parse_quantity
 from .replicas import DEFAULT_TOLERANCE, Tolerance
@@ -66,8 +66,7 @@ def _rules(given: Mapping[str, Any] | None, default: ScalingRules) -> ScalingRul
     )
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """One look of the controller.
 
     current:    replicas before.
@@ -120,14 +119,22 @@ class Controller:
             return Decision(current, None, current, replicas, "maximum" if current > self.maximum else "minimum")
         if wanted is None:
             return Decision(current, None, current, current)
-        stabilized = max(current, self._lowest.extreme(now_s, wanted))
-        stabilized = min(stabilized, self._highest.extreme(now_s, wanted))
+        stabilized = wanted
+        if wanted > current:
+            stabilized = max(current, self._lowest.extreme(now_s, wanted))
+        elif wanted < current:
+            stabilized = min(current, self._highest.extreme(now_s, wanted))
         self._remember(now_s, wanted)
+        if stabilized == current:
+            return Decision(current, wanted, current, current)
         replicas, limit = self._limited(now_s, current, stabilized)
         return Decision(current, wanted, stabilized, replicas, limit)
 
     def stays(self, now_s: float, current: int) -> None:
-        """One look at which the metrics ask for what there is, which is within the bounds: nothing can come of it."""
+        """A look at which the metrics ask for what there is, within the bounds: nothing can come of it.
+
+        Of several in a row the last is enough: windows remember nothing else of them.
+        """
         self._is_new = False
         self._remember(now_s, current)
 
@@ -139,8 +146,10 @@ class Controller:
             self._downs.add(now_s, current - replicas)
 
     def _remember(self, now_s: float, wanted: int) -> None:
-        self._lowest.add(now_s, wanted)
-        self._highest.add(now_s, wanted)
+        if self.behavior.scale_up.stabilization_window_seconds:
+            self._lowest.add(now_s, wanted)
+        if self.behavior.scale_down.stabilization_window_seconds:
+            self._highest.add(now_s, wanted)
 
     def _limited(self, now_s: float, current: int, stabilized: int) -> tuple[int, Limit]:
         if stabilized > current:
@@ -148,12 +157,10 @@ class Controller:
             if allowed >= self.maximum:
                 allowed, limit = self.maximum, "maximum"
             return (allowed, limit) if stabilized > allowed else (stabilized, "")
-        if stabilized < current:
-            allowed, limit = self._down_limit(now_s, current)
-            if allowed <= self.minimum:
-                allowed, limit = self.minimum, "minimum"
-            return (allowed, limit) if stabilized < allowed else (stabilized, "")
-        return stabilized, ""
+        allowed, limit = self._down_limit(now_s, current)
+        if allowed <= self.minimum:
+            allowed, limit = self.minimum, "minimum"
+        return (allowed, limit) if stabilized < allowed else (stabilized, "")
 
     def _up_limit(self, now_s: float, current: int) -> tuple[int, Limit]:
         rules = self.behavior.scale_up
@@ -198,8 +205,6 @@ class _Window:
         self._kept: deque[tuple[float, int]] = deque()
 
     def add(self, now_s: float, value: int) -> None:
-        if not self._seconds:
-            return
         kept = self._kept
         while kept and self._outdone(kept[-1][1], value):
             kept.pop()

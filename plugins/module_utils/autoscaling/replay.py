@@ -94,7 +94,7 @@ def replay(trace: Trace, setting: Setting) -> Replay:
     controller = Controller(setting.minimum, setting.maximum, setting.behavior)
     proposers = [_proposer(metric, trace.loads[metric.name], setting.behavior.tolerance) for metric in setting.metrics]
     first, step_s, start_s = trace.loads[setting.metrics[0].name], trace.step_s, setting.pod_start_s
-    overload, stays = setting.overload, controller.stays
+    overload, stayed_s = setting.overload, -1.0
     replicas = _first_replicas(trace, setting)
     starting: deque[tuple[float, int]] = deque()
     ready, changes, counted, overloaded, unknown = replicas, [(0, replicas)], 0, 0, 0
@@ -120,8 +120,11 @@ def replay(trace: Trace, setting: Setting) -> Replay:
         if is_silent and wanted < replicas:
             wanted = replicas
         if wanted == replicas:
-            stays(now_s, replicas)
+            stayed_s = now_s
             continue
+        if stayed_s >= 0:  # of several looks at which all stayed, windows remember the last
+            controller.stays(stayed_s, replicas)
+            stayed_s = -1.0
         after = controller.decide(now_s, replicas, wanted).replicas
         if after > replicas:
             starting.append((now_s + start_s, after - replicas))

@@ -151,12 +151,13 @@ def test_never_further_than_what_some_look_of_the_window_asked_for(
             assert found[step + 1] <= lowest
 
 
-@given(any_rules, st.integers(1, 40), st.integers(1, 40))
-def test_looks_at_which_all_stays_are_remembered_alike(down: ScalingRules, start: int, lower: int) -> None:
+@given(any_rules, any_rules, st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
+def test_looks_at_which_all_stays_are_remembered_alike(
+    up: ScalingRules, down: ScalingRules, start: int, wanted: int, later_s: int
+) -> None:
     """The short way for them is no other way."""
-    short, long = (Controller(1, 100, Behavior(FREE, down)) for _ in range(2))
+    short, long = (Controller(1, 100, Behavior(up, down)) for _ in range(2))
     for step in range(5):
-        short.stays(step * 15, start)
         long.decide(step * 15, start, start)
-    wanted = min(start, lower)
-    assert short.decide(90, start, wanted) == long.decide(90, start, wanted)
+    short.stays(60, start)
+    assert short.decide(60 + later_s, start, wanted) == long.decide(60 + later_s, start, wanted)
