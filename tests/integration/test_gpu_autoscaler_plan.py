@@ -36,8 +36,10 @@ def serve(chain: MetricChain, namespace: str, replicas: int) -> None:
 
 
 def recorded(chain: MetricChain, namespace: str, replicas: int) -> bool:
+    """At two of the moments at which the module looks for decisions."""
     pods = f'count(namespace_pod:gpu:avg{{namespace="{namespace}"}}) == 3'
-    return '"value"' in chain.answer(f'{pods} and on () {DESIRED}{{exported_namespace="{namespace}"}} == {replicas}')
+    seen = f'count_over_time(({DESIRED}{{exported_namespace="{namespace}"}} == {replicas})[1m:5s]) >= 2'
+    return '"value"' in chain.answer(f"{pods} and on () {seen}")
 
 
 def test_the_load_of_a_workload_and_its_last_decision(

@@ -1,0 +1,116 @@
+"""From recorded series to what is replayed. Its PromQL is run in tests/integration/test_gpu_autoscaler_plan.py."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from math import isnan, nan
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import PlanOptions, _total, _trace
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+
+WINDOW = Window(end_s=1007, length_s=60, step_s=15)
+OPTIONS = {
+    "history": 3600, "step": 15, "recent": 0, "pod_start": None, "overload": None, "overload_minutes": 15,
+    "settings": [], "load": None,
+}  # fmt: skip
+
+
+def autoscaler(name: str = "chat", **given: object) -> Autoscaler:
+    target = {"kind": given.pop("kind", "Deployment"), "name": name}
+    return Autoscaler.from_params({"namespace": "ml", "target": target, "max_replicas": 8, **given})
+
+
+class Recording:
+    """A Prometheus that remembers what it was asked, and gives the first answer whose words are in the query."""
+
+    def __init__(self, answers: Mapping[str, list[Series]]) -> None:
+        self.asked: list[str] = []
+        self._answers = answers
+
+    def query(self, promql: str) -> list[Series]:
+        self.asked.append(promql)
+        return next((found for words, found in self._answers.items() if words in promql), [])
+
+
+def test_samples_stand_at_whole_multiples_of_the_step() -> None:
+    assert (WINDOW.start_s, WINDOW.steps) == (960, 4)
+    found = WINDOW.array(Series({}, (1.0, 2.0), (960.0, 1005.0)))
+    assert (found[0], found[3]) == (1, 2)
+    assert isnan(found[1])
+
+
+def test_what_is_read_belongs_to_whom_it_names() -> None:
+    of_chat, times = {"namespace": "ml", "workload": "chat"}, (975.0,)
+    prometheus = Recording(
+        {
+            "sum by": [Series(of_chat, (186.0,), times), Series({**of_chat, "workload": "other"}, (5.0,), times)],
+            "count by": [Series(of_chat, (2.0,), times)],
+            "kube_horizontalpodautoscaler": [
+                Series({"exported_namespace": "ml", "horizontalpodautoscaler": "chat"}, (3.0,), times)
+            ],
+        }
+    )
+    found = read_loads(prometheus, [autoscaler()], WINDOW)["ml", "chat"]  # type: ignore[arg-type]
+    assert found.loads["namespace_pod:gpu:avg"][1] == 186
+    assert found.speaking["namespace_pod:gpu:avg"][1] == 2
+    assert found.desired is not None
+    assert found.desired[1] == 3
+
+
+def test_many_are_asked_for_some_at_a_time_and_by_kind() -> None:
+    many = [autoscaler(f"chat-{number}") for number in range(30)] + [autoscaler("db.main", kind="StatefulSet")]
+    prometheus = Recording({})
+    read_loads(prometheus, many, WINDOW)  # type: ignore[arg-type]
+    sums = [query for query in prometheus.asked if query.startswith("(sum by")]
+    assert len(sums) == 3
+    assert "(db[.]main)(-[0-9]+){1,2}" in sums[-1]
+    assert all(query.endswith("[60s:15s]") for query in prometheus.asked)
+
+
+def test_demand_stands_in_for_what_full_gpus_hide() -> None:
+    chat = autoscaler()
+    recorded = Recorded(
+        {
+            "namespace_pod:gpu:avg": array("d", [100, 100, 60, nan]),
+            "namespace_workload:gpu_demand:sum": array("d", [250, nan, 50, 70]),
+        },
+        desired=array("d", [1] * 4),
+    )
+    trace, has_demand = _trace(chat, recorded, chat.metric_targets, WINDOW)
+    assert has_demand
+    loads = [*trace.loads["namespace_pod:gpu:avg"]]
+    assert loads[:3] == [250, 100, 60]
+
+
+def test_an_average_counts_for_all_replicas() -> None:
+    target = autoscaler(metric_type="Object").metric_targets[0]
+    recorded = Recorded({target.series: array("d", [50, 50, 50])})
+    found = [*_total(target, recorded, array("d", [2, nan, 3]))]
+    assert (found[0], found[2]) == (100, 150)
+    assert isnan(found[1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "seen"),
+    [
+        ({"step": 0}, "step is 0"),
+        ({"history": 10}, "less than a step"),
+        ({"recent": -1}, "recent is -1"),
+        ({"overload": 0}, "overload is 0"),
+        ({"load": []}, "load has no value"),
+        ({"settings": [{"target_value": 0}]}, "target_value is 0"),
+        ({"settings": [{"min_replicas": 3, "max_replicas": 2}]}, "max_replicas 2 is below min_replicas 3"),
+    ],
+)
+def test_what_cannot_be_is_refused(changed: dict[str, object], seen: str) -> None:
+    with pytest.raises(HopError, match=seen):
+        PlanOptions.from_params({**OPTIONS, **changed})
+
+
+def test_the_rest_is_taken() -> None:
+    assert PlanOptions.from_params(OPTIONS).history_s == 3600
