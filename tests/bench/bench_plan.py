@@ -110,7 +110,7 @@ def _processor_s() -> float:
 
 
 def _figures(bench: Bench) -> Table:
-    table = Table("autoscalers", "settings", "looks", "wall, s", "processor, s", "µs a look", "memory, MB")
+    table = Table("autoscalers", "settings", "looks", "wall, s", "processor, s", "microseconds a look", "memory, MB")
     table.add_row(
         f"{bench.autoscalers:,}",
         str(bench.settings),

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
+from ..autoscaling.metrics import demand_name
 from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
+from ..chain.objects import Key
 from ..cluster.prometheus import PrometheusClient, Series
-from .targets import Key
 
 # Asked for at once: so many answers of a day fit into memory.
 _AT_ONCE = 25
@@ -106,7 +107,7 @@ def _read(
 
 def demand_series(autoscaler: Autoscaler) -> str:
     """Where the load that is asked for is recorded, in the unit of the first metric, for those that know it."""
-    return f"namespace_workload:{autoscaler.metric.name}_demand:sum"
+    return f"namespace_workload:{demand_name(autoscaler.metric.name)}:sum"
 
 
 def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:

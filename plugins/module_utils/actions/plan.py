@@ -17,7 +17,7 @@ from ..autoscaling.manifests import Manifest, autoscaler_of
 from ..autoscaling.plan import Subject, overload_of, plan
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
 from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
-from ..chain.objects import pod_spec
+from ..chain.objects import Key, pod_spec
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
@@ -27,7 +27,7 @@ from .load_history import Recorded, Window, demand_series, read_loads
 from .outcome import Outcome
 from .read_autoscalers import recorded_queries
 from .snapshot import read_hpas
-from .targets import Key, TargetState, read_targets
+from .targets import TargetState, read_targets
 
 # The hop at which options that cannot be are refused.
 PLAN = "plan"
