@@ -75,6 +75,22 @@ def test_a_rule_of_somebody_else_stays(play: Callable[..., str], kube: client.Ap
         api.delete_namespaced_custom_object(*PLACE, name=NAMES[1])
 
 
+def test_a_prometheus_of_somebody_else_gets_them_only_when_asked(
+    play: Callable[..., str], kube: client.ApiClient
+) -> None:
+    theirs = {"kind": "Prometheus", "name": "a/theirs", "owned": False, "release": "", "service": "web"}
+    there = {**theirs, "namespace": "monitoring", "port": 9090, "path_prefix": "", "rule_labels": {}}
+    found = {
+        "kubegpu_cluster": {"context": "test", "components": {"prometheus": [there]}},
+        "kubegpu_cluster_ready": True,
+    }
+
+    assert changed(play(**found)) == 0
+    assert alerts(kube) == {}
+    assert changed(play(**found, gpu_alerts_state="present")) == 1
+    assert sorted(alerts(kube)) == NAMES
+
+
 def test_autoscalers_that_go_leave_the_alerts(
     play: Callable[..., str], run: Callable[..., Any], kube: client.ApiClient, workloads: Workloads
 ) -> None:
