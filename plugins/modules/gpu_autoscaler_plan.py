@@ -7,7 +7,7 @@ module: gpu_autoscaler_plan
 short_description: Say what other settings of an autoscaler would have done on the recorded load
 version_added: 0.3.0
 description:
-  - Replays the load that Prometheus has recorded through the arithmetic of the HPA controller, with its windows,
+  - Replays the load that Prometheus has recorded through the arithmetic of the HPA controller. That has its windows,
     policies, tolerances, bounds, several metrics and the time that a pod takes to start.
   - For today's setting and for others it gives the replicas over time, GPU-minutes, minutes of overload and changes of
     direction. It recommends the one with the fewest GPU-minutes whose overload keeps a bound.

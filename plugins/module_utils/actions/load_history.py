@@ -106,7 +106,7 @@ def _read(
 
 
 def demand_series(autoscaler: Autoscaler) -> str:
-    """Where the load that is asked for is recorded, in the unit of the first metric, for those that know it."""
+    """Where the load that is asked for is recorded, in the unit of the first metric; if it is known."""
     return f"namespace_workload:{demand_name(autoscaler.metric.name)}:sum"
 
 

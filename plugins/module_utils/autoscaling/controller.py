@@ -223,8 +223,8 @@ class _Window:
 class _Events:
     """Changes of the replicas in one direction.
 
-    One that is older than all policies of its own direction makes room for the next, though those of the other
-    direction may still ask for it: so does the controller.
+    One that is older than all policies of its own direction makes room for the next. Those of the
+    other may still ask for it: so does the controller.
     """
 
     def __init__(self, policies: Sequence[ScalingPolicy]) -> None:

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why an HPA has set the replicas that it has set, in a sentence a decision, from what was recorded meanwhile."""
+"""Why an HPA has set its replicas, in a sentence a decision, from what was recorded meanwhile."""
 
 from __future__ import annotations
 
