@@ -29,10 +29,11 @@ HELD_S = 86_400
 # So chance moves no rate by more than the tenth that an HPA tolerates, with scrapes every 2 s.
 _RATES = (("irate", "[5s]", 50), ("rate", "[10s]", 10), ("rate", "[30s]", 4), ("rate", "[2m]", 0.25))
 
-# What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments. So
-# the GPUs have to be at work in both halves of it.
+# What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments.
+# That is wrong by what the load changes there, so both halves of it have to be alike.
 _WINDOW_S = 60
 _LEAST_BUSY_PERCENT = 10
+_ALIKE = (0.8, 1.25)
 _LEAST_SERVED_PER_S = 0.5
 _LEAST_COMPLETE = 0.9
 # Between two evaluations, seconds: each half of the window has one.
@@ -139,9 +140,13 @@ def recordings(
     yield f"{raw}busy", f'sum({of.series}{{namespace="{labels["namespace"]}",pod=~"{pods}"}})'
     yield f"{raw}counters", f"count({' or '.join(demand.offered)})"
     rates = "\n  or\n".join(
-        f"  {_per_second(function, demand.offered, span)} >= {least:g}" for function, span, least in _RATES
+        f"  {_per_second(function, demand.offered, span)} >= {enough:g}" for function, span, enough in _RATES
     )
-    yield f"{raw}offered", f"(\n{rates}\n)\nand\n{series['counters']}"
+    yield f"{raw}rate", f"(\n{rates}\n)\nand\n{series['counters']}"
+    # Answers that were held up come all at once: what was there twice is no such burst.
+    twice = f"[{math.ceil(1.5 * interval_s)}s]"
+    yield f"{raw}offered", f"sum(min_over_time({raw}rate{matchers}{twice}) and {raw}rate{matchers})"
+    least, most = _ALIKE
     yield (
         f"{raw}sample",
         f"""\
@@ -149,7 +154,7 @@ def recordings(
   sum(
     avg_over_time({busy}{window}) / 100
     and avg_over_time({busy}{half}) >= {_LEAST_BUSY_PERCENT}
-    and avg_over_time({busy}{half} offset {_WINDOW_S // 2}s) >= {_LEAST_BUSY_PERCENT}
+    and avg_over_time({busy}{half}) / avg_over_time({busy}{half} offset {_WINDOW_S // 2}s) >= {least:g} <= {most:g}
     and count_over_time({busy}{window}) >= {samples}
     and count_over_time({counters}{window}) >= {samples}
   )
