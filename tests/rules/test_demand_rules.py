@@ -40,7 +40,8 @@ SAMPLES = {
         "served": 'envoy_cluster_upstream_rq{envoy_response_code="200",envoy_cluster_name="httproute/ml/chat/rule/0"}',
         "refused": 'envoy_cluster_upstream_rq{envoy_response_code="503",envoy_cluster_name="httproute/ml/chat/rule/1"}',
         "error": 'envoy_cluster_upstream_rq{envoy_response_code="404",envoy_cluster_name="httproute/ml/chat/rule/0"}',
-        "another": 'envoy_cluster_upstream_rq{envoy_response_code="200",envoy_cluster_name="httproute/ml/big/rule/0"}',
+        "another": 'envoy_cluster_upstream_rq{envoy_response_code="200",'
+        'envoy_cluster_name="httproute/ml/chat-large/rule/0"}',
     },
     "ingress_nginx": {
         "served": 'nginx_ingress_controller_requests{namespace="ingress-nginx", exported_namespace="ml", '
