@@ -67,8 +67,10 @@ def autoscalers() -> list[Autoscaler]:
 
 
 def _autoscaler(random: Random, name: str) -> Autoscaler:
-    minimum, maximum = random.randint(1, 3), random.randint(6, 20)
-    behavior = None if random.random() < 0.1 else {"scaleUp": _rules(random), "scaleDown": _rules(random)}
+    minimum, maximum, replicas = random.randint(1, 3), random.randint(6, 20), random.randint(1, 22)
+    behavior = {"scaleUp": _rules(random), "scaleDown": _rules(random)}
+    if random.random() < 0.1:  # from one pod, so that the step to four is seen
+        minimum, replicas, behavior = 1, 1, None
     metric = {
         "metric": {"name": METRIC},
         "describedObject": {"apiVersion": "v1", "kind": "Pod", "name": name},
@@ -82,12 +84,13 @@ def _autoscaler(random: Random, name: str) -> Autoscaler:
         **({"behavior": behavior} if behavior else {}),
     }
     loads = tuple(round(random.uniform(0, 1.3 * maximum * TARGET), 1) for _ in range(LOADS))
-    return Autoscaler(name, random.randint(1, maximum + 2), spec, loads)
+    return Autoscaler(name, replicas, spec, loads)
 
 
 def _rules(random: Random) -> dict[str, Any]:
+    longest_s = random.choice([2, 8, 20])
     policies = [
-        {"type": kind, "value": value, "periodSeconds": random.randint(1, 8)}
+        {"type": kind, "value": value, "periodSeconds": random.randint(1, longest_s)}
         for _ in range(random.randint(1, 3))
         for kind, value in [random.choice([("Pods", random.randint(1, 4)), ("Percent", random.randint(10, 150))])]
     ]

@@ -61,6 +61,14 @@ def test_what_was_added_counts_when_it_is_taken_back() -> None:
     assert replicas(behavior, [9, 1], start=6, period_s=5) == [9, 3]
 
 
+def test_a_change_older_than_its_own_policies_makes_room_for_the_next() -> None:
+    """All were added within the minute of the policy down. Only one makes room at a time, the youngest of the old."""
+    behavior = Behavior(rules(("Pods", 1, 5)), rules(("Pods", 1, 60)))
+    assert replicas(behavior, [9, 9, 9, 1], start=1, period_s=10) == [2, 3, 4, 2]
+    behavior = Behavior(rules(("Pods", 5, 5)), rules(("Pods", 1, 60)))
+    assert replicas(behavior, [2, 3, 3, 4, 1], start=1, period_s=3) == [2, 3, 3, 4, 1]
+
+
 def test_the_highest_of_the_window_counts_on_the_way_down() -> None:
     behavior = Behavior(FREE, rules(("Percent", 100, 15), window=30))
     assert replicas(behavior, [8, 5, 1, 1, 1, 1], start=4) == [8, 8, 5, 1, 1, 1]
