@@ -114,6 +114,8 @@ faults: test-env ## break the lab that is up in each way that the doctor knows, 
 
 test-nodes: test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
 	@$(MOLECULE) test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
+	@LAB_DRIVER=1 $(LAB_CLI) build
+	@$(MOLECULE) test --scenario-name debian_driver
 	@$(MAKE) --no-print-directory test-systems
 
 test-systems: test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
