@@ -11,7 +11,8 @@ from testinfra.host import Host
 testinfra_hosts = ["ansible://kube_node"]
 
 BRANCH = {"debian-12": "535", "debian-13": "550"}[os.environ["LAB_SYSTEM"]]
-MODULES = ["nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem"]
+# Debian's names of them; its modprobe.d takes these where nvidia and nvidia-uvm are asked for.
+MODULES = ["nvidia-current", *(f"nvidia-current-{part}" for part in ("modeset", "drm", "uvm", "peermem"))]
 PIN = "/etc/apt/preferences.d/kubegpu-nvidia-cuda.pref"
 # A repository with a newer release of a package that is installed.
 NEWER = """
@@ -50,6 +51,15 @@ def test_dkms_has_built_the_module_for_the_kernel_of_debian(server: Server, modu
     assert kernel.endswith("-cloud-amd64")
     assert found["version"].strip() == release(server, "libcuda1")
     assert found["vermagic"].split()[0] == kernel
+
+
+@pytest.mark.parametrize("module", ["nvidia", "nvidia-uvm"])
+def test_modprobe_takes_it_for_what_the_role_loads(server: Server, module: str) -> None:
+    kernel = server.sh("ls /lib/modules").split()[-1]
+
+    assert module.replace("nvidia", "nvidia-current") in server.sh(
+        f"modprobe --set-version {kernel} --show-depends {module}"
+    )
 
 
 def test_all_parts_are_of_one_release(server: Server) -> None:
