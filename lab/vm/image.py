@@ -36,7 +36,7 @@ TEXTS = {
     f"LABEL=BOOT /boot vfat {PATIENT} 0 2\nLABEL=swap none swap sw,{PATIENT} 0 0\n",
     "etc/systemd/system.conf.d/slow.conf": "[Manager]\nDefaultTimeoutStartSec=15min\n",
     "etc/systemd/network/lan.network": "[Match]\nName=en*\n[Network]\nDHCP=ipv4\n",
-    # Of Debian's own choices, those that take minutes where the processor is emulated: all modules there are, packed well.
+    # Debian packs all modules there are, and well: that takes minutes where the processor is emulated.
     "etc/initramfs-tools/conf.d/slow": "MODULES=dep\nCOMPRESS=gzip\nCOMPRESSLEVEL=1\n",
     "etc/sudoers.d/admin": f"{USER} ALL=(ALL) NOPASSWD: ALL\n",
 }
