@@ -17,6 +17,9 @@ from workloads import Workloads
 # In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
 ON_A_CLUSTER = ("gpu_autoscaler", "gpu_autoscaler_info", "gpu_autoscaler_plan", "custom_metric_info", "gpu_doctor")
 
+# Pods, named as their controllers name them, with their workloads.
+PODS = {"inference-6d5f8-x7k2p": "inference", "embed-7c9b4-zz8w5": "embed", "chat-0": "chat"}
+
 
 def examples(module: str) -> list[dict[str, Any]]:
     return yaml.safe_load(import_module(f"ansible_collections.kubegpu.autoscale.plugins.modules.{module}").EXAMPLES)
@@ -27,17 +30,16 @@ def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
     """Namespace ml with the workloads that the examples name: each has a ready pod with a GPU, a queue and CPU time."""
     ml = Workloads(kube, namespace="ml")
     ml.node("gpu1", gpus=32)
-    names = ("inference", "embed", "chat")
-    for name in names[:2]:
+    for name in ("inference", "embed"):
         ml.deployment(name)
     ml.scalable("StatefulSet", "apps/v1", "chat")
-    for name in names:
-        ml.ready_pod(f"{name}-0", app=name)
-    chain.exporter.gpus("ml", {f"{name}-0": 50 for name in names})
-    chain.exporter.text += "".join(f'vllm:num_requests_waiting{{namespace="ml",pod="{name}-0"}} 2\n' for name in names)
+    for pod, name in PODS.items():
+        ml.ready_pod(pod, app=name)
+    chain.exporter.gpus("ml", dict.fromkeys(PODS, 50))
+    chain.exporter.text += "".join(f'vllm:num_requests_waiting{{namespace="ml",pod="{pod}"}} 2\n' for pod in PODS)
     chain.exporter.text += 'nginx_ingress_controller_requests{exported_namespace="ml",ingress="inference"} 7\n'
     chain.exporter.text += "".join(
-        f'container_usage{{namespace="ml",pod="{name}-0",container="main"}} 0.5\n' for name in names
+        f'container_usage{{namespace="ml",pod="{pod}",container="main"}} 0.5\n' for pod in PODS
     )
     with chain.api("metrics.k8s.io"):
         yield ml

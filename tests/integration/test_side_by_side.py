@@ -16,6 +16,7 @@ from urllib.error import HTTPError
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 from collection import ROOT
 from control_plane import ControlPlane, eventually
 from kubernetes import client
@@ -131,8 +132,8 @@ class Quiet(SimpleHTTPRequestHandler):
 
 def operator_crds() -> Iterator[dict[str, Any]]:
     """Of the kinds that the role waits for, without what is in them."""
-    text = (ROOT / "roles" / "prometheus_stack" / "vars" / "main.yml").read_text()
-    for row in yaml.safe_load(text)["__prometheus_stack_chart"]["kinds"]:
+    variables = DataLoader().load_from_file(str(ROOT / "roles" / "prometheus_stack" / "vars" / "main.yml"))
+    for row in variables["__prometheus_stack_chart"]["kinds"]:
         group, version, kind = row.split("/")
         names = {"kind": kind, "plural": kind.lower() + ("es" if kind.endswith("s") else "s")}
         schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}

@@ -51,7 +51,9 @@ def reconcile(
     made, scaled = write(kube, outcome, changes)
     unused = []
     if not outcome.errors:
-        unused = backend.unused_rules(rules_there.values(), {**objects.hpas, **written})
+        wanted = {key_of(manifest)[1] for manifest in desired if manifest["kind"] != HPAS.kind}
+        left = [rule for name, rule in rules_there.items() if name not in wanted]
+        unused = backend.unused_rules(left, {**objects.hpas, **written})
     if unused:  # another run may have found such a rule in place and made its HPA meanwhile
         unused = backend.unused_rules(unused, {**read_hpas(kube), **written})
     removed, _ = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])

@@ -475,6 +475,27 @@ def test_a_rule_that_another_run_has_just_begun_to_use_is_kept() -> None:
     assert [entry["action"] for entry in run(transport, wanted).result["rules"]] == ["unchanged"]
 
 
+def test_the_rule_of_a_workload_whose_metric_is_another_now_is_kept() -> None:
+    """It keeps its name, and its live version records what nobody asks for any more."""
+    per = {"name": "chat", "namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
+    before, after = (
+        Autoscaler.from_params(
+            {**per, "extra_metrics": [{"metric": {"name": name, "query": "x", "per": "workload"}, "target_value": 1}]}
+        )
+        for name in ("asked", "served")
+    )
+    live, desired = manifests([before], RULE_OPTIONS), manifests([after], RULE_OPTIONS)
+    answers = {
+        f"PATCH {RULES}/{rule['metadata']['name']}": rule for rule in desired if rule["kind"] == "PrometheusRule"
+    }
+    outcome = run(cluster(("chat",), live, **found(POD), **answers, **{PATCH_CHAT: desired[-1]}), [after])
+
+    assert {entry["name"]: entry["action"] for entry in outcome.result["rules"]} == {
+        "kubegpu-gpu": "unchanged",
+        "kubegpu-ml.chat": "changed",
+    }
+
+
 def test_a_query_that_others_scale_on_is_not_changed_under_them() -> None:
     mine = own()
     (theirs,) = [
