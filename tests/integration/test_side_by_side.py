@@ -18,7 +18,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from collection import ROOT
-from control_plane import ControlPlane, eventually
+from control_plane import ControlPlane, eventually, running
 from kubernetes import client
 from playbook import changed, local, run_playbook
 from programs import program
@@ -39,11 +39,8 @@ PASSING = ("events", "leases", "endpoints", "endpointslices", "componentstatuses
 class Site:
     """A control plane with the operator's kinds, and charts with the names and values of upstream's in a mirror."""
 
-    def __init__(self, work: Path) -> None:
-        self._work = work
-        (work / "plane").mkdir()
-        self.plane = ControlPlane(work / "plane", "daemonset-controller")
-        self.kube = self.plane.start()
+    def __init__(self, work: Path, plane: ControlPlane, kube: client.ApiClient) -> None:
+        self._work, self.plane, self.kube = work, plane, kube
         self.core = client.CoreV1Api(self.kube)
         (work / "helm").mkdir()
         self._helm = Path(shutil.copy(program("helm"), work / "helm" / "helm"))
@@ -57,7 +54,6 @@ class Site:
 
     def stop(self) -> None:
         self._server.shutdown()
-        self.plane.stop()
 
     def _package(self) -> None:
         repositories = set()
@@ -152,9 +148,10 @@ def operator_crds() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(tmp_path_factory.mktemp("site"))
-    yield site
-    site.stop()
+    with running(tmp_path_factory.mktemp("control-plane"), "daemonset-controller") as plane:
+        site = Site(tmp_path_factory.mktemp("site"), *plane)
+        yield site
+        site.stop()
 
 
 # What a node brings along when it joins: by node-feature-discovery, Karpenter and the clouds.

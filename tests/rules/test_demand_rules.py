@@ -23,8 +23,8 @@ from test_rules import promtool
 
 LABELS = 'namespace="ml", deployment="chat"'
 BUSY = 'namespace_pod:gpu:avg{namespace="ml", pod="chat-6d5f8-x7k2p"}'
-# What proxies say of requests to ml/chat: some served, as many refused, and those that must not count. As recorded of
-# real ones, without labels that do not matter.
+# What proxies say of requests to ml/chat: some served, as many refused, and those that must not count. Written after
+# the proxies' documentation and public scrapes, without labels that do not matter; none was recorded here.
 SAMPLES = {
     "istio": {
         "served": 'istio_requests_total{reporter="source", source_workload="door", destination_workload="chat", '

@@ -41,8 +41,8 @@ def test_a_run_that_passes(ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_a_failure_is_shown_and_the_others_run(
     ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "broken", "other", "another") == 1
-    assert sorted(ran.read_text().split()) == ["another", "broken", "other"]
+    assert run(monkeypatch, "broken", "broken", "other", "another") == 1
+    assert sorted(ran.read_text().split()) == ["another", "broken", "broken", "other"]
     printed = capsys.readouterr().out
     assert "\nFAILED tests/test_a.py::test_b - assert 1 == 2\n" in printed
-    assert printed.splitlines()[-1] == "make test: FAILED after 0:00: broken"
+    assert printed.splitlines()[-1] == "make test: FAILED after 0:00: broken, broken"
