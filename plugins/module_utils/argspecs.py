@@ -132,3 +132,18 @@ PLAN: ArgSpec = {
     "overload": {"type": "float"},
     "overload_minutes": {"type": "float", "default": 15},
 }
+
+WATCH: ArgSpec = {
+    "namespace": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "seconds": {"type": "float", "default": 60},
+    "end": {"type": "float"},
+    "job": {
+        "type": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "line": {"type": "str", "default": ""},
+            "timeout": {"type": "float", "default": 120},
+        },
+    },
+}

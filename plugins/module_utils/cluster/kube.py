@@ -182,9 +182,11 @@ class KubeClient:
             raise
 
     def delete(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
-        """Delete an object; False if there was none."""
+        """Delete an object, and what it has made; False if there was none."""
+        # Said, since a Job would leave its pods behind by default.
+        query = {"propagationPolicy": "Background", **self._write_query}
         try:
-            self._send("DELETE", resource.path(namespace, name), query=self._write_query)
+            self._send("DELETE", resource.path(namespace, name), query=query)
         except ApiError as err:
             if err.is_not_found:
                 return False

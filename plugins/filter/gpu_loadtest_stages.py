@@ -1,0 +1,35 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import as_dicts, stages_of
+
+
+def gpu_loadtest_stages(
+    shape: str,
+    low: float,
+    high: float,
+    settle: int,
+    fall: int,
+    rise: int | None = None,
+    hold: int | None = None,
+) -> list[dict[str, Any]]:
+    """The stages of a load test. Raises: AnsibleFilterError for an unknown shape."""
+    try:
+        stages = stages_of(
+            shape, low=float(low), high=float(high), settle_s=settle, fall_s=fall, rise_s=rise, hold_s=hold
+        )
+    except (KeyError, ValueError) as err:
+        raise AnsibleFilterError(f"gpu_loadtest_stages: no such shape of load: {err}") from err
+    return as_dicts(stages)
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gpu_loadtest_stages": gpu_loadtest_stages}

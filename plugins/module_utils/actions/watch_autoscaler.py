@@ -1,0 +1,208 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Look at an autoscaler again and again, and tell in order what it, its pods and the scheduler did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..chain.objects import condition, made_s, timestamp, unix
+from ..chain.selectors import format_selector
+from ..cluster.errors import ApiError
+from ..cluster.kube import EVENTS, HPAS, PODS, KubeClient, Resource
+from ..errors import HopError
+from ..hops import Hop
+from ..loadtest.watched import Samples, sample_of
+from .outcome import Outcome
+
+# Of the HPA, where nothing is written: the API server's default.
+_SCALE_DOWN_WINDOW_S = 300
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What to watch, and until when.
+
+    seconds:  for so long, from when the job began.
+    end_s:    Unix seconds at which it is over; instead of `seconds`.
+    job:      name of a Job that brings the load; the time begins when its log has `line`. Empty for none.
+    job_timeout_s: for that.
+    """
+
+    namespace: str
+    name: str
+    seconds: float = 60
+    end_s: float | None = None
+    job: str = ""
+    line: str = ""
+    job_timeout_s: float = 120
+    look_s: float = 0.5
+
+
+def watch_autoscaler(
+    kube: KubeClient,
+    watch: Watch,
+    *,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Outcome:
+    """Returns: `began_s` and `ended_s` in Unix seconds, `samples`, `events` and `pods`, and the HPA's own figures.
+
+    Raises: HopError if there is no such autoscaler or target, or if the load does not begin.
+    """
+    hpa = _hpa(kube, watch)
+    resource = _target_resource(kube, watch, hpa)
+    if watch.job:
+        _wait_for_load(kube, watch, clock, sleep)
+    began_s = clock()
+    end_s = began_s + watch.seconds if watch.end_s is None else watch.end_s
+    samples = Samples()
+    while True:
+        hpa = _hpa(kube, watch)
+        target = _target(kube, watch, hpa, resource)
+        ready = int((target.get("status") or {}).get("readyReplicas") or 0)
+        samples.add(sample_of(hpa, ready, round(clock(), 2)))
+        left_s = end_s - clock()
+        if left_s <= 0:
+            break
+        sleep(min(watch.look_s, left_s))
+    spec = hpa["spec"]
+    down = (spec.get("behavior") or {}).get("scaleDown") or {}
+    return Outcome(
+        result={
+            "began_s": round(began_s, 2),
+            "ended_s": round(clock(), 2),
+            "target": {"kind": spec["scaleTargetRef"]["kind"], "name": spec["scaleTargetRef"]["name"]},
+            "min_replicas": spec.get("minReplicas", 1),
+            "max_replicas": spec["maxReplicas"],
+            "scale_down_window_s": down.get("stabilizationWindowSeconds", _SCALE_DOWN_WINDOW_S),
+            "samples": samples.as_dicts(),
+            "events": _events(kube, watch, hpa, began_s),
+            "pods": _pods(kube, watch, target, began_s),
+        }
+    )
+
+
+def _hpa(kube: KubeClient, watch: Watch) -> Mapping[str, Any]:
+    found = kube.get(HPAS, watch.name, watch.namespace)
+    if found is None:
+        raise HopError(
+            Hop.HPA,
+            seen=f"{watch.namespace}/{watch.name}: there is no such HorizontalPodAutoscaler",
+            fix="give the name of one that `kubectl get hpa --all-namespaces` lists",
+        )
+    return found
+
+
+def _target_resource(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any]) -> Resource:
+    reference = hpa["spec"]["scaleTargetRef"]
+    resource = kube.discover(reference["apiVersion"]).get(reference["kind"])
+    if resource is None:
+        raise HopError(
+            Hop.WORKLOAD,
+            seen=f"{watch.namespace}/{watch.name}: the cluster has no kind {reference['kind']} of "
+            f"{reference['apiVersion']}",
+            fix="correct the HPA's scaleTargetRef, or install what serves that kind",
+        )
+    return resource
+
+
+def _target(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any], resource: Resource) -> Mapping[str, Any]:
+    name = hpa["spec"]["scaleTargetRef"]["name"]
+    found = kube.get(resource, name, watch.namespace)
+    if found is None:
+        raise HopError(
+            Hop.WORKLOAD,
+            seen=f"{watch.namespace}/{watch.name}: its target, {resource.kind} {name}, is not there",
+            fix="create the target, or correct the HPA's scaleTargetRef",
+        )
+    return found
+
+
+def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    """Until the log of the job's pod has the line."""
+    end_s = clock() + watch.job_timeout_s
+    seen = "it has no pod"
+    while True:
+        pods = kube.list(PODS, namespace=watch.namespace, label_selector=f"job-name={watch.job}") or ()
+        for pod in pods:
+            name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase", "Unknown")
+            seen = f"its pod {name} is {phase}"
+            text = _log(kube, watch.namespace, name) if phase != "Pending" else ""
+            if watch.line in text and phase != "Pending":
+                return
+            if phase == "Failed":
+                raise _no_load(watch, f"{seen}: {text.strip()[-500:]}")
+        if clock() >= end_s:
+            raise _no_load(watch, f"{seen} after {watch.job_timeout_s:g} s")
+        sleep(watch.look_s)
+
+
+def _log(kube: KubeClient, namespace: str, pod: str) -> str:
+    try:
+        return str(kube.get_raw(f"{PODS.path(namespace, pod)}/log", {"tailLines": "200"}))
+    except ApiError:  # its container is just being made
+        return ""
+
+
+def _no_load(watch: Watch, seen: str) -> HopError:
+    return HopError(
+        Hop.WORKLOAD,
+        seen=f"{watch.namespace}/{watch.job}: the load did not begin: {seen}",
+        fix=f"`kubectl -n {watch.namespace} describe pods -l job-name={watch.job}` says why",
+    )
+
+
+def _events(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any], since_s: float) -> list[dict[str, Any]]:
+    """Those of the autoscaler, of its target, and of what the target makes; in their order."""
+    target = hpa["spec"]["scaleTargetRef"]["name"]
+    found = []
+    try:
+        events = kube.list(EVENTS, namespace=watch.namespace) or ()
+    except ApiError:  # who may look at autoscalers may not always look at events
+        return []
+    for event in events:
+        about = event.get("involvedObject") or {}
+        name = about.get("name", "")
+        time_s = unix(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp"))
+        if (
+            time_s is None
+            or time_s < since_s - 1
+            or not (name in (watch.name, target) or name.startswith(f"{target}-"))
+        ):
+            continue
+        found.append(
+            {
+                "time": timestamp(time_s),
+                "object": f"{about.get('kind', '')} {name}",
+                "reason": event.get("reason", ""),
+                "message": " ".join(str(event.get("message") or "").split()),
+            }
+        )
+    return sorted(found, key=lambda event: event["time"])
+
+
+def _pods(kube: KubeClient, watch: Watch, target: Mapping[str, Any], since_s: float) -> list[dict[str, Any]]:
+    """Those that were made meanwhile, with the seconds from then until they were scheduled and ready."""
+    selector = (target.get("spec") or {}).get("selector")
+    if not isinstance(selector, Mapping) or not (query := format_selector(selector)):
+        return []
+    pods = kube.list(PODS, namespace=watch.namespace, label_selector=query) or ()
+    found = []
+    for pod in sorted(pods, key=made_s):
+        made = made_s(pod)
+        if made < since_s - 1:
+            continue
+        seconds = {
+            name: at - made if (at := _holds_since(pod, kind)) is not None else None
+            for name, kind in (("scheduled_s", "PodScheduled"), ("ready_s", "Ready"))
+        }
+        found.append({"name": pod["metadata"]["name"], "made": timestamp(made), **seconds})
+    return found
+
+
+def _holds_since(pod: Mapping[str, Any], kind: str) -> float | None:
+    found = condition(pod, kind)
+    return unix(found.get("lastTransitionTime")) if found.get("status") == "True" else None

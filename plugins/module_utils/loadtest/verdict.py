@@ -1,0 +1,175 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What an autoscaler did under a load test, and what of it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from math import ceil
+from typing import Any
+
+from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
+
+# The HPA leaves the replicas as they are within a tenth of the target (--horizontal-pod-autoscaler-tolerance).
+TOLERANCE = 0.1
+# Two looks at an autoscaler are so far apart, and a request on its way to a pod takes part of this as well.
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Figures of a test. Seconds count from the moment at which the load began to rise, or to fall for the last two.
+
+    before:     replicas wanted when the load began to rise.
+    reaction_s: until the HPA asked for more; None if it did not.
+    undecided_s: of the last look at which it had not.
+    needed:     replicas that carry the load at the target, by the last quarter of the time that it was held.
+    settled:    replicas that were wanted at the end of that time.
+    ready_s:    until `needed` replicas were ready.
+    peak:       most replicas wanted.
+    down_s:     until fewer were wanted; minimum_s: until no more than `before` were wanted and ready.
+    """
+
+    before: int
+    reaction_s: float | None
+    undecided_s: float
+    needed: int | None
+    settled: int
+    ready_s: float | None
+    peak: int
+    down_s: float | None
+    minimum_s: float | None
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A stage as it went by: when it began, in Unix seconds, and the looks that fell into it."""
+
+    stage: Stage
+    began_s: float
+    samples: Sequence[Mapping[str, Any]]
+
+
+def passed_stages(run: Mapping[str, Any]) -> list[Passed]:
+    """The stages of a test, each with its own looks."""
+    passed: list[Passed] = []
+    began_s = float(run["began_s"])
+    for stage in map(from_dict, run["stages"]):
+        ended_s = began_s + stage.seconds
+        is_last = len(passed) + 1 == len(run["stages"])
+        samples = [
+            sample
+            for sample in run["samples"]
+            if began_s <= sample["time_s"] < ended_s or (is_last and sample["time_s"] >= ended_s)
+        ]
+        passed.append(Passed(stage, began_s, samples))
+        began_s = ended_s
+    return passed
+
+
+def figures(run: Mapping[str, Any]) -> Seen:
+    """run: see `judge`."""
+    stages = passed_stages(run)
+    calm = _samples(stages, BEFORE)
+    rising, held, falling = _samples(stages, RISE, LOAD), _samples(stages, LOAD), _samples(stages, AFTER)
+    up_s, down_s = _began_s(stages, RISE, LOAD), _began_s(stages, AFTER)
+    before = int(calm[-1]["desired"] if calm else rising[0]["desired"])
+    settled = int(held[-1]["desired"])
+    needed = _needed(held)
+    undecided = takewhile(lambda sample: sample["desired"] <= before, rising)
+    return Seen(
+        before=before,
+        reaction_s=_first(rising, up_s, lambda sample: sample["desired"] > before),
+        undecided_s=round(max([0.0, *(sample["time_s"] - up_s for sample in undecided)]), 1),
+        needed=needed,
+        settled=settled,
+        ready_s=_first(rising, up_s, lambda sample: sample["ready"] >= (needed or settled)),
+        peak=max(int(sample["desired"]) for sample in run["samples"]),
+        down_s=_first(falling, down_s, lambda sample: sample["desired"] < settled),
+        minimum_s=_first(falling, down_s, lambda sample: max(sample["desired"], sample["ready"]) <= before),
+    )
+
+
+def judge(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a test with its `problems`; an empty list of them is a test that passed.
+
+    run: `began_s`, Unix seconds; `stages`, see shapes.py; `samples`, see watched.py; `budget_s`, worst reaction by the
+         periods of the chain or None; `requests` with served, rejected, failed and dropped ones, or none; `minimum` and
+         `maximum` of the HPA's replicas.
+    """
+    seen = figures(run)
+    requests = dict(run.get("requests") or {})
+    problems = [*_problems(run, seen, requests)]
+    return {**asdict(seen), "budget_s": run.get("budget_s"), "requests": requests, "problems": problems}
+
+
+def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -> Iterator[str]:
+    budget_s, maximum = run.get("budget_s"), run.get("maximum")
+    stages = {stage["name"]: stage for stage in run["stages"]}
+    if seen.reaction_s is None:
+        yield f"the HPA did not ask for more than {seen.before} replicas under {stages[LOAD]['first']:g} requests/s"
+    elif budget_s is not None and RISE not in stages and seen.undecided_s > budget_s + LOOK_S:
+        yield (
+            f"the HPA had not decided {seen.undecided_s:g} s after the load rose; "
+            f"{budget_s:g} s is the worst case by the periods of its chain"
+        )
+    if seen.reaction_s is not None:
+        if seen.needed is None:
+            yield (
+                f"at the end of the load {seen.settled} replicas were wanted and {_ready(run)} ready, "
+                f"so how many it needs is not known: hold it for longer"
+                if _ready(run) != seen.settled
+                else "the HPA had no value for its metrics at the end of the load, so replicas cannot be judged"
+            )
+        elif maximum is not None and seen.settled == maximum < seen.needed:
+            yield f"the load needs {seen.needed} replicas, and the HPA allows {maximum}"
+        elif seen.ready_s is None:
+            yield f"{seen.needed} replicas carry the load, and fewer were ready as long as it was held"
+        if seen.needed is not None and seen.peak > _tolerated(seen.needed, run):
+            yield f"the HPA asked for {seen.peak} replicas, and {seen.needed} carry the load"
+    if AFTER in stages and seen.reaction_s is not None and seen.minimum_s is None:
+        yield f"the replicas had not come down to {seen.before} when the test ended"
+    if failed := requests.get("failed", 0):
+        yield f"{failed} requests failed, {requests.get('served', 0)} were served"
+    if dropped := requests.get("dropped", 0):
+        yield f"{dropped} requests were not sent, since all users waited for answers: give more of them, or less load"
+
+
+def _needed(held: Sequence[Mapping[str, Any]]) -> int | None:
+    """From the last quarter of the load: pods that are ready, times how far their metric is from its target.
+
+    Looks at which fewer are ready than wanted do not count: what is full does not say how much more there is to do.
+    """
+    if not held:
+        return None
+    since_s = held[-1]["time_s"] - (held[-1]["time_s"] - held[0]["time_s"]) / 4
+    totals = [
+        sample["ratio"] * sample["ready"]
+        for sample in held
+        if sample["time_s"] >= since_s and sample["ratio"] is not None and sample["ready"] == sample["desired"]
+    ]
+    return max(1, ceil(round(sum(totals) / len(totals), 2))) if totals else None
+
+
+def _ready(run: Mapping[str, Any]) -> int:
+    return int(_samples(passed_stages(run), LOAD)[-1]["ready"])
+
+
+def _tolerated(needed: int, run: Mapping[str, Any]) -> int:
+    """Replicas that the HPA leaves as they are though `needed` would do."""
+    return max(int(needed / (1 - TOLERANCE)), int(run.get("minimum") or 1))
+
+
+def _samples(stages: Sequence[Passed], *names: str) -> list[Mapping[str, Any]]:
+    return [sample for passed in stages if passed.stage.name in names for sample in passed.samples]
+
+
+def _began_s(stages: Sequence[Passed], *names: str) -> float:
+    return next((passed.began_s for passed in stages if passed.stage.name in names), 0.0)
+
+
+def _first(
+    samples: Sequence[Mapping[str, Any]], began_s: float, holds: Callable[[Mapping[str, Any]], bool]
+) -> float | None:
+    return next((round(sample["time_s"] - began_s, 1) for sample in samples if holds(sample)), None)

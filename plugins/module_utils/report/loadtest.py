@@ -1,0 +1,213 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A load test as lines for a terminal, as one HTML page that needs nothing else, and as JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from ..loadtest.verdict import Passed, judge, passed_stages
+from .elements import element
+from .plot import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    VALUE_HEIGHT,
+    WIDTH,
+    Line,
+    Panel,
+    ceiling,
+    draw_panel,
+    replicas_panel,
+    time_axis,
+)
+from .style import STYLE
+from .words import clean, counted, name_of
+
+Run = Mapping[str, Any]
+
+_SUITE = "gpu_loadtest"
+_MARKS_S = (5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+def loadtest_headline(run: Run) -> str:
+    """The verdict in one line."""
+    problems = judge(run)["problems"]
+    if not problems:
+        return f"{name_of(run)}: the load test passed"
+    return clean(f"{name_of(run)}: {problems[0]}" + (f", and {len(problems) - 1} more" if len(problems) > 1 else ""))
+
+
+def loadtest_lines(run: Run, width: int = 80) -> list[str]:
+    """run: see `judge` of loadtest/verdict.py; `namespace` and `name` besides. One string a line."""
+    verdict = judge(run)
+    lines = [loadtest_headline(run)]
+    lines += [f"  {label:36}{value}" for label, value in _figures(verdict)]
+    for problem in verdict["problems"]:
+        lines += wrap(clean(f"! {problem}"), width, initial_indent="  ", subsequent_indent="    ")
+    return lines
+
+
+def stage_line(run: Run) -> str:
+    """What happened in the last stage that has begun, while the test is under way."""
+    return _stage_line([passed for passed in passed_stages(run) if passed.samples][-1])
+
+
+def _stage_line(passed: Passed) -> str:
+    if not passed.samples:
+        return "not seen"
+    first, last = passed.samples[0], passed.samples[-1]
+    peak = max(sample["desired"] for sample in passed.samples)
+    changed = next((sample for sample in passed.samples if sample["desired"] != first["desired"]), None)
+    said = f"{counted(first['desired'], 'replica')} wanted all the time"
+    if changed:
+        after_s = changed["time_s"] - passed.began_s
+        said = f"{first['desired']} to {counted(last['desired'], 'replica')} wanted, first after {after_s:.1f} s"
+        said += f", {peak} at most" if peak > max(first["desired"], last["desired"]) else ""
+    return clean(f"{passed.stage.name}: {said}; {last['ready']} ready at the end")
+
+
+def _figures(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    budget_s = verdict["budget_s"]
+    within = f" (worst case {budget_s:g} s)" if budget_s is not None else ""
+    yield "first decision after the load rose", _seconds(verdict["reaction_s"]) + within
+    yield "enough replicas ready", _seconds(verdict["ready_s"])
+    needed = "?" if verdict["needed"] is None else verdict["needed"]
+    yield "replicas before, needed, at most", f"{verdict['before']}, {needed}, {verdict['peak']}"
+    yield "first step down after the load fell", _seconds(verdict["down_s"])
+    yield "as few as before", _seconds(verdict["minimum_s"])
+    if requests := verdict["requests"]:
+        names = ("served", "rejected", "failed", "dropped")
+        yield "requests", ", ".join(f"{requests.get(name, 0):,} {name}" for name in names)
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:g} s"
+
+
+def loadtest_page(run: Run) -> str:
+    """The same test gives the same page."""
+    verdict = judge(run)
+    state = "broken" if verdict["problems"] else "ok"
+    page = element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("title", f"Load test - {name_of(run)}"),
+            element("style", STYLE),
+        ),
+        element(
+            "body",
+            element("header", element("h1", loadtest_headline(run), class_=state)),
+            element(
+                "main",
+                [element("p", problem, class_="broken") for problem in verdict["problems"]],
+                element("div", element("article", _plot(run, verdict), class_="card"), class_="cards plots"),
+                _table(("", "Seen"), _figures(verdict)),
+                _stages(run),
+                _pods(run),
+                _events(run),
+            ),
+            element("footer", "gpu_loadtest of kubegpu.autoscale"),
+        ),
+        lang="en",
+    )
+    return f"<!DOCTYPE html>\n{tostring(page, encoding='unicode', method='html')}\n"
+
+
+def _table(titles: Sequence[str], rows: Iterator[Sequence[str]]) -> Element:
+    return element(
+        "table",
+        element("thead", element("tr", [element("th", title, scope="col") for title in titles])),
+        element("tbody", [element("tr", [element("td", cell) for cell in row]) for row in rows]),
+    )
+
+
+def _stages(run: Run) -> list[Element]:
+    rows = [(passed.stage.sentence(), _stage_line(passed)) for passed in passed_stages(run)]
+    return [element("h2", "Stages"), _table(("Load", "Seen"), iter(rows))]
+
+
+def _pods(run: Run) -> list[Element]:
+    pods = {pod["name"]: pod for pod in run["pods"]}  # the last look at each
+    if not pods:
+        return []
+    rows = ((pod["name"], pod["made"], _seconds(pod["scheduled_s"]), _seconds(pod["ready_s"])) for pod in pods.values())
+    return [element("h2", "Pods that were made"), _table(("Pod", "Made", "Scheduled after", "Ready after"), rows)]
+
+
+def _events(run: Run) -> list[Element]:
+    # Two looks may tell of one event.
+    told = dict.fromkeys((event["time"], event["object"], event["reason"], event["message"]) for event in run["events"])
+    if not told:
+        return []
+    return [element("h2", "Events"), _table(("Time", "Object", "Reason", "Message"), iter(told))]
+
+
+def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
+    """The requests, and below them the replicas."""
+    stages = passed_stages(run)
+    samples = [sample for passed in stages for sample in passed.samples]
+    times = [sample["time_s"] - run["began_s"] for sample in samples]
+    rates = [passed.stage.rate(sample["time_s"] - passed.began_s) for passed in stages for sample in passed.samples]
+    top = ceiling(max(rates))
+    ticks = [top * part / 4 for part in range(5)]
+    asked = Panel("requests/s", [Line("asked", "value", rates)], ticks, TOP, VALUE_HEIGHT)
+    lines = [
+        Line("wanted", "desired", [sample["desired"] for sample in samples], stepped=True),
+        Line("ready", "current", [sample["ready"] for sample in samples], stepped=True),
+    ]
+    if verdict["needed"] is not None:
+        lines.insert(0, Line("needed", "target", [verdict["needed"]] * len(samples)))
+    x = time_axis(times)
+    words = f"Replicas: {verdict['before']} before, {verdict['peak']} at most."
+    return element(
+        "svg",
+        element("title", f"{name_of(run)}: requests and replicas over time", id="loadtest-title"),
+        element("desc", words, id="loadtest-words"),
+        [draw_panel(panel, times, x) for panel in (asked, replicas_panel(lines))],
+        element("g", _marks(times, x), class_="times"),
+        class_="plot",
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        aria_labelledby="loadtest-title loadtest-words",
+    )
+
+
+def _marks(times: Sequence[float], x: Any) -> list[Element]:
+    every = next((step for step in _MARKS_S if times[-1] / step <= 6), _MARKS_S[-1])
+    y = HEIGHT - BOTTOM + 18
+    marks = [
+        element("text", f"{at} s", x=x(at), y=y, text_anchor="start" if at == 0 else "middle")
+        for at in range(0, int(times[-1]) + 1, every)
+        if at >= times[0] or at == 0
+    ]
+    label = element(
+        "text", "time from the first request", x=(LEFT + WIDTH - RIGHT) // 2, y=y + 16, text_anchor="middle"
+    )
+    return [*marks, label]
+
+
+def loadtest_junit(run: Run) -> str:
+    """A test case for each thing that is judged."""
+    verdict = judge(run)
+    root = Element("testsuites", name=_SUITE)
+    suite = SubElement(root, "testsuite", name=_SUITE)
+    case = SubElement(suite, "testcase", classname=_SUITE, name=name_of(run))
+    if problems := verdict["problems"]:
+        failure = SubElement(case, "failure", type="LoadTest", message=clean(counted(len(problems), "problem")))
+        failure.text = clean("\n".join(problems))
+    SubElement(case, "system-out").text = clean("\n".join(f"{label}: {value}" for label, value in _figures(verdict)))
+    seconds = run["samples"][-1]["time_s"] - run["began_s"]
+    case.set("time", f"{seconds:.3f}")
+    for node in (root, suite):
+        failures = str(int(bool(problems)))
+        node.attrib |= {"tests": "1", "failures": failures, "errors": "0", "time": f"{seconds:.3f}"}
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'

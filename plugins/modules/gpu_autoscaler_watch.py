@@ -1,0 +1,162 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_autoscaler_watch
+short_description: Follow an autoscaler while its load changes
+version_added: 0.3.0
+description:
+  - Looks at a HorizontalPodAutoscaler and its target twice a second. Returns the replicas over time, and the events of
+    the HPA, the scheduler and the pods in their order.
+  - It works for each HPA, whoever made it and whatever its metrics are.
+  - Changes nothing. The role P(kubegpu.autoscale.gpu_loadtest#role) brings a load, and judges what was seen.
+author:
+  - kubegpu (@kubegpu)
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+options:
+  namespace:
+    description: Namespace of the HPA.
+    type: str
+    required: true
+  name:
+    description: Name of the HPA.
+    type: str
+    required: true
+  seconds:
+    description: For how long to look.
+    type: float
+    default: 60
+  end:
+    description:
+      - Unix seconds at which to stop. O(seconds) does not count then.
+    type: float
+  job:
+    description:
+      - A Job in the same namespace that brings the load. The time begins when it does.
+    type: dict
+    suboptions:
+      name:
+        description: Its name.
+        type: str
+        required: true
+      line:
+        description:
+          - Text in the log of its pod that says that the load begins. Without it the time begins when the pod runs.
+        type: str
+        default: ""
+      timeout:
+        description: Seconds that the load may take to begin. Pulling its image counts.
+        type: float
+        default: 120
+requirements:
+  - kubernetes >= 30.1 (Python)
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is changed in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+seealso:
+  - module: kubegpu.autoscale.gpu_autoscaler_info
+  - module: kubegpu.autoscale.gpu_doctor
+"""
+
+EXAMPLES = r"""
+- name: Follow an autoscaler for five minutes
+  kubegpu.autoscale.gpu_autoscaler_watch:
+    namespace: ml
+    name: inference
+    seconds: 300
+  register: watched
+
+- name: Show what happened, in order
+  ansible.builtin.debug:
+    msg: "{{ watched.result.events | map(attribute='message') }}"
+"""
+
+RETURN = r"""
+result:
+  description: What was seen.
+  returned: success
+  type: dict
+  contains:
+    began_s: {description: Unix seconds at which the time began., type: float}
+    ended_s: {description: Unix seconds of the last look., type: float}
+    target: {description: Kind and name of what it scales., type: dict}
+    min_replicas: {description: Fewest replicas., type: int}
+    max_replicas: {description: Most replicas., type: int}
+    scale_down_window_s: {description: Seconds that the HPA waits before it scales down., type: int}
+    samples:
+      description:
+        - Looks in their order, the last before each change among them.
+        - Each has C(time_s), the replicas C(desired), C(current) and C(ready), and C(ratio). That is the value over the
+          target of the metric where it is highest.
+      type: list
+      elements: dict
+    events:
+      description: Events of the HPA, its target and the pods. Each has C(time), C(object), C(reason) and C(message).
+      type: list
+      elements: dict
+    pods:
+      description: Pods that were made meanwhile, with the seconds until each was scheduled and ready.
+      type: list
+      elements: dict
+  sample:
+    began_s: 1795000000.0
+    ended_s: 1795000300.1
+    target: {kind: Deployment, name: inference}
+    min_replicas: 1
+    max_replicas: 8
+    scale_down_window_s: 300
+    samples:
+      - {time_s: 1795000004.2, desired: 3, current: 1, ready: 1, ratio: 1.6}
+    events:
+      - time: "2026-11-18T11:06:44+00:00"
+        object: HorizontalPodAutoscaler inference
+        reason: SuccessfulRescale
+        message: "New size: 3; reason: pods metric gpu above target"
+    pods:
+      - {name: inference-5d6c9f-x2x9k, made: "2026-11-18T11:06:44+00:00", scheduled_s: 0, ready_s: 9}
+duration_s:
+  description: Seconds the module took.
+  returned: always
+  type: float
+hop:
+  description: The first broken hop.
+  returned: failure
+  type: str
+fix:
+  description: How to mend it.
+  returned: failure
+  type: str
+"""
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.watch_autoscaler import Watch, watch_autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import WATCH
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
+
+
+def main() -> None:
+    module = GpuModule(argument_spec=WATCH)
+    params = module.params
+    job = params["job"] or {}
+    with module.boundary():
+        module.outcome = watch_autoscaler(
+            module.kube_client(),
+            Watch(
+                params["namespace"],
+                params["name"],
+                seconds=params["seconds"],
+                end_s=params["end"],
+                job=job.get("name", ""),
+                line=job.get("line", ""),
+                job_timeout_s=job.get("timeout", 0),
+            ),
+        )
+
+
+if __name__ == "__main__":
+    main()

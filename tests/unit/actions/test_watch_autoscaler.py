@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.watch_autoscaler import Watch, watch_autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport, refusal
+
+HPA_PATH = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+TARGET_PATH = "/apis/apps/v1/namespaces/ml/deployments/chat"
+PODS_PATH = "/api/v1/namespaces/ml/pods"
+LOG_PATH = f"{PODS_PATH}/load-x/log"
+APPS = {"resources": [{"name": "deployments", "kind": "Deployment"}]}
+BEGAN_S = 1_795_000_000.0
+
+HPA = {
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"},
+        "maxReplicas": 8,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 30}},
+    },
+    "status": {"currentReplicas": 1, "desiredReplicas": 1},
+}
+TARGET = {"spec": {"selector": {"matchLabels": {"app": "chat"}}}, "status": {"readyReplicas": 1}}
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = BEGAN_S
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now_s += seconds
+
+
+def scaled(desired: int) -> dict[str, Any]:
+    hpa = copy.deepcopy(HPA)
+    hpa["status"]["desiredReplicas"] = desired
+    return hpa
+
+
+def watched(answers: dict[str, Any], clock: Clock | None = None, **more: Any) -> dict[str, Any]:
+    clock = clock or Clock()
+    transport = FakeTransport(
+        {
+            f"GET {HPA_PATH}": HPA,
+            "GET /apis/apps/v1": APPS,
+            f"GET {TARGET_PATH}": TARGET,
+            "GET /api/v1/namespaces/ml/events": {"items": []},
+            f"GET {PODS_PATH}": {"items": []},
+            **answers,
+        }
+    )
+    watch = Watch("ml", "chat", **{"seconds": 2} | more)
+    return watch_autoscaler(KubeClient(transport), watch, clock=clock, sleep=clock.sleep).result
+
+
+def test_replicas_over_time():
+    answers = iter([HPA, HPA, HPA, scaled(3), scaled(3), scaled(3)])  # the first look is for the target alone
+    seen = watched({f"GET {HPA_PATH}": answers})
+    assert [(sample["time_s"] - BEGAN_S, sample["desired"]) for sample in seen["samples"]] == [
+        (0, 1),
+        (0.5, 1),
+        (1.0, 3),
+        (2.0, 3),
+    ]
+    assert (seen["began_s"], seen["ended_s"]) == (BEGAN_S, BEGAN_S + 2)
+    assert (seen["min_replicas"], seen["max_replicas"], seen["scale_down_window_s"]) == (1, 8, 30)
+
+
+def test_one_look():
+    clock = Clock()
+    assert len(watched({}, clock, seconds=0)["samples"]) == 1
+    assert clock.pauses == []
+
+
+def test_until_a_moment():
+    clock = Clock()
+    assert watched({}, clock, end_s=BEGAN_S + 3)["ended_s"] == BEGAN_S + 3
+
+
+@pytest.mark.parametrize("missing", [HPA_PATH, TARGET_PATH])
+def test_an_autoscaler_or_a_target_that_is_not_there(missing):
+    with pytest.raises(HopError, match=r"not there|no such"):
+        watched({f"GET {missing}": refusal(404, "not found")})
+
+
+def test_a_kind_that_nobody_serves():
+    with pytest.raises(HopError, match="no kind Deployment of apps/v1"):
+        watched({"GET /apis/apps/v1": {"resources": []}})
+
+
+def pod(phase: str, name: str = "load-x", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "ml", "labels": {"job-name": "load"}, **more},
+        "status": {"phase": phase},
+    }
+
+
+def test_the_time_begins_when_the_load_does():
+    clock = Clock()
+    answers = {
+        f"GET {PODS_PATH}": iter([{"items": items} for items in ([], [pod("Pending")], *[[pod("Running")]] * 2, [])]),
+        f"GET {LOG_PATH}": iter(["starting", "starting\nbegins\n"]),
+    }
+    assert watched(answers, clock, job="load", line="begins")["began_s"] == BEGAN_S + 1.5
+
+
+def test_a_load_that_fails_before_it_begins():
+    answers = {f"GET {PODS_PATH}": {"items": [pod("Failed")]}, f"GET {LOG_PATH}": "no such host\n"}
+    with pytest.raises(HopError, match="ml/load: the load did not begin: its pod load-x is Failed: no such host"):
+        watched(answers, job="load", line="begins")
+
+
+def test_a_load_that_does_not_come():
+    with pytest.raises(HopError, match="it has no pod after 5 s"):
+        watched({}, job="load", line="begins", job_timeout_s=5)
+
+
+def test_events_of_others_and_of_earlier_are_left_out():
+    def event(name: str, second: int, **more: Any) -> dict[str, Any]:
+        return {
+            "metadata": {"name": f"{name}.{second}", "namespace": "ml"},
+            "involvedObject": {"kind": "Pod", "name": name},
+            "lastTimestamp": f"2026-11-18T11:06:{second:02}Z",  # the test begins at 11:06:40
+            "reason": "Scheduled",
+            "message": "assigned to\n gpu1",
+            **more,
+        }
+
+    events = [event("chat-b", 45), event("chat-a", 42), event("chat-a", 30), event("chatter-a", 45), event("other", 45)]
+    events.append(event("chat-c", 0, lastTimestamp=None, eventTime="2026-11-18T11:06:50Z"))
+    seen = watched({"GET /api/v1/namespaces/ml/events": {"items": events}})
+    assert [(entry["object"], entry["message"]) for entry in seen["events"]] == [
+        ("Pod chat-a", "assigned to gpu1"),
+        ("Pod chat-b", "assigned to gpu1"),
+        ("Pod chat-c", "assigned to gpu1"),
+    ]
+
+
+def test_how_long_new_pods_took_to_start():
+    old = pod("Running", "chat-old", creationTimestamp="2026-11-18T11:00:00Z", labels={"app": "chat"})
+    new = pod("Running", "chat-new", creationTimestamp="2026-11-18T11:06:41Z", labels={"app": "chat"})
+    new["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-18T11:06:42Z"},
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-18T11:06:50Z"},
+    ]
+    waiting = pod("Pending", "chat-waits", creationTimestamp="2026-11-18T11:06:41Z", labels={"app": "chat"})
+    seen = watched(
+        {"GET /api/v1/pods": {"items": [old, new, waiting]}} | {f"GET {PODS_PATH}": {"items": [old, new, waiting]}}
+    )
+    assert [(entry["name"], entry["scheduled_s"], entry["ready_s"]) for entry in seen["pods"]] == [
+        ("chat-new", 1.0, 9.0),
+        ("chat-waits", None, None),
+    ]

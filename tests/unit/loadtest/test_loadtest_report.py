@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_loadtest_report import gpu_loadtest_report
+from load_runs import FALLS_S, RISES_S, a_run
+
+LATE = {0: (1, 1, 0.2), RISES_S + 20: (5, 5, 0.9)}
+
+
+def test_lines_for_a_terminal():
+    assert gpu_loadtest_report(a_run()) == [
+        "ml/chat: the load test passed",
+        "  first decision after the load rose  7 s (worst case 10 s)",
+        "  enough replicas ready               30 s",
+        "  replicas before, needed, at most    1, 5, 5",
+        "  first step down after the load fell 60 s",
+        "  as few as before                    65 s",
+        "  requests                            12,000 served, 35 rejected, 0 failed, 0 dropped",
+    ]
+
+
+def test_the_first_problem_is_the_headline():
+    assert gpu_loadtest_report(a_run(LATE), "headline") == (
+        "ml/chat: the HPA had not decided 19 s after the load rose; "
+        "10 s is the worst case by the periods of its chain, and 1 more"
+    )
+
+
+def test_a_stage_while_the_test_is_under_way():
+    run = a_run()
+    run["samples"] = [sample for sample in run["samples"] if sample["time_s"] < run["began_s"] + FALLS_S]
+    assert gpu_loadtest_report(run, "stage") == ("load: 1 to 5 replicas wanted, first after 7.0 s; 5 ready at the end")
+    run["samples"] = run["samples"][:10]
+    assert gpu_loadtest_report(run, "stage") == "before: 1 replica wanted all the time; 1 ready at the end"
+
+
+def test_a_page_that_needs_nothing_else():
+    page = gpu_loadtest_report(a_run(LATE, name="<chat>"), "html")
+    assert "<chat>" not in page
+    assert "ml/&lt;chat&gt;" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert page.count("SuccessfulRescale") == 1  # two looks told of it
+    assert page == gpu_loadtest_report(a_run(LATE, name="<chat>"), "html")
+
+
+@pytest.mark.parametrize(("changes", "failures"), [(None, "0"), (LATE, "1")])
+def test_xml_for_ci(changes, failures):
+    suite = ElementTree.fromstring(gpu_loadtest_report(a_run(changes), "junit")).find("testsuite")
+    assert (suite.get("tests"), suite.get("failures")) == ("1", failures)
+    assert len(suite.findall("testcase/failure")) == int(failures)
+    assert "12,000 served" in suite.findtext("testcase/system-out")
+
+
+def test_the_verdict_is_data():
+    assert json.loads(json.dumps(gpu_loadtest_report(a_run(), "verdict")))["problems"] == []
+
+
+def test_what_is_no_load_test_is_refused():
+    with pytest.raises(AnsibleFilterError, match="no load test"):
+        gpu_loadtest_report({"stages": []})
+    with pytest.raises(AnsibleFilterError, match="pdf is none of text"):
+        gpu_loadtest_report(a_run(), "pdf")

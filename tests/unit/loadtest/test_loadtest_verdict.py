@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.verdict import judge
+from load_runs import FALLS_S, RISES_S, a_run
+
+
+def problems(changes=None, **more):
+    return judge(a_run(changes, **more))["problems"]
+
+
+def test_figures_of_a_test_that_passed():
+    assert judge(a_run()) == {
+        "before": 1,
+        "reaction_s": 7.0,
+        "undecided_s": 6.0,
+        "needed": 5,
+        "settled": 5,
+        "ready_s": 30.0,
+        "peak": 5,
+        "down_s": 60.0,
+        "minimum_s": 65.0,
+        "budget_s": 10.0,
+        "requests": {"served": 12_000, "rejected": 35, "failed": 0, "dropped": 0},
+        "problems": [],
+    }
+
+
+def up_to(replicas: int, ratio: float | None, **more):
+    changes = {0: (1, 1, 0.25), RISES_S + 7: (replicas, replicas, ratio), FALLS_S + 9: (1, 1, 0.1)}
+    return problems(changes | more.pop("besides", {}), **more)
+
+
+def test_an_hpa_that_does_nothing():
+    assert problems({0: (1, 1, 0.9)}) == ["the HPA did not ask for more than 1 replicas under 100 requests/s"]
+
+
+def test_a_decision_later_than_the_chain_explains():
+    late = {0: (1, 1, 0.2), RISES_S + 13: (5, 5, 0.9), FALLS_S + 9: (1, 1, 0.1)}
+    assert problems(late) == [
+        "the HPA had not decided 12 s after the load rose; 10 s is the worst case by the periods of its chain"
+    ]
+    assert problems(late, budget_s=None) == []
+    assert problems(late, budget_s=11.5) == []
+
+
+def test_a_load_that_rises_slowly_is_no_moment_to_count_from():
+    late = {0: (1, 1, 0.2), RISES_S + 100: (5, 5, 0.9), RISES_S + 240 + 9: (1, 1, 0.1)}
+    assert problems(late, shape="ramp") == []
+
+
+def test_more_replicas_than_the_load_needs():
+    assert up_to(6, 0.75) == ["the HPA asked for 6 replicas, and 5 carry the load"]
+    assert up_to(11, 0.9, maximum=20) == []  # 9.9 in all: 10 carry it, and the HPA leaves 11 as they are
+    assert up_to(12, 0.825, maximum=20) == ["the HPA asked for 12 replicas, and 10 carry the load"]
+
+
+def test_more_for_a_moment_only():
+    over = {RISES_S + 20: (7, 7, 0.7), RISES_S + 25: (5, 5, 0.92)}
+    assert up_to(5, 0.92, besides=over) == ["the HPA asked for 7 replicas, and 5 carry the load"]
+
+
+def test_the_minimum_is_never_too_many():
+    assert problems({0: (4, 4, 0.1), RISES_S + 5: (5, 5, 0.9), FALLS_S + 5: (4, 4, 0.1)}, minimum=4) == []
+    assert problems({0: (4, 4, 0.1), RISES_S + 5: (5, 5, 0.5), FALLS_S + 5: (4, 4, 0.1)}, minimum=5) == []
+
+
+def test_a_maximum_that_is_too_low():
+    assert up_to(4, 1.4, maximum=4) == ["the load needs 6 replicas, and the HPA allows 4"]
+
+
+def test_replicas_that_are_never_ready():
+    never = {0: (1, 1, 0.2), RISES_S + 7: (5, 3, 1.6), FALLS_S + 9: (1, 1, 0.1)}
+    assert problems(never) == [
+        "at the end of the load 5 replicas were wanted and 3 ready, "
+        "so how many it needs is not known: hold it for longer"
+    ]
+
+
+def test_a_metric_without_a_value_judges_nothing():
+    assert up_to(5, None) == [
+        "the HPA had no value for its metrics at the end of the load, so replicas cannot be judged"
+    ]
+
+
+def test_replicas_that_stay():
+    stay = {0: (1, 1, 0.25), RISES_S + 7: (5, 5, 0.92)}
+    assert problems(stay) == ["the replicas had not come down to 1 when the test ended"]
+
+
+def test_requests_that_failed_or_were_not_sent():
+    counted = {"served": 10, "rejected": 3, "failed": 2, "dropped": 4}
+    assert problems(requests=counted) == [
+        "2 requests failed, 10 were served",
+        "4 requests were not sent, since all users waited for answers: give more of them, or less load",
+    ]
+
+
+@pytest.mark.parametrize("requests", [{}, None])
+def test_requests_that_nobody_counted(requests):
+    assert problems(requests=requests) == []

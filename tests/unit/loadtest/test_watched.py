@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.watched import (
+    Sample,
+    Samples,
+    highest_ratio,
+    sample_of,
+)
+
+
+def pods(name: str, value: str | None, target: str) -> tuple[dict, dict]:
+    spec = {
+        "type": "Pods",
+        "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": target}},
+    }
+    status = {"type": "Pods", "pods": {"metric": {"name": name}, "current": {"averageValue": value}}}
+    return spec, status if value is not None else {"type": ""}
+
+
+def hpa(*metrics: tuple[dict, dict]) -> dict:
+    return {
+        "spec": {"metrics": [spec for spec, _ in metrics]},
+        "status": {"currentReplicas": 2, "desiredReplicas": 3, "currentMetrics": [status for _, status in metrics]},
+    }
+
+
+CPU = (
+    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
+    {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 40, "averageValue": "200m"}}},
+)
+QUEUE = (
+    {
+        "type": "Object",
+        "object": {
+            "describedObject": {"kind": "Service", "name": "chat"},
+            "metric": {"name": "queue"},
+            "target": {"type": "Value", "value": "10"},
+        },
+    },
+    {
+        "type": "Object",
+        "object": {
+            "describedObject": {"kind": "Service", "name": "chat"},
+            "metric": {"name": "queue"},
+            "current": {"value": "25"},
+        },
+    },
+)
+
+
+def test_the_metric_farthest_above_its_target_counts():
+    assert highest_ratio(hpa(pods("gpu", "45", "60"), CPU)) == 0.8
+    assert highest_ratio(hpa(pods("gpu", "90500m", "60"), CPU)) == 90.5 / 60
+    assert highest_ratio(hpa(pods("gpu", "45", "60"), QUEUE)) == 2.5
+
+
+def test_a_metric_without_a_value_is_left_out():
+    assert highest_ratio(hpa(pods("gpu", None, "60"))) is None
+    assert highest_ratio(hpa(pods("gpu", None, "60"), CPU)) == 0.8
+    assert highest_ratio({"spec": {}}) is None
+
+
+def test_an_hpa_that_has_decided_nothing_yet_wants_what_there_is():
+    seen = hpa(CPU)
+    del seen["status"]["desiredReplicas"]
+    assert sample_of(seen, 1, 5.0) == Sample(5.0, 2, 2, 1, 0.8)
+
+
+def test_looks_that_say_the_same_are_left_out_but_for_the_last_before_a_change():
+    samples = Samples()
+    for look in range(400):
+        samples.add(Sample(look / 2, 1 if look < 43 else 3, 1, 1, None))
+    kept = [(sample["time_s"], sample["desired"]) for sample in samples.as_dicts()]
+    assert (21.0, 1) in kept
+    assert (21.5, 3) in kept
+    assert len(kept) < 140  # of 400
+    gaps = [later[0] - earlier[0] for earlier, later in pairwise(kept)]
+    assert max(gaps) <= 2.0
