@@ -33,11 +33,14 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
-.PHONY: lab-env test-env
+.PHONY: lab-env test-env gates-env
 lab-env: # the machine as well: packages, kernel modules, memory and disk for what is built or started
 	@$(PYTHON) lab/preflight.py lab requirements-lab.txt
 test-env: # any machine
 	@$(PYTHON) lab/preflight.py env requirements-test.txt
+
+gates-env:
+	@$(PYTHON) lab/preflight.py env requirements-gates.txt
 
 ##@ the main job
 .PHONY: demo demo-demand site
@@ -76,7 +79,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -153,11 +156,20 @@ pins-check: lab-env ## compare the rows of lab/upstream with the real repositori
 charts-check: test-env programs ## compare the lab's charts with the originals (CHARTS=folder with them)
 	@$(BIN)/python -m lab.charts.check $(CHARTS)
 
+gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer and reuse, as Galaxy and certification ask (ARGS="sanity licences")
+	@$(BIN)/python tests/gates.py $(ARGS)
+
+gates-all: gates-env ## sanity, playbooks and unit tests on each ansible-core and Python that this machine has
+	@$(BIN)/python tests/gates.py --all $(ARGS)
+
+tarball: test-env ## build/release: what Galaxy gets, with its checksum, the same each time
+	@$(BIN)/python tests/tarball.py
+
 docs: test-env ## print each role's README from its argument specs, docs/doctor from the checks, and the dashboards' JSON
 	@$(BIN)/python tests/doctor_pages.py
 	@$(BIN)/python tests/dashboards.py
 	@$(BIN)/python -c 'import sys; from aar_doc.cli import app; \
-		[app(["--output-file", "README.md", role, "markdown"], standalone_mode=False) for role in sys.argv[1:]]' roles/[a-z]* >/dev/null
+		[app(["--output-file", "README.md", role, "markdown"], standalone_mode=False) for role in sys.argv[1:]]' roles/* >/dev/null
 
 .PHONY: programs
 programs: lab-env

@@ -71,6 +71,7 @@ attributes:
     description: The API server judges every change in a dry run. Helm is not run for one.
   diff_mode:
     support: full
+    description: Shows each object before and after.
 """
 
 EXAMPLES = r"""

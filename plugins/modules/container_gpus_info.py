@@ -26,10 +26,12 @@ requirements:
   - nvidia-container-toolkit
 attributes:
   check_mode:
-    support: none
-    description: A container has to run.
+    support: partial
+    description: Can run in check mode and return what it would return otherwise.
+    details: It is skipped there, since a container has to run.
   diff_mode:
     support: none
+    description: There is nothing to show.
 """
 
 EXAMPLES = r"""
@@ -97,8 +99,10 @@ def empty_container(module: AnsibleModule) -> Iterator[Path]:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS)
-    _, linked, _ = module.run_command(["ldd", SMI], check_rc=True)
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    if module.check_mode:
+        module.exit_json(skipped=True, msg="no container is run in check mode")
+    _status, linked, _errors = module.run_command(["ldd", SMI], check_rc=True)
     mounts = [f"--mount=type=bind,src={path},dst={path},options=rbind:ro" for path in libraries(linked)]
     runtime = ["--runc-binary", module.params["runtime"], "--device", module.params["device"]]
     with empty_container(module) as root:

@@ -114,7 +114,8 @@ requirements:
 attributes:
   check_mode:
     support: partial
-    description:
+    description: Can run in check mode and return what it would return otherwise.
+    details:
       - It changes nothing in any mode. In check mode it looks once, and warns if O(until) does not hold yet. Objects
         that an earlier task would have made are not there.
   diff_mode:

@@ -26,8 +26,10 @@ requirements:
 attributes:
   check_mode:
     support: full
+    description: It changes nothing in any mode.
   diff_mode:
     support: none
+    description: There is nothing to show.
 """
 
 EXAMPLES = r"""
@@ -103,6 +105,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.common.validation import check_type_path
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.look_around import look_around
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
@@ -124,7 +127,7 @@ def place_of(params: dict[str, Any]) -> tuple[str, str]:
     given = params["kubeconfig"]
     if params["host"] or isinstance(given, dict):
         return params["context"] or "", params["host"] or ""
-    path = Path(given or "~/.kube/config").expanduser()
+    path = Path(check_type_path(given or "~/.kube/config"))
     if not path.is_file():
         several = os.pathsep in str(given or "")
         fix = "name one file; several in one variable are not read" if several else "name the kubeconfig of the cluster"

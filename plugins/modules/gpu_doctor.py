@@ -118,10 +118,10 @@ result:
     duration_s: {description: How long it took., type: float}
     cluster: {description: Version and number of nodes., type: dict}
     scope: {description: The autoscalers that were looked at., type: dict}
-    verdict: {description: V(ok), V(warning) or V(broken)., type: str}
-    hops: {description: The chain from left to right, with the status of each hop., type: list, elements: dict}
-    findings: {description: The faults, errors first., type: list, elements: dict}
-    not_checked: {description: Checks that could not be made, and why., type: list, elements: dict}
+    verdict: {description: "V(ok), V(warning) or V(broken).", type: str}
+    hops: {description: "The chain from left to right, with the status of each hop.", type: list, elements: dict}
+    findings: {description: "The faults, errors first.", type: list, elements: dict}
+    not_checked: {description: "Checks that could not be made, and why.", type: list, elements: dict}
     autoscalers: {description: Those that were looked at., type: list, elements: dict}
   sample:
     schema: kubegpu.autoscale/doctor/v1

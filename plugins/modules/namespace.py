@@ -37,6 +37,7 @@ attributes:
     description: The API server judges every change in a dry run.
   diff_mode:
     support: none
+    description: A namespace is there or it is not.
 """
 
 EXAMPLES = r"""

@@ -55,8 +55,10 @@ requirements:
 attributes:
   check_mode:
     support: full
+    description: It changes nothing in any mode.
   diff_mode:
     support: none
+    description: There is nothing to show.
 """
 
 EXAMPLES = r"""
@@ -142,7 +144,7 @@ def _replicas(seen: Object, status: Object) -> str:
     return ""
 
 
-def _pods_on_nodes(_: Object, status: Object) -> str:
+def _pods_on_nodes(_wanted: Object, status: Object) -> str:
     wanted = status.get("desiredNumberScheduled", 0)
     if "observedGeneration" not in status:
         return "was made, and its controller has not looked at it yet"
@@ -153,7 +155,7 @@ def _pods_on_nodes(_: Object, status: Object) -> str:
     return ""
 
 
-def _success(_: Object, status: Object) -> str:
+def _success(_wanted: Object, status: Object) -> str:
     return "" if status.get("succeeded") else "has not succeeded"
 
 
@@ -237,7 +239,7 @@ def main() -> None:
         argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, check_pyyaml=False
     )
     queries, wait_s = module.params["objects"], module.params["wait_timeout"]
-    found: list[list[Object]] = [[] for _ in queries]
+    found: list[list[Object]] = [[] for _query in queries]
     try:
         doubts = look_until_ready(lambda: K8sService(get_api_client(module), module), queries, found, wait_s)
     except NO_ANSWER as error:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tarball
 import yaml
 from collection import ROOT
 
@@ -17,16 +20,32 @@ MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py
 FILTERS = sorted(path.stem for path in (ROOT / "plugins" / "filter").glob("*.yml"))
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if not path.name.startswith("_"))
+# What begins with one of these stays in the checkout.
+OF_THE_CHECKOUT = re.compile(
+    r"(?:changelogs/fragments|inventories/lab|lab|molecule|tests|\.ci|\.github|LICENSES)/|\.[^/]*$|requirements-"
+    r"|(?:CONTRIBUTING\.md|Makefile|REUSE\.toml|ansible\.cfg|galaxy\.yml|mkdocs\.yml|pyproject\.toml)$"
+)
 # The lab's is made by the lab.
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if path.name != "lab")
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own_folder() -> Iterator[Path]:
+    """What a run leaves beside an inventory; git does not know it."""
+    folder = ROOT / "inventories" / "cluster" / ".kubegpu" / "of-a-test"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "secret.yml").touch()
+    yield folder
+    shutil.rmtree(folder)
+    if not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory, own_folder: Path) -> Path:
     """The path of collections that it is installed in. Dependencies come with the package `ansible`."""
     place = tmp_path_factory.mktemp("galaxy")
-    run(place, "ansible-galaxy", "collection", "build", ROOT, "--output-path", place)
-    [artifact] = place.glob("kubegpu-autoscale-*.tar.gz")
+    artifact = tarball.build(place)
     run(place, "ansible-galaxy", "collection", "install", artifact, "--collections-path", place / "path", "--no-deps")
     return place / "path"
 
@@ -55,11 +74,17 @@ def home(installed: Path) -> Path:
     return installed / "ansible_collections" / "kubegpu" / "autoscale"
 
 
-def test_it_has_what_users_need_and_nothing_of_ours(installed: Path) -> None:
-    found = {path.name for path in home(installed).iterdir()}
-    assert {"README.md", "LICENSE", "docs", "inventories", "playbooks", "plugins", "requirements.txt", "roles"} <= found
-    assert not found & {"lab", "tests", "molecule", "Makefile", "pyproject.toml", "build", ".venv", ".mypy_cache"}
-    assert {path.name for path in (home(installed) / "inventories").iterdir()} == set(INVENTORIES)
+def test_it_has_what_users_need_and_nothing_else(installed: Path) -> None:
+    in_git = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split()
+    made = {"tests/config.yml", "FILES.json", "MANIFEST.json"}
+    wanted = {path for path in in_git if not OF_THE_CHECKOUT.match(path)} | made
+    found = {str(path.relative_to(home(installed))) for path in home(installed).rglob("*") if path.is_file()}
+    assert found == wanted
+
+
+def test_who_builds_it_again_gets_the_same(installed: Path, tmp_path: Path) -> None:
+    [first] = installed.parent.glob("kubegpu-autoscale-*.tar.gz")
+    assert tarball.checksum(tarball.build(tmp_path)) == tarball.checksum(first)
 
 
 @pytest.mark.parametrize(("kind", "names"), [("module", MODULES), ("filter", FILTERS), ("role", ROLES)])
@@ -85,3 +110,14 @@ def test_an_example_inventory_sets_what_a_role_reads(inventory: str) -> None:
     }
     groups = (ROOT / "inventories" / inventory / "group_vars").glob("*.yml")
     assert {name for path in groups for name in yaml.safe_load(path.read_text())} - read == set()
+
+
+def test_an_execution_environment_gets_what_the_controller_needs(installed: Path, tmp_path: Path) -> None:
+    """As ansible-builder reads it of the collections in an image, and the files from which an image is built."""
+    asked = run(installed, "ansible-builder", "introspect", "--sanitize", installed)
+    python = yaml.safe_load(asked)["python"]
+    assert [line.partition(" ")[0] for line in python] == ["jmespath>=1.0", "kubernetes>=30.1"]
+    shown = home(installed) / "docs" / "execution-environment.yml"
+    run(installed, "ansible-builder", "create", "--file", shown, "--context", tmp_path)
+    assert "kubegpu.autoscale" in (tmp_path / "_build" / "requirements.yml").read_text()
+    assert "FROM" in (tmp_path / "Containerfile").read_text()

@@ -37,13 +37,9 @@ def shape(options: dict[str, Any], inner: str) -> dict[str, Any]:
 
 def test_module_defaults_reach_all_modules_that_talk_to_a_cluster() -> None:
     runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
-    assert set(runtime["action_groups"]["all"]) == MODULES - {
-        "apt_offer_info",
-        "container_gpus_info",
-        "gpu_facts",
-        "pod_reach_info",
-        "server_info",
-    }
+    sources = {name: (ROOT / "plugins" / "modules" / f"{name}.py").read_text() for name in MODULES}
+    talk = {name for name, source in sources.items() if "kubernetes.core.k8s_auth_options" in source}
+    assert set(runtime["action_groups"]["all"]) == talk
 
 
 @pytest.mark.parametrize("name", ["autoscalers", "prometheus", "verify"])
@@ -55,7 +51,9 @@ def test_role_options_are_documented_with_their_defaults() -> None:
     role = ROOT / "roles" / "gpu_autoscaling"
     spec = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
-    assert {name: option["default"] for name, option in spec.items()} == defaults
+    # A dict from a template has no default in a spec: what prints role pages from specs cannot read it.
+    shared = {"gpu_autoscaling_prometheus": "{{ _common_prometheus_options }}"}
+    assert {name: option["default"] for name, option in spec.items() if name not in shared} | shared == defaults
 
 
 def test_the_rights_that_are_documented_are_those_of_what_is_read() -> None:

@@ -37,7 +37,7 @@ def make_objects(
         for found in (_named(each, resource) for each in kube.list(resource, label_selector=selector) or ())
     }
     desired = {_identity(each): _marked(each, part_of) for each in wanted}
-    missing = sorted({kind for kind, _, _ in desired} - set(served))
+    missing = sorted({kind for kind, _namespace, _name in desired} - set(served))
     if missing and not kube.dry_run:
         raise HopError(
             Hop.API_SERVER,

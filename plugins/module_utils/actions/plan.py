@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from math import inf, isfinite, nan
+from math import inf, isfinite, isnan, nan
 from multiprocessing import get_all_start_methods, get_context
 from typing import Any
 
@@ -224,7 +224,7 @@ def _trace(
     demand, first = recorded.loads.get(demand_series(autoscaler)), known[0].series
     if demand is not None and first in loads and _form(known[0]) != "total":
         pairs = zip(loads[first], demand, strict=True)
-        loads[first] = array("d", [done if asked != asked or done > asked else asked for done, asked in pairs])
+        loads[first] = array("d", [done if isnan(asked) or done > asked else asked for done, asked in pairs])
     return Trace(window.start_s, window.step_s, loads, replicas), demand is not None
 
 

@@ -32,7 +32,7 @@ CONDITION = "condition"
 _SERVED: Manifest = {"metadata": {}}
 
 # As the module returns it, and what keeps values from the one who asks.
-Answer = tuple[dict[str, Any], HopError | None]
+Answer = tuple[dict[str, Any], "HopError | None"]
 
 
 def metric_condition(expression: str) -> Condition:

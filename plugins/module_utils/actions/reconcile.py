@@ -56,7 +56,7 @@ def reconcile(
         unused = backend.unused_rules(left, {**objects.hpas, **written})
     if unused:  # another run may have found such a rule in place and made its HPA meanwhile
         unused = backend.unused_rules(unused, {**read_hpas(kube), **written})
-    removed, _ = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])
+    removed, _entries = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])
     behaviors, places = describe_behaviors(autoscalers)
     for entry, place in zip(scaled, places, strict=True):
         entry["behavior"] = place
@@ -73,14 +73,14 @@ def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any
     for key in keys:
         if key in objects.hpas and key not in ours:
             outcome.warnings.append(f"HPA {'/'.join(key)} was not made by this module and stays")
-    _, entries = write(kube, outcome, [Change(before=hpa, after=None) for hpa in ours.values()])
+    _changed, entries = write(kube, outcome, [Change(before=hpa, after=None) for hpa in ours.values()])
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
     left = {key: hpa for key, hpa in objects.hpas.items() if key not in gone}
     unused = backend.unused_rules((objects.rules or {}).values(), left)
     if unused:
         unused = backend.unused_rules(unused, {key: hpa for key, hpa in read_hpas(kube).items() if key not in gone})
-    removed, _ = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])
+    removed, _entries = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])
     absent = {key: {"namespace": key[0], "name": key[1], "metric": "", "action": "unchanged"} for key in keys}
     outcome.result = {"autoscalers": [*{**absent, **done}.values()], "rules": removed}
     return outcome

@@ -173,7 +173,8 @@ class Controller:
             for policy in rules.policies
             for start in [self._at_start(now_s, current, policy)]
         ]
-        return max(current, (min if rules.select_policy == "Min" else max)(proposals)), "policy"
+        select = min if rules.select_policy == "Min" else max
+        return max(current, select(proposals)), "policy"
 
     def _down_limit(self, now_s: float, current: int) -> tuple[int, Limit]:
         rules = self.behavior.scale_down
@@ -186,7 +187,8 @@ class Controller:
             for policy in rules.policies
             for start in [self._at_start(now_s, current, policy)]
         ]
-        return min(current, (max if rules.select_policy == "Min" else min)(proposals)), "policy"
+        select = max if rules.select_policy == "Min" else min
+        return min(current, select(proposals)), "policy"
 
     def _at_start(self, now_s: float, current: int, policy: ScalingPolicy) -> int:
         """Replicas when the policy's period began. Both directions count in each policy."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil, inf, isfinite
+from math import ceil, inf, isfinite, isnan
 from typing import Literal
 
 from .controller import Behavior, Controller
@@ -103,7 +103,7 @@ def replay(trace: Trace, setting: Setting) -> Replay:
         while starting and starting[0][0] <= now_s:
             ready += starting.popleft()[1]
         load = first[step]
-        if load != load:
+        if isnan(load):
             unknown += 1
         elif load >= overload * ready and load > 0:
             overloaded += 1
@@ -169,7 +169,7 @@ def _give_up(starting: deque[tuple[float, int]], count: int) -> int:
 
 
 # What a metric asks for at a step, with so many replicas of which so many are ready; None without a value.
-Proposer = Callable[[int, int, int], int | None]
+Proposer = Callable[[int, int, int], "int | None"]
 
 
 def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Tolerance) -> Proposer:
@@ -181,7 +181,7 @@ def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Toleranc
 
     def of_pods(step: int, replicas: int, ready: int) -> int | None:
         load = loads[step]
-        if load != load or not ready:
+        if isnan(load) or not ready:
             return None
         value = load / ready
         ratio = int((value if value < most else most) * 1000) / target
@@ -194,7 +194,7 @@ def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Toleranc
 
     def of_total(step: int, replicas: int, _ready: int) -> int | None:
         load = loads[step]
-        if load != load:
+        if isnan(load):
             return None
         total = int(load * 1000)
         return replicas if low <= total / (target * replicas) <= high else ceil(total / target)

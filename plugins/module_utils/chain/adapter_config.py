@@ -38,7 +38,7 @@ def config_map_of(adapter: Manifest) -> tuple[str, str] | None:
         path = flag(container, "--config")
         for mount in container.get("volumeMounts") or ():
             source = volumes.get(mount["name"], {}).get("configMap") or {}
-            folder, _, file = path.rpartition("/")
+            folder, _slash, file = path.rpartition("/")
             if source.get("name") and mount["mountPath"].rstrip("/") in (folder, path):
                 keys = {item["path"]: item["key"] for item in source.get("items") or ()}
                 file = mount.get("subPath") or file

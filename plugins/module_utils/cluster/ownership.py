@@ -84,7 +84,7 @@ def _wants(desired: Any, fields: Mapping[str, Any]) -> bool:
 
 
 def _wants_one(desired: Any, name: str, below: Mapping[str, Any]) -> bool:
-    kind, _, text = name.partition(":")
+    kind, _colon, text = name.partition(":")
     if kind == "f":
         return isinstance(desired, Mapping) and text in desired and _wants(desired[text], below)
     if not isinstance(desired, list):

@@ -39,11 +39,11 @@ def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[D
         else:
             ended.put(None)
 
-    threads = [Thread(target=work, daemon=True) for _ in range(min(CONNECTIONS, len(items)))]
+    threads = [Thread(target=work, daemon=True) for _number in range(min(CONNECTIONS, len(items)))]
     try:
         for thread in threads:
             thread.start()
-        for _ in threads:
+        for _thread in threads:
             if (err := ended.get()) is not None:
                 raise err
     finally:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
 from .words import clean
 
-Child = Element | str | None
+Child: TypeAlias = "Element | str | None"
 
 
 def element(tag: str, *children: Child | Iterable[Child], **attributes: object) -> Element:

@@ -69,7 +69,7 @@ class Offer:
     failures: list[str] = field(default_factory=list)
 
     def has(self, package: str) -> bool:
-        name, _, wanted = package.partition("=")
+        name, _equals, wanted = package.partition("=")
         return any(fnmatchcase(version, wanted or "*") for version in self.versions.get(name, []))
 
     def lacks(self, wanted: Iterable[tuple[Repository, str]]) -> list[tuple[Repository, str]]:
@@ -78,7 +78,7 @@ class Offer:
     def learn(self, names: Iterable[str], config: Path | None = None) -> None:
         """Ask apt, with its own settings or with those of a file."""
         for row in _run("apt-cache", *_option(config), "madison", *names).stdout.splitlines():
-            name, version, _ = (part.strip() for part in row.split("|"))
+            name, version, _source = (part.strip() for part in row.split("|"))
             known = self.versions.setdefault(name, [])
             if version not in known:
                 known.append(version)
@@ -143,7 +143,7 @@ def _name(package: str) -> str:
 
 
 def _names(wanted: Iterable[tuple[Repository, str]]) -> list[str]:
-    return sorted({_name(package) for _, package in wanted})
+    return sorted({_name(package) for _repository, package in wanted})
 
 
 def _installed(repositories: Sequence[Repository]) -> Offer:
@@ -166,4 +166,4 @@ def _option(config: Path | None) -> list[str]:
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
     """Exit status aside: apt fails for one package or repository among many, and the others' answers count."""
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    return subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})

@@ -54,9 +54,9 @@ _BLOCKS: tuple[tuple[int, str], ...] = (
     (0x3100, "blackwell"),
     (0x3400, "rubin"),
 )
-_FIRST_IDS = tuple(first for first, _ in _BLOCKS)
+_FIRST_IDS = tuple(first for first, _name in _BLOCKS)
 UNKNOWN = "unknown"
-GENERATIONS = tuple(dict.fromkeys(name for _, name in _BLOCKS))
+GENERATIONS = tuple(dict.fromkeys(name for _first, name in _BLOCKS))
 
 # Newest driver branch with modules for these generations; every later one starts with Turing.
 _LAST_BRANCH = {"pre-maxwell": 470, "maxwell": 580, "pascal": 580, "volta": 580}

@@ -98,7 +98,7 @@ class Gpu:
         """The sums of two vectors of one length, as 32-bit floats computed by the GPU."""
         vector = ctypes.c_float * len(a)
         size, host = ctypes.sizeof(vector), vector()
-        pointers = [ctypes.c_uint64() for _ in range(3)]
+        pointers = [ctypes.c_uint64() for _pointer in range(3)]
         for pointer in pointers:
             self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         for pointer, values in zip(pointers, (a, b), strict=False):

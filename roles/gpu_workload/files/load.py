@@ -81,7 +81,7 @@ class Load:
 
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request for /load or /stats."""
-        method, target, *_ = (await reader.readline()).decode().split() or ("", "")
+        method, target, *_version = (await reader.readline()).decode().split() or ("", "")
         while (await reader.readline()).strip():
             continue  # headers
         url = urlsplit(target)
