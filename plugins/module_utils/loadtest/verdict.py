@@ -13,7 +13,7 @@ from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
 
 # The HPA leaves the replicas as they are within a tenth of the target (--horizontal-pod-autoscaler-tolerance).
 TOLERANCE = 0.1
-# Two looks at an autoscaler are so far apart, and a request on its way to a pod takes part of this as well.
+# Two looks at an autoscaler are half of this apart. The first requests take the rest on their way.
 LOOK_S = 1.0
 
 
