@@ -9,6 +9,7 @@ endif
 SIZE ?= two
 OUT ?= build/demo
 PACK ?= build/pack
+PLAN ?= full
 # Of the order in which `make faults` goes; it says which one it took.
 SEED ?= $(shell echo $$RANDOM)
 # What `make test-systems` makes servers of, one after the other.
@@ -44,11 +45,12 @@ gates-env:
 
 ##@ the main job
 .PHONY: demo demo-demand site
-demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales
+demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand
 	@$(MAKE) --no-print-directory site
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)
+	@$(MAKE) --no-print-directory demo-demand
 
-demo-demand: ## on the lab that `make demo` left: the same load step with a demand, beside what the demo showed
+demo-demand: ## the demo's second half: the same load step with a demand, beside the one without
 	@$(BIN)/ansible-playbook -i inventories/lab lab/load/demand.yml
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/demand --settle 90 --before $(OUT)/demo.json
 
@@ -57,7 +59,7 @@ site: ## run site.yml on the lab that is up
 
 ##@ the lab
 .PHONY: lab-up lab-down lab-status lab-shell lab-clean lab-pack lab-unpack
-lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two, LAB=name, LAB_SYSTEM=debian-13, LAB_GPU=auto|real|mock)
+lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two|bench, LAB=name, LAB_SYSTEM=debian-13, LAB_GPU=auto|real|mock)
 	@$(LAB_CLI) --size $(SIZE) up
 
 lab-down: ## remove the lab: no container, volume, network or process stays (ARGS=--scenarios: molecule's labs of this checkout too)
@@ -79,7 +81,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -131,6 +133,19 @@ test-vm: test-env ## what the roles do to a kernel, in a virtual machine with De
 test-cluster: test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
 	@$(MOLECULE) test --scenario-name cluster --report
+
+# The GPUs are the stand-in's: two hundred of them, of which each workload takes five to ten.
+bench bench-quick: export LAB_GPU = mock
+bench bench-quick: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
+bench bench-quick: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
+bench: ## six ways to scale, side by side on a lab of its own: an hour (SIZE=bench-wide, OUT=folder, ARGS="--lanes 5")
+	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
+	@$(MAKE) --no-print-directory site ARGS="-e @lab/bench/site.yml"
+	@$(BIN)/python -m lab.bench --plan $(PLAN) --out $(OUT) $(ARGS)
+	@$(BIN)/python -m lab.bench.report $(OUT)
+
+bench-quick: ## the load step alone, twice for each of the six: ten minutes
+	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"
 
 bench-modules: test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_modules.py $(ARGS)

@@ -32,6 +32,16 @@ SIZES: dict[str, list[dict[str, Any]]] = {
         {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
         {"name": "gpu1", "groups": ["kube_node"], "gpus": 8},
     ],
+    # What `make bench` needs: some two hundred GPUs, of which its workloads take five to ten each.
+    "bench": [
+        {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
+        *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 120} for number in (1, 2)),
+    ],
+    # The same for a machine with many processors.
+    "bench-wide": [
+        {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
+        *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 120} for number in (1, 2, 3, 4)),
+    ],
     "three": [
         *({"name": f"cp{number}", "groups": ["kube_control_plane"], "gpus": 0} for number in (1, 2, 3)),
         *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 1} for number in (1, 2)),
@@ -259,7 +269,7 @@ def main() -> None:
         "--size",
         choices=SIZES,
         default=os.environ.get("LAB_SIZE") or "two",
-        help="servers: one for all; a control plane and a GPU server; or three control planes and two GPU servers",
+        help="servers: one for all; a control plane and GPU servers (two, bench); three control planes",
     )
     parser.add_argument(
         "--system", default=os.environ.get("LAB_SYSTEM"), help="what the servers run, one of lab/systems.yml"

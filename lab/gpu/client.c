@@ -5,7 +5,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+#define HOLDS_MS 5
 
 int driver_connect(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -33,8 +36,8 @@ int driver_request(int connection, const char *request, char *answer, size_t siz
   return -1;
 }
 
-int driver_gpus(struct gpu_state out[MAX_GPUS]) {
-  char answer[4096], path[128], device[32];
+static int ask_for_gpus(struct gpu_state out[MAX_GPUS]) {
+  char answer[LONGEST_ANSWER], path[128], device[32];
   int connection = driver_connect(), count = 0;
   if (connection < 0) return -1;
   int length = driver_request(connection, "state", answer, sizeof answer);
@@ -52,8 +55,24 @@ int driver_gpus(struct gpu_state out[MAX_GPUS]) {
   return count;
 }
 
+// An exporter asks some twenty things of each GPU in one go: the answer holds for that long.
+int driver_gpus(struct gpu_state out[MAX_GPUS]) {
+  static _Thread_local struct gpu_state known[MAX_GPUS];
+  static _Thread_local int count = -1;
+  static _Thread_local struct timespec asked;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  long age_ms = (now.tv_sec - asked.tv_sec) * 1000 + (now.tv_nsec - asked.tv_nsec) / 1000000;
+  if (count < 0 || age_ms >= HOLDS_MS) {
+    count = ask_for_gpus(known);
+    asked = now;
+  }
+  if (count > 0) memcpy(out, known, count * sizeof *out);
+  return count;
+}
+
 int driver_processes(unsigned gpu, struct gpu_process out[MAX_PROCESSES]) {
-  char request[32], answer[4096];
+  char request[32], answer[LONGEST_ANSWER];
   int connection = driver_connect(), count = 0;
   if (connection < 0) return -1;
   snprintf(request, sizeof request, "processes %u", gpu);

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_GPUS 16
+#define MAX_GPUS 128
+#define LONGEST_ANSWER (MAX_GPUS * 128)
 #define MIB (1024ull * 1024ull)
 
 struct model {

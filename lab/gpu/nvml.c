@@ -11,8 +11,8 @@
 
 #define CUDA_VERSION 13000 // of driver 580
 
-struct nvmlDevice_st { unsigned index; };
-static struct nvmlDevice_st devices[MAX_GPUS] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}};
+struct nvmlDevice_st { char place; }; // its own in the list below is all that a handle says
+static struct nvmlDevice_st devices[MAX_GPUS];
 
 struct events { // an event set: which GPUs are watched, and the error each showed last
   unsigned long long mask[MAX_GPUS];
@@ -31,7 +31,7 @@ static nvmlReturn_t look_up(nvmlDevice_t device, struct gpu_state *out) {
   int count = driver_gpus(all);
   if (count < 0) return NVML_ERROR_DRIVER_NOT_LOADED;
   for (int i = 0; device.handle && i < count; i++)
-    if (all[i].index == device.handle->index) {
+    if (all[i].index == device.handle - devices) {
       *out = all[i];
       return out->lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
     }

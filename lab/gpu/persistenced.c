@@ -88,7 +88,7 @@ static unsigned utilisation(const struct gpu *gpu, unsigned pid) {
 // ---- requests
 
 static __attribute__((format(printf, 2, 3))) void answer(int fd, const char *format, ...) {
-  char text[4096];
+  char text[LONGEST_ANSWER];
   va_list values;
   va_start(values, format);
   int length = vsnprintf(text, sizeof text - 1, format, values);
@@ -98,7 +98,7 @@ static __attribute__((format(printf, 2, 3))) void answer(int fd, const char *for
 }
 
 static void answer_state(int fd) {
-  char text[4000];
+  char text[LONGEST_ANSWER - 2];
   size_t length = snprintf(text, sizeof text, "gpus %u\n", gpu_count);
   for (unsigned i = 0; i < gpu_count; i++) {
     const struct gpu *gpu = &gpus[i];

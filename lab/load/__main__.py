@@ -39,7 +39,7 @@ def main() -> None:
     )
     parser.add_argument("--hold", type=float, default=30, help="seconds that the step is held (default: %(default)s)")
     parser.add_argument("--settle", type=float, default=10, help="seconds before the step (default: %(default)s)")
-    parser.add_argument("--before", type=Path, help="demo.json of an earlier demo, to show beside this one")
+    parser.add_argument("--before", type=Path, help="demo.json of a demo without a demand, to show beside")
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
     )
@@ -104,7 +104,8 @@ def demo(arguments: argparse.Namespace) -> list[str]:
         "samples": [asdict(sample) for sample in recording.samples],
     }
     (arguments.out / "demo.json").write_text(json.dumps(numbers, indent=1) + "\n")
-    console.print(summary_table({"before": before.summary, "now": summary} if before else {"": summary}))
+    both = {"without demand": before.summary, "with demand": summary} if before else {"": summary}
+    console.print(summary_table(both))
     console.print(
         f"timeline: {arguments.out / 'timeline.svg'}   numbers: {arguments.out / 'demo.json'}", highlight=False
     )

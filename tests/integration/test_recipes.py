@@ -12,30 +12,15 @@ from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from workloads import Workloads
 
+from lab.bench.configurations import filled, read_recipes
+
 Run = Callable[..., dict[str, Any]]
 PROOF_S = 40
 RULES = ("monitoring.coreos.com", "v1", MONITORING, "prometheusrules")
 PODS = {"chat-0": 50, "chat-1": 30}
 
-ADAPTER_RULES = (
-    # What the adapter's chart has by default for series that are no counters.
-    {
-        "seriesQuery": '{namespace!="",__name__!~"^container_.*"}',
-        "seriesFilters": [{"isNot": ".*_total$"}],
-        "resources": {"template": "<<.Resource>>"},
-        "name": {"matches": "", "as": ""},
-        "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-    },
-    {
-        "seriesQuery": 'DCGM_FI_DEV_GPU_UTIL{exported_namespace!="",exported_pod!=""}',
-        "resources": {
-            "overrides": {"exported_namespace": {"resource": "namespace"}, "exported_pod": {"resource": "pod"}}
-        },
-        "name": {"matches": "", "as": "gpu_utilization"},
-        "metricsQuery": "avg(avg_over_time(<<.Series>>{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)",
-    },
-)
-
+WRITTEN = read_recipes()
+ADAPTER_RULES = [WRITTEN.adapter_rules[name] for name in ("chart_default", "pods_over_a_minute")]
 
 NO_PROBE = "WORKLOAD_NO_READINESS_PROBE"
 # What is gone from the doctor's findings once the autoscaler is ours.
@@ -46,24 +31,15 @@ MENDED = {"METRIC_NOT_LISTED", "HPA_METRIC_OF_ALL_GPUS"}
 class Recipe:
     """`NS` and `POD` stand for the namespace of the workload and each of its pods.
 
-    series:   what Prometheus has of each pod. metric: of the HPA. target: what it scales.
-    rule:     what the recipe's PrometheusRule records.
+    series:   what Prometheus has of each pod. target: what the recipe scales.
     says:     the findings of the doctor.
     replicas: what the recipe makes of two.
     """
 
     series: str
-    metric: dict[str, Any]
     target: dict[str, str]
     says: set[str]
-    rule: dict[str, Any] | None = None
     replicas: int = 2
-
-
-def of_object(kind: str, name: str, metric: str, value: str) -> dict[str, Any]:
-    described = {"apiVersion": "apps/v1" if kind == "Deployment" else "v1", "kind": kind, "name": name}
-    target = {"type": "Value", "value": value}
-    return {"type": "Object", "object": {"describedObject": described, "metric": {"name": metric}, "target": target}}
 
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}
@@ -71,30 +47,18 @@ GPU = 'DCGM_FI_DEV_GPU_UTIL{gpu="GPU",UUID="GPU-GPU",container="main",'
 RECIPES = {
     "a rule that joins labels of pods": Recipe(
         series=GPU + 'node="gpu1",namespace="NS",pod="POD"} VALUE\nkube_pod_labels{namespace="NS",pod="POD"} 1\n',
-        metric=of_object("Deployment", "chat", "chat_gpu_avg", "60"),
         target=DEPLOYMENT,
-        rule={
-            "record": "chat_gpu_avg",
-            "labels": {"namespace": "NS", "deployment": "chat"},
-            "expr": "avg(max by (node, pod, namespace) (DCGM_FI_DEV_GPU_UTIL) * on (pod) group_left (label_app)"
-            ' max by (pod, label_app) (kube_pod_labels{label_app="chat"}))',
-        },
         says={"RULE_POD_LABELS_MISSING", "METRIC_NOT_LISTED", NO_PROBE},
     ),
     "an average over time in the adapter": Recipe(
         series=GPU + 'namespace="gpu-operator",pod="exporter",service="nvidia-dcgm-exporter",'
         'exported_namespace="NS",exported_pod="POD"} VALUE\n',
-        metric={
-            "type": "Pods",
-            "pods": {"metric": {"name": "gpu_utilization"}, "target": {"type": "AverageValue", "averageValue": "60"}},
-        },
         target={"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "chat"},
         says={NO_PROBE},
     ),
     "a raw metric of the exporter's Service": Recipe(
         series=GPU + 'namespace="NS",pod="exporter",service="dcgm-exporter",'
         'exported_namespace="NS",exported_pod="POD"} VALUE\n',
-        metric=of_object("Service", "dcgm-exporter", "DCGM_FI_DEV_GPU_UTIL", "60"),
         target=DEPLOYMENT,
         says={"HPA_METRIC_OF_ALL_GPUS", NO_PROBE},
         replicas=3,  # 50 and 30 are 80 in all, over 60
@@ -125,8 +89,9 @@ def chain(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[MetricChain]
 class Site:
     """A namespace set up after a recipe: two pods with a GPU each, which do not need a third."""
 
-    def __init__(self, recipe: Recipe, kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> None:
-        self.recipe, self.namespace = recipe, workloads.namespace
+    def __init__(self, name: str, kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> None:
+        self.recipe, self.namespace = (recipe := RECIPES[name]), workloads.namespace
+        written = filled(WRITTEN.recipes[name], namespace=self.namespace, name="chat")
         self._objects, self._autoscaling = client.CustomObjectsApi(kube), client.AutoscalingV2Api(kube)
         self._core, self._apps = client.CoreV1Api(kube), client.AppsV1Api(kube)
         if recipe.target["kind"] == "Deployment":
@@ -139,23 +104,20 @@ class Site:
         service = {"metadata": {"name": "dcgm-exporter"}, "spec": {"ports": [{"port": 9400}]}}
         self._core.create_namespaced_service(self.namespace, service)
         chain.exporter.text = "".join(
-            self._filled(recipe.series).replace("POD", pod).replace('"GPU', f'"{gpu}').replace("VALUE", str(value))
+            recipe.series.replace("NS", self.namespace)
+            .replace("POD", pod)
+            .replace('"GPU', f'"{gpu}')
+            .replace("VALUE", str(value))
             for gpu, (pod, value) in enumerate(PODS.items())
         )
-        if recipe.rule:
-            rule = {key: self._filled(value) for key, value in recipe.rule.items()}
+        if rule := written.get("rule"):
             metadata = {"name": "chat", "labels": {"release": "kube-prometheus-stack"}}
             body = {"metadata": metadata, "spec": {"groups": [{"name": "chat", "rules": [rule]}]}}
             kind = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"}
             self._objects.create_namespaced_custom_object(*RULES, {**kind, **body})
-        spec = {"scaleTargetRef": recipe.target, "minReplicas": 1, "maxReplicas": 4, "metrics": [recipe.metric]}
+        spec = {"scaleTargetRef": recipe.target, "minReplicas": 1, "maxReplicas": 4, "metrics": [written["metric"]]}
         hpa = {"metadata": {"name": "chat"}, "spec": spec}
         self._autoscaling.create_namespaced_horizontal_pod_autoscaler(self.namespace, hpa)
-
-    def _filled(self, thing: Any) -> Any:
-        if isinstance(thing, dict):
-            return {key: self._filled(value) for key, value in thing.items()}
-        return thing.replace("NS", self.namespace)
 
     def replicas(self) -> int:
         if self.recipe.target["kind"] == "Deployment":
@@ -178,7 +140,7 @@ def test_a_recipe_is_judged_taken_over_and_left_again(
     recipe = RECIPES[name]
     kind, version = recipe.target["kind"], recipe.target["apiVersion"]
     with workloads.kind(kind, version):
-        site = Site(recipe, kube, chain, workloads)
+        site = Site(name, kube, chain, workloads)
 
         def says() -> set[str]:
             report = run("gpu_doctor", namespace=site.namespace, grace=False)["result"]

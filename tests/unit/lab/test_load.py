@@ -177,9 +177,9 @@ def test_an_earlier_demo_is_shown_beside(tmp_path: Path) -> None:
     before = Earlier.read(tmp_path / "demo.json")
     assert before is not None
     picture = ElementTree.fromstring(timeline(fast, PLAN, AUTOSCALER, before))
-    assert "ready before" in {element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert "ready without demand" in {element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")}
     console = Console(width=100, file=io.StringIO())
-    console.print(summary_table({"before": before.summary, "now": summarise(fast, PLAN, COUNTED)}))
+    console.print(summary_table({"without demand": before.summary, "with demand": summarise(fast, PLAN, COUNTED)}))
     (row,) = (row for row in console.file.getvalue().splitlines() if "ideal replicas, ready" in row)
     seconds = [float(value) for value in re.findall(r"(\d+\.\d) s", row)]
     assert seconds[0] > seconds[1] > 0

@@ -2,6 +2,8 @@ package main
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -13,6 +15,14 @@ var profiledMetrics = []nvml.GpmMetricId{nvml.GPM_METRIC_GRAPHICS_UTIL, nvml.GPM
 
 // profiler takes the samples of a GPU. The driver's own profiling (GPM) is there from Hopper on; DCGM has more ways.
 type profiler struct{ before, now nvml.GpmSample }
+
+// profilerFor is nil where no counter needs it: a reading costs more than all others of a GPU together.
+func profilerFor(counters []counter, handle nvml.Device) *profiler {
+	if !slices.ContainsFunc(counters, func(c counter) bool { return strings.HasPrefix(c.field, "DCGM_FI_PROF_") }) {
+		return nil
+	}
+	return newProfiler(handle)
+}
 
 // newProfiler is nil for a GPU that gives no sample. The binding asks for the support of GPM by a version that the library does not know.
 func newProfiler(handle nvml.Device) *profiler {

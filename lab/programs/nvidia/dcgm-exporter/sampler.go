@@ -51,7 +51,7 @@ func newSampler(counters []counter) (*sampler, error) {
 		}
 		s.gpus = append(s.gpus, found)
 		s.handles = append(s.handles, handle)
-		s.profiler = append(s.profiler, newProfiler(handle))
+		s.profiler = append(s.profiler, profilerFor(counters, handle))
 	}
 	s.sample()
 	go s.watchErrors()

@@ -1,0 +1,196 @@
+"""`python -m lab.bench`: six ways to scale, side by side on a lab that `make site` made. `make bench` does it all."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kubernetes.client import ApiException
+from kubernetes.config import ConfigException
+from rich.console import Console
+from urllib3.exceptions import HTTPError
+
+from lab.bench import manifests
+from lab.bench.cluster import BenchCluster, NotReached, wait_until
+from lab.bench.configurations import MAXIMUM, NAMESPACE, Workload, read_configurations
+from lab.bench.report import MEASURED, write
+from lab.bench.rounds import HPA_S, Result, Round, begins, full, judge, quick, steps, trace
+from lab.bench.shapes import LOW
+from lab.versions import versions
+
+CHECKOUT = Path(__file__).parents[2]
+PLANS: dict[str, Callable[[int], list[Round]]] = {"full": full, "steps": steps, "quick": quick}
+# A minute of requests is the least that a cost is learned from, and the median wants some of them.
+LEARN_S = 240
+
+
+class Bench:
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.console = Console(highlight=False)
+        self.inventory, self.kubeconfig = arguments.inventory, arguments.kubeconfig
+        self.cluster = BenchCluster(arguments.kubeconfig)
+        self.configurations = read_configurations()
+        self.lanes = arguments.lanes
+        self.workloads = [
+            workload for each in self.configurations.values() for workload in each.workloads(arguments.lanes)
+        ]
+        self.names = [workload.name for workload in self.workloads]
+        self.image = versions()["images"]["python"]
+        self.chance = random.Random(arguments.seed)
+        self.results: list[Result] = []
+
+    def say(self, words: str) -> None:
+        self.console.print(f"{time.strftime('%H:%M:%S')}  {words}", soft_wrap=True)
+
+    def set_up(self) -> None:
+        """All objects, and one ready pod of each workload under a low load."""
+        self.say(f"{len(self.workloads)} workloads of {len(self.configurations)} configurations")
+        self.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+        site = self.cluster.read("apps/v1", "DaemonSet", "dcgm-exporter", "monitoring")
+        objects = [manifests.scripts(), manifests.counters(), *manifests.balancer(self.image)]
+        for configuration in self.configurations.values():
+            if configuration.exporter:
+                objects += manifests.exporter(configuration, site)
+        for workload in self.workloads:
+            objects += [workload.service(), manifests.deployment(workload, self.image), *workload.measured_by()]
+        self.cluster.apply(objects)
+        self.cluster.follow()
+        self.refuse_too_few_gpus()
+        wait_until(lambda: self.cluster.record() is not None, "the balancer answers", 120)
+        self.low_load()
+        self.cluster.rest(self.names, manifests.player(self.image, 0))
+        self.cluster.apply(workload.hpa() for workload in self.workloads if not workload.configuration.is_ours)
+        self.autoscalers()
+        self.say("learning what a request costs")
+        wait_until(self.learned, "each demand has learned its cost", LEARN_S)
+
+    def refuse_too_few_gpus(self) -> None:
+        """A pod that finds no GPU would be the cluster's fault, and not the configuration's."""
+        needed, there = len(self.workloads) * MAXIMUM, self.cluster.gpus()
+        if there < needed:
+            raise NotReached(
+                f"bench -> cluster: {there} GPUs, and {self.lanes} workloads of each configuration may take {needed}\n"
+                f"  fix:  `--lanes {there // (len(self.configurations) * MAXIMUM)}`, or a lab of size bench-wide"
+            )
+
+    def low_load(self) -> None:
+        self.cluster.put_traces({name: [[time.time(), LOW]] for name in self.names})
+
+    def autoscalers(self) -> None:
+        """Those that gpu_autoscaler makes: their pace follows from how long their pods take to start."""
+        ours = [told for workload in self.workloads if (told := workload.autoscaler())]
+        variables = {"bench_kubeconfig": str(self.kubeconfig.absolute()), "bench_autoscalers": ours}
+        playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", Path(__file__).parent / "autoscalers.yml"]
+        command = [*map(str, playbook), "-i", str(self.inventory), "-e", json.dumps(variables)]
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+        if done.returncode:
+            raise NotReached(f"bench -> gpu_autoscaler: ended with {done.returncode}\n{done.stdout}{done.stderr}")
+
+    def learned(self) -> bool:
+        query = "count(namespace_workload:gpu_demand:learned) or vector(0)"
+        demands = sum("demand" in (each.configuration.autoscaler or {}) for each in self.workloads)
+        return (self.cluster.value(query) or 0) >= demands
+
+    def set_sync_period(self, seconds: int) -> None:
+        if self.cluster.sync_period_is(seconds):
+            return
+        self.say(f"HPA controller: a period of {seconds} s")
+        change = {
+            "path": "/etc/kubernetes/manifests/kube-controller-manager.yaml",
+            "regexp": r"(horizontal-pod-autoscaler-sync-period)=\S+",
+            "replace": rf"\1={seconds}s",
+        }
+        ansible = [str(Path(sys.prefix) / "bin" / "ansible"), "-i", str(self.inventory), "kube_control_plane"]
+        ansible += ["-m", "ansible.builtin.replace", "-a", json.dumps(change)]
+        subprocess.run(ansible, check=True, cwd=CHECKOUT, capture_output=True, text=True)
+        wait_until(lambda: self.cluster.sync_period_is(seconds), "the HPA controller works with its new period", 180)
+
+    def play(self, round_: Round, is_new_start: bool) -> list[Result]:
+        """One round, from rest to what was seen."""
+        self.set_sync_period(round_.sync_s)
+        self.low_load()
+        self.cluster.rest(self.names, manifests.player(self.image, round_.pod_start_s))
+        if is_new_start:
+            self.cluster.release()
+            self.autoscalers()
+            self.cluster.rest(self.names, manifests.player(self.image, round_.pod_start_s))
+        now = time.time()
+        begin = begins(round_, self.lanes, now, self.chance)
+        self.cluster.put_traces({each.name: trace(round_.shape, begin[each.lane - 1], now) for each in self.workloads})
+        time.sleep(max(min(begin) - HPA_S - time.time(), 0))
+        self.cluster.release()
+        time.sleep(max(max(begin) + round_.looks_s - time.time(), 0))
+        record = self.cluster.record()
+        return [self.judge(round_, each, begin[each.lane - 1], record[each.name]) for each in self.workloads]
+
+    def judge(self, round_: Round, workload: Workload, begin: float, record: dict[str, list[list[float]]]) -> Result:
+        ago = time.time() - begin + 5
+        return judge(
+            round_,
+            workload,
+            begin,
+            record,
+            self.cluster.desired(workload.name),
+            self.cluster.samples(workload.scraped, ago),
+            self.cluster.samples(workload.recorded, ago) if workload.recorded else [],
+        )
+
+    def run(self, rounds: list[Round], out: Path) -> None:
+        """Write after each round what there is: a run that is stopped has not been for nothing."""
+        start_s = 0
+        for number, round_ in enumerate(rounds, 1):
+            self.say(
+                f"round {number} of {len(rounds)}: {round_.shape.name}, period {round_.sync_s} s, "
+                f"pod start {round_.pod_start_s} s; {round_.lasts_s:.0f} s"
+            )
+            found = self.play(round_, is_new_start=round_.pod_start_s != start_s)
+            start_s = round_.pod_start_s
+            self.results += found
+            write(out, {MEASURED: self.results}, self.configurations)
+            for result in found:
+                self.say(f"  {result.configuration}{result.lane}  {in_short(result)}")
+
+
+def in_short(result: Result) -> str:
+    def seconds(value: float | None) -> str:
+        return "   never" if value is None else f"{value:6.1f} s"
+
+    outcome, hops = result.outcome, result.hops
+    return (
+        f"scraped {seconds(hops.scraped)}, recorded {seconds(hops.recorded)}, decided {seconds(outcome.reaction_s)}, "
+        f"wanted {seconds(outcome.wanted_s)}, ready {seconds(outcome.capacity_s)}, "
+        f"peak {outcome.peak} of {outcome.ideal}, "
+        f"rejected {outcome.rejected} of {outcome.offered}, turns {outcome.turns}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="lab.bench", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, default=CHECKOUT / "inventories/lab/.kubegpu/kubeconfig")
+    parser.add_argument("--inventory", type=Path, default=CHECKOUT / "inventories/lab")
+    parser.add_argument("--plan", choices=PLANS, default="full", help="what is measured (default: %(default)s)")
+    parser.add_argument("--lanes", type=int, default=5, help="workloads of each configuration (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments of change (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, help="folder for results.md, measured.json and the plots")
+    arguments = parser.parse_args()
+    try:
+        bench = Bench(arguments)
+        bench.set_up()
+        bench.run(PLANS[arguments.plan](arguments.lanes), arguments.out)
+        bench.say(f"{arguments.out / 'results.md'}")
+    except NotReached as missed:
+        sys.exit(str(missed))
+    except ApiException as error:
+        sys.exit(f"bench -> cluster: the API server answered {error.status} {error.reason}: {error.body}")
+    except (ConfigException, HTTPError) as error:
+        sys.exit(f"bench -> cluster: no answer by {arguments.kubeconfig}: {error}\n  fix:  run site.yml first")
+
+
+if __name__ == "__main__":
+    main()
