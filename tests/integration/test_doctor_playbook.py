@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import tarball
+from collection import ROOT
 from control_plane import ControlPlane
 from kubernetes import client
 from playbook import run_playbook
@@ -79,3 +84,33 @@ def test_without_a_cluster_there_is_nothing_to_report(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "there is no kubeconfig at" in done.stdout
     assert not (tmp_path / ".kubegpu").exists()
+
+
+def test_the_one_command_of_the_readme(tmp_path: Path, options: dict[str, Any]) -> None:
+    """From an empty home to a report. uv's packages are those of .venv here, and Galaxy's collections in a folder."""
+    readme = (ROOT / "README.md").read_text()
+    [packages, command] = re.findall(r"^uv run --no-project (.*?) -- sh -c '(.*?)'$", readme, re.MULTILINE | re.DOTALL)[
+        0
+    ]
+    wanted = {
+        line.partition(">=")[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if line[0] != "#"
+    }
+    assert set(packages.replace("--with", "").split()) == set(wanted)
+    own = Path(sys.executable)
+    [core] = own.parents[1].glob("lib/python*/site-packages/ansible_collections/kubernetes/core")
+    shutil.copytree(core, tmp_path / ".ansible" / "collections" / "ansible_collections" / "kubernetes" / "core")
+    (tmp_path / ".kube").mkdir()
+    shutil.copy(options.pop("kubegpu_kubeconfig"), tmp_path / ".kube" / "config")
+    name = "collection install kubegpu.autoscale"
+    assert name in command
+    command = command.replace(name, f"collection install {tarball.build(tmp_path)}")
+    done = subprocess.run(
+        ["sh", "-c", f"{command} --extra-vars '{json.dumps(options)}'"],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PATH": f"{own.parent}:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "The chain is broken at: " in done.stdout
+    assert json.loads((tmp_path / ".kubegpu" / "doctor" / "report.json").read_text())["verdict"] == "broken"

@@ -1,0 +1,73 @@
+"""`python -m lab.load.recording LOG SVG`: the end of a run of `make demo` as a picture of the terminal.
+
+    make demo 2>&1 | tee build/demo.log
+    .venv/bin/python -m lab.load.recording build/demo.log docs/demo.svg
+
+What is left out is said in the picture. Nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+WIDTH = 118
+# As rich has it, without fonts from elsewhere: a page without internet shows the same.
+PICTURE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+{styles}
+.{unique_id}-matrix {{ font: {char_height}px/{line_height}px ui-monospace, Menlo, "DejaVu Sans Mono", monospace; }}
+.{unique_id}-title {{ font-size: 18px; font-family: sans-serif; }}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal"><rect width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">{backgrounds}
+<g class="{unique_id}-matrix">{matrix}</g></g>
+</svg>
+"""
+COLOURS = {
+    r"^PLAY RECAP.*": "bold",
+    r"^\$ .*": "bold bright_white",
+    r"^….*": "dim",
+    r"step up|step down": "cyan",
+    r"replicas \d+/\d+": "bold",
+    r"ok=\d+": "green",
+    r"changed=\d+": "yellow",
+}
+
+
+def last_part(log: str) -> list[str]:
+    """From the last recap of Ansible on, which is that of site.yml."""
+    before, recap, after = log.rpartition("\nPLAY RECAP")
+    left_out = f"… {before.count(chr(10))} lines of lab and playbook"
+    return ["$ make demo", left_out, "", *(recap + after).strip().splitlines()]
+
+
+def picture(lines: list[str], title: str) -> str:
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+    for line in lines:
+        text = Text(line.rstrip(), no_wrap=True, overflow="crop")
+        for pattern, style in COLOURS.items():
+            text.highlight_regex(pattern, style)
+        console.print(text)
+    return console.export_svg(title=title, code_format=PICTURE, unique_id="demo")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", type=Path, help="what `make demo` printed")
+    parser.add_argument("svg", type=Path)
+    arguments = parser.parse_args()
+    log = re.sub(r"\x1b\[[0-9;]*m", "", arguments.log.read_text())
+    arguments.svg.write_text(picture(last_part(log), "make demo"))
+
+
+if __name__ == "__main__":
+    main()
