@@ -2,7 +2,8 @@
 
 `python -m lab.bare` is what lab/nodes calls where the machine has no podman. A container here is a folder,
 unpacked from an artifact's root.tar. It has a process id in `<state>/<name>.pid`, and an interface on the lab's bridge.
-It sees the machine's devices, as a privileged container of podman does.
+It sees the machine's devices where its GPUs are the machine's. Otherwise it has devices of its own, and does not see
+the machine's driver: a mock's device nodes must not take the place of real ones.
 """
 
 from __future__ import annotations
@@ -25,12 +26,23 @@ CGROUP = Path("/sys/fs/cgroup")
 # an initramfs, stays below: commands enter by the root of the first process, which is right in both cases.
 ENTER = r"""
 set -eu
-name=$1
-shift
+name=$1 devices=$2
+shift 2
 hostname "$name"
 mount -t proc proc proc
 mount -t sysfs sysfs sys
-mount --rbind /dev dev
+if [ "$devices" = machine ]; then
+    mount --rbind /dev dev
+else
+    mount -t tmpfs -o mode=755 tmpfs dev
+    for device in null zero full random urandom tty kmsg fuse; do
+        [ ! -e "/dev/$device" ] || cp --archive "/dev/$device" "dev/$device"
+    done
+    mkdir dev/pts dev/shm dev/mqueue
+    ln -s pts/ptmx dev/ptmx
+    ln -s /proc/self/fd dev/fd
+    [ ! -e proc/driver/nvidia ] || mount -t tmpfs -o mode=555 tmpfs proc/driver
+fi
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts
 mount -t tmpfs -o mode=755 tmpfs run
 mkdir run/lock
@@ -173,8 +185,10 @@ def lives(state: Path, name: str) -> int | None:
     return None
 
 
-def start(lab: str, state: Path, name: str, address: str, volumes: list[str], command: list[str]) -> None:
-    """Start a container whose root is unpacked, unless it runs."""
+def start(
+    lab: str, state: Path, name: str, address: str, volumes: list[str], command: list[str], devices: str = "own"
+) -> None:
+    """Start a container whose root is unpacked, unless it runs. devices: its `own`, or those of the `machine`."""
     if lives(state, name):
         return
     root = state / name / "root"
@@ -192,8 +206,9 @@ def start(lab: str, state: Path, name: str, address: str, volumes: list[str], co
         mounted = join(f"{lab}-{name}")
         namespaces = ("--pid", "--fork", "--mount", "--uts", "--ipc", "--cgroup", "--net")
         script = f"mount --make-rprivate / && mount --bind {root} {root} && cd {root}\n{ENTER}"
+        given = [name, devices, *mounted, *volumes, "--", *ENVIRONMENT, *command]
         entered = subprocess.Popen(
-            ["unshare", *namespaces, "sh", "-c", script, "_", name, *mounted, *volumes, "--", *ENVIRONMENT, *command],
+            ["unshare", *namespaces, "sh", "-c", script, "_", *given],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -260,6 +275,7 @@ def main() -> None:
             sub.add_argument("tree", type=Path)
         if name == "start":
             sub.add_argument("--address", required=True)
+            sub.add_argument("--devices", choices=["own", "machine"], default="own")
             sub.add_argument("--volume", action="append", default=[], help="SOURCE:TARGET, read-only")
             sub.add_argument("argv", nargs="+")
     args = parser.parse_args()
@@ -268,7 +284,7 @@ def main() -> None:
     elif args.command == "network":
         network(args.lab, args.state)
     else:
-        start(args.lab, args.state, args.name, args.address, args.volume, args.argv)
+        start(args.lab, args.state, args.name, args.address, args.volume, args.argv, args.devices)
 
 
 if __name__ == "__main__":
