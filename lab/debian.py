@@ -39,7 +39,15 @@ USERLAND = ["iptables", "conntrack", "kmod", "python3-minimal", "libpython3-stdl
 # What the roles install from the distribution, and what servers run beside it, by component; the mirror serves it with
 # its dependencies.
 FROM_DISTRIBUTION = {
-    "main": ["conntrack", "iptables", "kmod", "ca-certificates", "infiniband-diags", "unattended-upgrades"],
+    "main": [
+        "conntrack",
+        "iptables",
+        "kmod",
+        "ca-certificates",
+        "infiniband-diags",
+        "unattended-upgrades",
+        "openssh-server",
+    ],
     "contrib": ["nvidia-kernel-common"],
 }
 

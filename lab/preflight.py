@@ -37,12 +37,14 @@ CACHE_GIB = 12
 CACHE_CHANGES_GIB = 4
 CONTAINERS_GIB = 8
 
-# Debian package -> a file or a program that shows it is there: what runs containers, and what makes artifacts.
+# Debian package -> a file or a program that shows it is there: what runs containers and logs into them, and what makes
+# artifacts.
 PODMAN = {
     "podman": "podman",
     "netavark": "/usr/lib/podman/netavark",
     "aardvark-dns": "/usr/lib/podman/aardvark-dns",
     "iptables": "iptables",
+    "openssh-client": "ssh",
 }
 BUILDERS = {
     "mmdebstrap": "mmdebstrap",

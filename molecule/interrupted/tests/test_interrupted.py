@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from server import SCENARIO, kill, run
 
-SITE = SCENARIO.parent / "nodes" / "converge.yml"
+SITE = SCENARIO.parent / "shared" / "nodes.yml"
 KILLS = 10
 CHANGES = 3  # tasks between two of them; on a bare server some forty change something
 
