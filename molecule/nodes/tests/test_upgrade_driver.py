@@ -17,6 +17,7 @@ testinfra_hosts = ["ansible://kube_node"]
 # Of another branch, where Ubuntu's packages have other names; each system's repository has another one.
 PINNED = pinned("nvidia-driver", SYSTEM)
 NEWER = "590.48.01" if PINNED.startswith("580.") else "610.43.02"
+MISSPELT = NEWER.rpartition(".")[0] + ".99"
 MARK = "kubegpu.autoscale/cordoned-for-driver"
 BROKEN = "/usr/local/bin/nvidia-smi"
 WEB = """
@@ -76,6 +77,12 @@ def test_it_takes_one_node_after_the_other_and_goes_on_from_where_it_stopped(
 ) -> None:
     """No way to upgrade in place: NVIDIA/deepops#1017. No look afterwards: NVIDIA/ansible-role-nvidia-driver#20."""
     assert upgrade(PINNED).succeeded
+
+    misspelt = upgrade(MISSPELT)
+
+    assert (misspelt.succeeded, misspelt.changed) == (False, 0)
+    assert f"={MISSPELT}-* from" in misspelt.text
+
     kubectl(cp1, "cordon cp1")
     cp1.sh(WEB)
     kubectl(cp1, "wait --for=condition=Available --timeout=120s deployment/web")
