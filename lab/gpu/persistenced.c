@@ -234,6 +234,16 @@ static void make_uuid(char *out, size_t size, unsigned index) {
   snprintf(out, size, "GPU-%08lx-%04lx-%04lx-%04lx-%012lx", half[0] >> 32, half[0] >> 16 & 0xffff, half[0] & 0xffff, half[1] >> 48, half[1] & 0xffffffffffff);
 }
 
+// A kernel driver does not get a device that another one is bound to.
+static bool of_another_driver(const char *address) {
+  char target[200];
+  ssize_t length = readlink(below("/sys/bus/pci/devices/%s/driver", address), target, sizeof target - 1);
+  if (length < 0) return false;
+  target[length] = 0;
+  const char *slash = strrchr(target, '/');
+  return strcmp(slash ? slash + 1 : target, "nvidia") != 0;
+}
+
 static int by_address(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 static void find_gpus(void) {
@@ -242,6 +252,7 @@ static void find_gpus(void) {
   for (int i = 0; i < count; i++) {
     unsigned domain, bus, device = sysfs(found[i]->d_name, "device");
     if (sysfs(found[i]->d_name, "vendor") != 0x10de || sscanf(found[i]->d_name, "%x:%x:", &domain, &bus) != 2) continue;
+    if (of_another_driver(found[i]->d_name)) continue;
     for (unsigned m = 0; m < MODEL_COUNT && gpu_count < MAX_GPUS; m++) {
       if (MODELS[m].pci_device != device) continue;
       struct gpu *gpu = &gpus[gpu_count];

@@ -72,6 +72,17 @@ def smi(machine: dict[str, str], field: str) -> list[str]:
     return subprocess.run(command, env=machine, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
+def test_the_driver_gets_no_gpu_that_another_one_holds(machine: dict[str, str], tmp_path: Path) -> None:
+    """As a kernel does it: nouveau is to go first."""
+    plug_in(tmp_path / "sys/bus/pci/devices", gpus=1)
+    (tmp_path / "sys/bus/pci/devices/0000:10:00.0/driver").symlink_to("../../../drivers/nouveau")
+    daemon = f"{machine['LD_LIBRARY_PATH']}/nvidia-persistenced"
+
+    ended = subprocess.run([daemon], env=machine | {"LAB_GPU_ROOT": str(tmp_path)}, capture_output=True, text=True)
+
+    assert (ended.returncode, "no GPU" in ended.stderr) == (1, True)
+
+
 def test_the_daemon_does_not_start_without_its_library(machine: dict[str, str]) -> None:
     """As upstream's: NVIDIA/nvidia-persistenced opens libnvidia-cfg.so.1 and exits."""
     daemon = f"{machine['LD_LIBRARY_PATH']}/nvidia-persistenced"
