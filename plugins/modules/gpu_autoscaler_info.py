@@ -99,6 +99,11 @@ result:
         replicas: {description: Replicas that the target is to have., type: int}
         desired_replicas: {description: Replicas that the HPA wants., type: int}
         ready_pods: {description: Names of the target's ready pods., type: list, elements: str}
+        dead_times:
+          description:
+            - Seconds by ready pod, from its scheduling until it was ready and its value could be seen. It is null for a
+              pod that was restarted. What makes pods start faster makes these smaller.
+          type: dict
         values: {description: The leading metric by ready pod., type: dict}
         metrics: {description: The evidence for each metric., type: list, elements: dict}
         demand:
@@ -130,6 +135,7 @@ result:
         replicas: 1
         desired_replicas: 1
         ready_pods: [inference-5d9c7-x2x4q]
+        dead_times: {inference-5d9c7-x2x4q: 16.0}
         values: {inference-5d9c7-x2x4q: 41.5}
         metrics:
           - metric: gpu

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
 from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key, condition, labels_of, made_s, pod_spec, statuses, unix
+from ..chain.objects import Key, labels_of, made_s, pod_spec, start_s
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -107,7 +107,7 @@ def _pod_start_s(pods: Sequence[Manifest], target: Manifest) -> float | None:
     """
     newest = max(pods, key=made_s, default=None)
     revision = _revision(newest) if newest else None
-    starts = [start for pod in pods if _revision(pod) == revision and (start := _start_s(pod)) is not None]
+    starts = [start for pod in pods if _revision(pod) == revision and (start := start_s(pod)) is not None]
     start = min(starts, default=None)
     return start if start is not None and start <= _longest_start_s(target) else None
 
@@ -126,13 +126,3 @@ def _longest_start_s(target: Manifest) -> float:
         if probe
     ]
     return (target.get("spec") or {}).get("progressDeadlineSeconds", 600) + max(allowed, default=0)
-
-
-def _start_s(pod: Manifest) -> float | None:
-    """Waiting for a GPU or for a node that is added first is not the pod's start."""
-    scheduled, ready = condition(pod, "PodScheduled"), condition(pod, "Ready")
-    restarted = any(status.get("restartCount") for status in statuses(pod))
-    begin, end = unix(scheduled.get("lastTransitionTime")) or made_s(pod), unix(ready.get("lastTransitionTime"))
-    if ready.get("status") != "True" or restarted or not end:
-        return None
-    return max(end - begin, 0.0)

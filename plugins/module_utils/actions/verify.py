@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key
+from ..chain.objects import Key, start_s
 from ..chain.state import AutoscalerState, Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -77,7 +77,11 @@ def describe(
     intervals = Intervals(kube, prometheus)
     for entry, autoscaler in zip(outcome.result["autoscalers"], autoscalers, strict=True):
         state = states[autoscaler.key]
-        entry.update(state.describe(), budget=_budget(autoscaler, state, intervals))
+        entry.update(
+            state.describe(),
+            dead_times=_dead_times(autoscaler, state, intervals),
+            budget=_budget(autoscaler, state, intervals),
+        )
 
 
 def _observe_until(
@@ -96,6 +100,15 @@ def _observe_until(
 
     wait_until(observe_the_rest, lambda left: not left, deadline, longest_poll_s=LONGEST_POLL_S)
     return states
+
+
+def _dead_times(autoscaler: Autoscaler, state: AutoscalerState, intervals: Intervals) -> dict[str, float | None]:
+    """Seconds by ready pod, until its start could be seen in the metric: what a user shortens, pod by pod."""
+    if not autoscaler.metric_targets:
+        return {}
+    lag_s = intervals.budget(autoscaler.metric_targets[0]).metric_lag_s
+    starts = {pod["metadata"]["name"]: start_s(pod) for pod in state.ready_pods}
+    return {name: None if start is None else round(start + lag_s, 1) for name, start in sorted(starts.items())}
 
 
 def _budget(autoscaler: Autoscaler, state: AutoscalerState, intervals: Intervals) -> dict[str, Any]:

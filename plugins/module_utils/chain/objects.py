@@ -60,6 +60,19 @@ def is_ready(manifest: Manifest) -> bool:
     return condition(manifest, "Ready").get("status") == "True"
 
 
+def start_s(pod: Manifest) -> float | None:
+    """Seconds from its scheduling until it was ready; None if it is not, or has been restarted.
+
+    Waiting for a GPU or for a node that is added first is not the pod's start.
+    """
+    scheduled, ready = condition(pod, "PodScheduled"), condition(pod, "Ready")
+    restarted = any(status.get("restartCount") for status in statuses(pod))
+    begin, end = unix(scheduled.get("lastTransitionTime")) or made_s(pod), unix(ready.get("lastTransitionTime"))
+    if ready.get("status") != "True" or restarted or not end:
+        return None
+    return max(end - begin, 0.0)
+
+
 def containers_of(workload: Manifest) -> list[Mapping[str, Any]]:
     """Of a pod, or of the template of what makes pods."""
     spec = workload.get("spec") or {}

@@ -84,3 +84,16 @@ def test_a_budget_that_is_not_kept_is_said(now: int, kept: bool) -> None:
 
     budget = run(send, Clock()).result["autoscalers"][0]["budget"]  # type: ignore[arg-type]
     assert (budget["worst_s"], budget["seen_age_s"], budget["kept"]) == (49, now - 102, kept)
+
+
+@pytest.mark.parametrize(("restarts", "seconds"), [(0, 45.0), (1, None)])
+def test_the_dead_time_of_each_pod_is_its_start_and_the_lag_of_the_metric(restarts: int, seconds: float | None) -> None:
+    started = pod("chat-0", "chat")
+    conditions = {"PodScheduled": "2026-01-01T00:00:00Z", "Ready": "2026-01-01T00:00:11Z"}
+    started["status"]["conditions"] = [
+        {"type": kind, "status": "True", "lastTransitionTime": at} for kind, at in conditions.items()
+    ]
+    started["status"]["containerStatuses"] = [{"name": "main", "ready": True, "restartCount": restarts}]
+    pods: dict[str, Any] = {"GET /api/v1/namespaces/ml/pods": {"items": [started]}}
+    outcome = run(cluster(("chat",), **pods, **{f"GET {PROXY}/rules": RULES}), Clock())
+    assert outcome.result["autoscalers"][0]["dead_times"] == {"chat-0": seconds}
