@@ -1,7 +1,7 @@
 """The same loads on paper: each hop as its intervals say, and the controller's own arithmetic.
 
 For what takes too long to be measured, and for Knative's autoscaler, which is not in the lab. Requests are a stream
-without chance here, pods start in a fixed time, and no hop takes any time of its own.
+without chance here. Pods start in a fixed time, and no hop takes any time of its own.
 """
 
 from __future__ import annotations
