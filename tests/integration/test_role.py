@@ -71,3 +71,34 @@ def test_check_mode_without_a_cluster_says_what_would_be_made(tmp_path: Path) ->
 def test_absent_without_a_cluster_has_nothing_to_do(tmp_path: Path) -> None:
     options = {"gpu_autoscaling_autoscalers": [{"name": "chat"}], "gpu_autoscaling_state": "absent"}
     assert changed(play(tmp_path, tmp_path / "none", **options)) == 0
+
+
+def test_images_are_pulled_ahead_where_the_pods_may_run(
+    tmp_path: Path,
+    plane: tuple[ControlPlane, client.ApiClient],
+    workloads: Workloads,
+    autoscalers: list[dict[str, Any]],
+) -> None:
+    kubeconfig, apps = plane[0].kubeconfig, client.AppsV1Api(plane[1])
+    template = {
+        "nodeSelector": {"pool": "gpu"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"key": "team", "operator": "Exists"}],
+    }
+    patch = {"spec": {"template": {"spec": template}}}
+    (container,) = apps.patch_namespaced_deployment("chat", workloads.namespace, patch).spec.template.spec.containers
+    options = {"gpu_autoscaling_autoscalers": autoscalers, "gpu_autoscaling_images_state": "present"}
+    assert changed(play(tmp_path, kubeconfig, **options)) == 2
+    (made,) = apps.list_namespaced_daemon_set(workloads.namespace).items
+    pod = made.spec.template.spec
+    assert [volume.image.reference for volume in pod.volumes] == [container.image]
+    assert [mount.name for mount in pod.containers[0].volume_mounts] == [pod.volumes[0].name]
+    assert pod.containers[0].image.startswith("registry.k8s.io/pause:")
+    assert (pod.node_selector, pod.image_pull_secrets[0].name) == ({"pool": "gpu"}, "registry")
+    assert [toleration.key for toleration in pod.tolerations] == ["team", "nvidia.com/gpu"]
+    assert pod.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    assert changed(play(tmp_path, kubeconfig, **options)) == 0
+    assert changed(play(tmp_path, kubeconfig, **options | {"gpu_autoscaling_images_state": "ignored"})) == 0
+    assert len(apps.list_namespaced_daemon_set(workloads.namespace).items) == 1
+    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **options)) == 2
+    assert apps.list_namespaced_daemon_set(workloads.namespace).items == []
