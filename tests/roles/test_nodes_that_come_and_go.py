@@ -46,7 +46,13 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "profiling is left to others": (
         {**PROFILED, "dcgm_exporter_profiling": False},
-        ["'DCGM_FI_PROF' not in __dcgm_exporter_counted", "'DCGM_FI_DEV_GPU_UTIL' in __dcgm_exporter_counted"],
+        # A line of it is a row of three.
+        [
+            "'DCGM_FI_PROF' not in __dcgm_exporter_counted",
+            "'DCGM_FI_DEV_GPU_UTIL' in __dcgm_exporter_counted",
+            "__dcgm_exporter_counted.splitlines() | length"
+            " == __dcgm_exporter_counters.splitlines() | reject('match', 'DCGM_FI_PROF_') | length",
+        ],
     ),
     "profiling is read": (PROFILED, ["__dcgm_exporter_counted == __dcgm_exporter_counters"]),
 }
