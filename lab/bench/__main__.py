@@ -28,10 +28,13 @@ CHECKOUT = Path(__file__).parents[2]
 PLANS: dict[str, Callable[[int], list[Round]]] = {"full": full, "steps": steps, "quick": quick}
 # A minute of requests is the least that a cost is learned from, and the median wants some of them.
 LEARN_S = 240
+# From a round's end until the next load: new pods, and a new HPA controller for another period.
+REST_S = 40
 
 
 class Bench:
     def __init__(self, arguments: argparse.Namespace) -> None:
+        self.started = time.monotonic()
         self.console = Console(highlight=False)
         self.inventory, self.kubeconfig = arguments.inventory, arguments.kubeconfig
         self.cluster = BenchCluster(arguments.kubeconfig)
@@ -141,10 +144,14 @@ class Bench:
             self.cluster.samples(workload.recorded, ago) if workload.recorded else [],
         )
 
-    def run(self, rounds: list[Round], out: Path) -> None:
+    def run(self, rounds: list[Round], out: Path, minutes: float) -> None:
         """Write after each round what there is: a run that is stopped has not been for nothing."""
         start_s = 0
+        end = self.started + minutes * 60
         for number, round_ in enumerate(rounds, 1):
+            if time.monotonic() + round_.lasts_s + REST_S > end:
+                self.say(f"no time for round {number} of {len(rounds)}")
+                return
             self.say(
                 f"round {number} of {len(rounds)}: {round_.shape.name}, period {round_.sync_s} s, "
                 f"pod start {round_.pod_start_s} s; {round_.lasts_s:.0f} s"
@@ -176,13 +183,14 @@ def main() -> None:
     parser.add_argument("--inventory", type=Path, default=CHECKOUT / "inventories/lab")
     parser.add_argument("--plan", choices=PLANS, default="full", help="what is measured (default: %(default)s)")
     parser.add_argument("--lanes", type=int, default=5, help="workloads of each configuration (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=90, help="begin no round that would end later (default: 90)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of change (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.md, measured.json and the plots")
     arguments = parser.parse_args()
     try:
         bench = Bench(arguments)
         bench.set_up()
-        bench.run(PLANS[arguments.plan](arguments.lanes), arguments.out)
+        bench.run(PLANS[arguments.plan](arguments.lanes), arguments.out, arguments.minutes)
         bench.say(f"{arguments.out / 'results.md'}")
     except NotReached as missed:
         sys.exit(str(missed))

@@ -59,8 +59,9 @@ def full(lanes: int, steps: int = 20, others: int = 5) -> list[Round]:
 
 
 def steps(lanes: int) -> list[Round]:
-    """Twenty phases of the step at both periods."""
-    return [round_ for round_ in full(lanes) if round_.shape is SHAPES["step"] and not round_.pod_start_s]
+    """Twenty phases of the step at both periods, by turns: a run that is ended early has some of both."""
+    many = -(-20 // lanes)
+    return [Round(SHAPES["step"], sync_s, 0) for _turn in range(-(-many // 2)) for sync_s in (5, 5, 15, 15)]
 
 
 def quick(_lanes: int) -> list[Round]:

@@ -17,7 +17,7 @@ from lab.bench.configurations import filled, read_configurations, read_recipes
 from lab.bench.evaluation import Seen, direction_changes, evaluate, spread
 from lab.bench.goals import goals
 from lab.bench.report import MEASURED, dumps, file_name, kinds, loads, page, picture
-from lab.bench.rounds import LONGEST_INTERVAL_S, Result, Round, begins, full, judge, quick
+from lab.bench.rounds import LONGEST_INTERVAL_S, Result, Round, begins, full, judge, quick, steps
 from lab.bench.shapes import HIGH, LOW, SHAPES
 
 STEP = SHAPES["step"]
@@ -146,6 +146,9 @@ def test_the_full_plan_has_twenty_steps_at_both_periods_and_five_of_the_others(l
     assert all(count >= 5 for count in number.values())
     assert {kind[2] for kind in number} == {0, 30, 90}
     assert len(quick(lanes)) == 1
+    both = [round_.sync_s for round_ in steps(lanes)]
+    assert lanes * both.count(5) == lanes * both.count(15) >= 20
+    assert both[:4] == [5, 5, 15, 15]
 
 
 def test_the_full_plan_leaves_ten_minutes_of_an_hour_to_make_the_lab() -> None:
