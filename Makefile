@@ -81,7 +81,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -176,6 +176,9 @@ gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer
 
 gates-all: gates-env ## sanity, playbooks and unit tests on each ansible-core and Python that this machine has
 	@$(BIN)/python tests/gates.py --all $(ARGS)
+
+pages: test-env ## build/pages/site: the documentation as a site, its links checked (python -m http.server shows it)
+	@$(BIN)/python tests/pages.py
 
 tarball: test-env ## build/release: what Galaxy gets, with its checksum, the same each time
 	@$(BIN)/python tests/tarball.py

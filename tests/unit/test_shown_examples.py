@@ -1,0 +1,69 @@
+"""The examples of the documentation: YAML parses, variables and options exist, commands have the shell's grammar."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
+from collection import ROOT
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(ROOT.glob("docs/**/*.md"))]
+TARGETS = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
+PLAYBOOKS = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
+MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
+SPECS = [yaml.safe_load(path.read_text()) for path in ROOT.glob("roles/*/meta/argument_specs.yml")]
+DEFAULTS = [path.read_text() for path in ROOT.glob("roles/*/defaults/**/*.yml")]
+VARIABLES = {name for text in DEFAULTS for name in re.findall(r"^([a-z]\w*):", text, re.MULTILINE)} | {
+    name for spec in SPECS for entry in spec["argument_specs"].values() for name in entry.get("options", {})
+}
+OURS = re.compile(r"(?:kubegpu|gpu|nvidia|dcgm|prometheus|kubernetes|containerd|helm)_\w+")
+
+
+def blocks(*languages: str) -> list[Any]:
+    """Each example in one of these languages, with its page and number."""
+    return [
+        pytest.param(page, text, id=f"{page.relative_to(ROOT)}-{number}")
+        for page in PAGES
+        for number, (language, text) in enumerate(BLOCK.findall(page.read_text()), 1)
+        if language in languages
+    ]
+
+
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from mappings(part)
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("yaml"))
+def test_yaml_sets_what_is_there(page: Path, text: str) -> None:
+    [document] = yaml.safe_load_all(text)
+    for mapping in mappings(document):
+        names = {key for key in mapping if isinstance(key, str) and OURS.fullmatch(key)}
+        assert names - VARIABLES - MODULES - set(AUTOSCALERS["autoscalers"]["options"]) == set(), page
+        modules = {key.rpartition(".")[2] for key in mapping if str(key).startswith("kubegpu.autoscale.")}
+        assert modules <= MODULES
+        if {"target", "metric"} <= mapping.keys():
+            assert mapping.keys() <= AUTOSCALERS["autoscalers"]["options"].keys()
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("sh", "console", "bash"))
+def test_commands_are_there(page: Path, text: str) -> None:
+    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
+    assert done.stderr == ""
+    assert set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= TARGETS
+    named = re.findall(r"ansible-playbook[^\n;&]*?kubegpu\.autoscale\.(\w+)", text)
+    assert set(named) <= PLAYBOOKS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_targets_in_the_text_are_there(page: Path) -> None:
+    assert set(re.findall(r"`make ([a-z-]+)", page.read_text())) <= TARGETS
