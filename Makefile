@@ -180,8 +180,9 @@ gates-all: gates-env ## sanity, playbooks and unit tests on each ansible-core an
 pages: test-env ## build/pages/site: the documentation as a site, its links checked (python -m http.server shows it)
 	@$(BIN)/python tests/pages.py
 
-tarball: test-env ## build/release: what Galaxy gets, with its checksum, the same each time
+tarball: test-env ## build/release: what Galaxy gets, with its checksum and its SBOM (CycloneDX), the same each time
 	@$(BIN)/python tests/tarball.py
+	@$(BIN)/python tests/sbom.py
 
 docs: test-env ## print each role's README from its argument specs, docs/doctor from the checks, and the dashboards' JSON
 	@$(BIN)/python tests/doctor_pages.py

@@ -34,7 +34,7 @@ def build(folder: Path) -> Path:
             tarfile.open(fileobj=packed, mode="w") as tar,
         ):
             for member in there.getmembers():
-                member.mtime = _time()
+                member.mtime = commit_time()
                 tar.addfile(member, there.extractfile(member) if member.isfile() else None)
     return tarball
 
@@ -44,7 +44,7 @@ def checksum(tarball: Path) -> str:
 
 
 @cache
-def _time() -> int:
+def commit_time() -> int:
     """Of the last commit, or what SOURCE_DATE_EPOCH says."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
