@@ -1,8 +1,8 @@
 """`make pages`: the documentation as a site in build/pages/site, read in a browser or from a folder, without internet.
 
-What is written in docs, the READMEs of roles, and a page for each module and filter as ansible-doc has it. A link to a
-file that is no page leads to the repository. A link to nothing, an anchor that is not there, or a page without a place
-in mkdocs.yml ends the build.
+It has what is written in docs, and the READMEs of roles. Modules and filters have a page as ansible-doc tells it.
+A link to a file that is no page leads to the repository. A link to nothing ends the build. So does an anchor that is
+not there, and a page without a place in mkdocs.yml.
 """
 
 from __future__ import annotations
