@@ -171,7 +171,7 @@ pins-check: lab-env ## compare the rows of lab/upstream with the real repositori
 charts-check: test-env programs ## compare the lab's charts with the originals (CHARTS=folder with them)
 	@$(BIN)/python -m lab.charts.check $(CHARTS)
 
-gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer and reuse, as Galaxy and certification ask (ARGS="sanity licences")
+gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, as Galaxy and certification ask (ARGS="sanity licences")
 	@$(BIN)/python tests/gates.py $(ARGS)
 
 gates-all: gates-env ## sanity, playbooks and unit tests on each ansible-core and Python that this machine has

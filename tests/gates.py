@@ -90,6 +90,18 @@ def licences(_place: Place) -> tuple[Path, list[Command]]:
     return CHECKOUT, [["reuse", "lint", "--lines"]]
 
 
+def workflows(_place: Place) -> tuple[Path, list[Command]]:
+    """What GitHub reads: its schemas, and what an attacker could use."""
+    github = CHECKOUT / ".github"
+    schema = ("check-jsonschema", "--builtin-schema")
+    forms = sorted(path for path in (github / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+    return CHECKOUT, [
+        [*schema, "vendor.github-workflows", *sorted((github / "workflows").glob("*.yml"))],
+        [*schema, "vendor.github-issue-forms", *forms],
+        ["zizmor", "--offline", "--quiet", github / "workflows"],
+    ]
+
+
 def playbooks(place: Place) -> tuple[Path, list[Command]]:
     names = sorted(path.stem for path in (CHECKOUT / "playbooks").glob("*.yml"))
     words = [f"kubegpu.autoscale.{name}" for name in names]
@@ -102,10 +114,10 @@ def unit(place: Place) -> tuple[Path, list[Command]]:
 
 
 PARTS: Mapping[str, Callable[[Place], tuple[Path, list[Command]]]] = {
-    part.__name__: part for part in (sanity, documentation, importer, licences, playbooks, unit)
+    part.__name__: part for part in (sanity, documentation, importer, licences, workflows, playbooks, unit)
 }
 # `make test` has the others with the ansible-core of .venv.
-USUAL = ("sanity", "documentation", "importer", "licences")
+USUAL = ("sanity", "documentation", "importer", "licences", "workflows")
 OF_CORE = ("sanity", "playbooks", "unit")
 # Series of ansible-core that are maintained, and the Pythons that each runs on.
 CORES = (
