@@ -18,6 +18,7 @@ from lab.versions import CHECKOUT, names, recipe
 
 HERE = Path(__file__).parent
 KEY_OWNER = "kubegpu lab mirror"
+DEBIAN = Path("ftp.debian.org/debian")
 
 
 def apt_key() -> Artifact:
@@ -77,7 +78,7 @@ def apt_mirror(
             suite_of = Path("dists", repository.suite) if repository.suite else Path()
             if not (out / repository.path / suite_of / "InRelease").exists():
                 _add_repository(out, repository, key, contents, run)
-        if distribution:
+        if distribution and not (out / DEBIAN / "dists" / suite / "InRelease").exists():
             _add_distribution(out, suite, distribution, key, run)
 
     needs = tuple(filter(None, (key, first, distribution, *contents.values())))
@@ -139,7 +140,7 @@ def _fields(package: upstream.Package, row: Mapping[str, Any]) -> dict[str, str]
 
 def _add_distribution(out: Path, suite: str, distribution: Artifact, key: Artifact, run: Shell) -> None:
     """Debian's own repository: a folder of the artifact is a component."""
-    root = out / "ftp.debian.org" / "debian"
+    root = out / DEBIAN
     components = {}
     for folder in sorted(distribution.path.iterdir()):
         components[folder.name] = f"pool/{suite}/{folder.name}"
