@@ -81,7 +81,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -133,6 +133,9 @@ test-vm: test-env ## what the roles do to a kernel, in a virtual machine with De
 test-cluster: test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
 	@$(MOLECULE) test --scenario-name cluster --report
+
+test-existing: test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
+	@$(MOLECULE) test --scenario-name existing --report $(ARGS)
 
 # The GPUs are the stand-in's: two hundred of them, of which each workload takes five to ten.
 bench bench-quick: export LAB_GPU = mock

@@ -7,7 +7,7 @@ import json
 import random
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from kubernetes.client import ApiException
@@ -15,7 +15,7 @@ from kubernetes.config import ConfigException
 from rich.console import Console
 from urllib3.exceptions import HTTPError
 
-from lab.load.cluster import LabCluster
+from lab.load.cluster import PROMETHEUS, LabCluster
 from lab.load.earlier import Earlier
 from lab.load.scenario import NotReached, Recording, play, steps
 from lab.load.summary import Chain, Summary, summarise, verdict
@@ -23,7 +23,7 @@ from lab.load.timeline import timeline
 from lab.load.view import View, summary_table
 
 # What the README states: collect, scrape, evaluate, and the HPA's period on a control plane of the role kubernetes.
-COLLECT_S, SCRAPE_S, EVALUATE_S, SYNC_S = 1, 2, 2, 5
+PERIODS = "1,2,2,5"
 
 
 def main() -> None:
@@ -42,6 +42,15 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="demo.json of a demo without a demand, to show beside")
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
+    )
+    parser.add_argument(
+        "--prometheus", default=PROMETHEUS, help="namespace/service:port of the cluster's (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--periods",
+        type=lambda text: [float(number) for number in text.split(",")],
+        default=PERIODS,
+        help="seconds of the chain: collect, scrape, evaluate and the HPA's own (default: %(default)s)",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for timeline.svg and demo.json, one a round")
     arguments = parser.parse_args()
@@ -67,14 +76,14 @@ def rounds(arguments: argparse.Namespace) -> list[str]:
     for number in range(1, arguments.rounds + 1):
         arguments.out = folder / str(number)
         problems += demo(arguments)
-        time.sleep(random.uniform(0, SYNC_S))
+        time.sleep(random.uniform(0, Chain(*arguments.periods).sync_s))
     return problems
 
 
 def demo(arguments: argparse.Namespace) -> list[str]:
     """Run the scenario and write its files. Returns what went wrong."""
     console = Console()
-    cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa)
+    cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa, arguments.prometheus)
     plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold, arguments.settle)
     recording, problems = Recording(), []
     counted = cluster.counters()
@@ -90,7 +99,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     summary = summarise(
         recording, plan, {name: after[name] - counted[name] for name in ("served", "rejected", "failed")}
     )
-    chain = _chain(cluster, recording, summary, start)
+    chain = _chain(cluster, recording, summary, start, Chain(*arguments.periods))
     problems += verdict(summary, cluster.autoscaler, chain)
     arguments.out.mkdir(parents=True, exist_ok=True)
     before = Earlier.read(arguments.before) if arguments.before else None
@@ -112,23 +121,21 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     return problems
 
 
-def _chain(cluster: LabCluster, recording: Recording, summary: Summary, start: float) -> Chain:
-    """When Prometheus scraped and evaluated, from shortly before the step up until the decision.
+def _chain(cluster: LabCluster, recording: Recording, summary: Summary, start: float, periods: Chain) -> Chain:
+    """With when Prometheus scraped and evaluated, from shortly before the step up until the decision.
 
     start: of the recording, in Prometheus' time.
     """
     step = recording.begins.get("step up", 0.0)
-    since, until = step - 2 * max(SCRAPE_S, EVALUATE_S), step + (summary.reaction_s or summary.undecided_s)
+    since = step - 2 * max(periods.scrape_s, periods.evaluate_s)
+    until = step + (summary.reaction_s or summary.undecided_s)
 
     def times(series: str) -> list[float]:
         found = (at - start for at in cluster.times(series, cluster.now() - start - since))
         return [round(at_s, 2) for at_s in found if at_s <= until]
 
-    return Chain(
-        COLLECT_S,
-        SCRAPE_S,
-        EVALUATE_S,
-        SYNC_S,
+    return replace(
+        periods,
         scraped=times("DCGM_FI_DEV_GPU_UTIL"),
         evaluated=times(f"namespace_pod:{cluster.autoscaler.metric}:avg"),
     )

@@ -12,19 +12,22 @@ from kubernetes.utils.quantity import parse_quantity
 
 from lab.load.scenario import Autoscaler, Sample
 
-PROMETHEUS = "/api/v1/namespaces/monitoring/services/kube-prometheus-stack-prometheus:9090/proxy/api/v1/query"
+PROMETHEUS = "monitoring/kube-prometheus-stack-prometheus:9090"  # where site.yml brings it
 RATE_WINDOW_S = 2.0
 
 
 class LabCluster:
     """The sample service's cluster.
 
-    hpa: name of the autoscaler; the load generator is the service `<its Deployment>-load` beside it.
+    hpa:        name of the autoscaler; the load generator is the service `<its Deployment>-load` beside it.
+    prometheus: namespace/service:port.
     """
 
-    def __init__(self, kubeconfig: Path, namespace: str, hpa: str) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, hpa: str, prometheus: str = PROMETHEUS) -> None:
         self._api = config.new_client_from_config(str(kubeconfig))
         self._namespace = namespace
+        home, _, service = prometheus.partition("/")
+        self._prometheus = f"/api/v1/namespaces/{home}/services/{service}/proxy/api/v1/query"
         self.autoscaler = self._read_autoscaler(hpa)
         self._load = f"/api/v1/namespaces/{namespace}/services/{self.autoscaler.deployment}-load:80/proxy"
         self._counted: deque[tuple[float, dict[str, float]]] = deque()
@@ -62,7 +65,7 @@ class LabCluster:
 
     def now(self) -> float:
         """Prometheus' Unix time, which its samples have."""
-        return float(self._request("GET", PROMETHEUS, query="time()")["data"]["result"][1])
+        return float(self._request("GET", self._prometheus, query="time()")["data"]["result"][1])
 
     def times(self, series: str, since_s: float) -> list[float]:
         """When Prometheus has a sample of any of the target's pods in the last `since_s` seconds, as Unix times.
@@ -70,12 +73,12 @@ class LabCluster:
         series: name of what an exporter gives, or of what a rule records.
         """
         pods = f'namespace="{self._namespace}", pod=~"{self.autoscaler.deployment}-.+"'
-        found = self._request("GET", PROMETHEUS, query=f"{series}{{{pods}}}[{since_s:.0f}s]")["data"]["result"]
+        found = self._request("GET", self._prometheus, query=f"{series}{{{pods}}}[{since_s:.0f}s]")["data"]["result"]
         return sorted({float(at_s) for pod_series in found for at_s, _value in pod_series["values"]})
 
     def _utilisation(self) -> dict[str, float]:
         query = f'namespace_pod:{self.autoscaler.metric}:avg{{namespace="{self._namespace}"}}'
-        series = self._request("GET", PROMETHEUS, query=query)["data"]["result"]
+        series = self._request("GET", self._prometheus, query=query)["data"]["result"]
         return {
             pod_series["metric"]["pod"]: float(pod_series["value"][1])
             for pod_series in sorted(series, key=lambda s: s["metric"]["pod"])

@@ -17,6 +17,7 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
+from cluster_dump import objects_of
 from collection import ROOT
 from control_plane import ControlPlane, eventually, running
 from kubernetes import client
@@ -30,10 +31,6 @@ ROLES = ("nvidia_device_plugin", "prometheus_stack", "dcgm_exporter", "prometheu
 OPTIONS: dict[str, Any] = {**{f"{role}_wait": False for role in ROLES}, "nvidia_device_plugin_feature_discovery": False}
 STACK = ["crds.enabled=false", "alertmanager.enabled=false", "grafana.enabled=false"]
 STACK += ["prometheusOperator.tls.enabled=false", "prometheusOperator.admissionWebhooks.enabled=false"]
-# On what the API server makes of a CRD.
-AUTOMATIC = "kube-aggregator.kubernetes.io/automanaged"
-# What changes by itself, or belongs to the API server.
-PASSING = ("events", "leases", "endpoints", "endpointslices", "componentstatuses", "flowschemas", "ipaddresses")
 
 
 class Site:
@@ -93,27 +90,11 @@ class Site:
 
         def look() -> bool:
             with suppress(HTTPError):
-                seen.append(self._objects())
+                seen.append(objects_of(self.plane.get))
             return seen != []
 
         eventually(look, "every kind is listed", 30)
         return seen[0]
-
-    def _objects(self) -> dict[str, Any]:
-        groups = self.plane.get("/apis")["groups"]
-        versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
-        found = {}
-        for version in versions:
-            if "metrics.k8s.io" in version:
-                continue
-            for kind in self.plane.get(version)["resources"]:
-                if "list" in kind["verbs"] and "/" not in kind["name"] and kind["name"] not in PASSING:
-                    for item in self.plane.get(f"{version}/{kind['name']}")["items"]:
-                        metadata = item["metadata"]
-                        controlled = any(owner.get("controller") for owner in metadata.get("ownerReferences", []))
-                        if not controlled and AUTOMATIC not in metadata.get("labels", {}):
-                            found[f"{kind['name']} {metadata.get('namespace', '')}/{metadata['name']}"] = item
-        return found
 
     def reaches(self, daemon_set: str, nodes: set[str]) -> bool:
         """Whether its controller wants a pod of it on these nodes and no others."""

@@ -13,6 +13,7 @@ TARGETS = {
     "molecule/cluster": "make test-cluster",
     "molecule/default": "make test",
     "molecule/driver": "make test-nodes",
+    "molecule/existing": "make test-existing",
     "molecule/interrupted": "make test-nodes",
     "molecule/nodes": "make test-nodes",  # some of it in make test, too
     "molecule/runtime": "make test-nodes",
