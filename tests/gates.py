@@ -149,7 +149,8 @@ def prepare(programs: Path, root: Path) -> Place:
 def other_core(core: str, python: str) -> Path | None:
     """The programs of the newest ansible-core of a series, with what unit tests need; None without that Python."""
     pyenv = Path.home() / ".pyenv" / "versions"
-    found = shutil.which(f"python{python}") or next(map(str, pyenv.glob(f"{python}.*/bin/python")), None)
+    # pyenv's own first: its stand-ins in the path start nothing until a version is chosen.
+    found = next(map(str, pyenv.glob(f"{python}.*/bin/python")), None) or shutil.which(f"python{python}")
     folder = CACHE / f"core-{core}-python{python}"
     if found and not (folder / "filled").exists():
         subprocess.run([found, "-m", "venv", "--clear", folder], check=True)
