@@ -81,7 +81,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-vm test-cluster test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in two lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -126,6 +126,10 @@ test-nodes: test-env programs ## how drivers, container runtimes and runs break,
 test-systems: test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
 		$(LAB_CLI) build; $(MOLECULE) test --scenario-name nodes; done
+
+test-first-runs: test-env ## the first run on a bare server of each system: by ssh, from nouveau and swap to a pod with a GPU (SYSTEMS=)
+	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
+		$(LAB_CLI) build; $(MOLECULE) test --scenario-name first_run; done
 
 test-vm: test-env ## what the roles do to a kernel, in a virtual machine with Debian's (minutes by KVM; emulated 20 to 45)
 	@$(BIN)/python -m lab.vm $(ARGS)
