@@ -11,7 +11,7 @@ from testinfra.host import Host
 @pytest.fixture(scope="module")
 def owner(host: Host) -> Owner:
     owner = Owner(host.ansible.get_variables()["kubegpu_chart_mirror"])
-    for namespace in ("ml", "gpus", "adapters"):
+    for namespace in ("ml", "gpus", "gpu-operator", "adapters"):
         owner.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     scripts = {path.name: path.read_text() for path in (ROOT / "roles" / "gpu_workload" / "files").glob("*.py")}
     owner.apply(

@@ -55,6 +55,8 @@ class Case:
     still: set[str] = field(default_factory=set)
     apply: tuple[str, ...] = ()
     mends: Callable[[Owner], None] = field(default=lambda owner: None)
+    before: Callable[[Owner], None] = field(default=lambda owner: None)
+    after: Callable[[Owner], None] = field(default=lambda owner: None)
 
 
 class Owner:
@@ -141,6 +143,7 @@ class Site:
 
     def furnish(self) -> None:
         """What the owner did long ago."""
+        self.case.before(self.owner)
         for name in self.case.apply:
             self.owner.apply(*page(name))
         self.release()
@@ -170,6 +173,7 @@ class Site:
             self.owner.kubectl(*words, told=yaml.safe_dump_all(page(name)))
         for release, (_chart, namespace, _values) in self.case.releases.items():
             self.owner.removes(release, namespace)
+        self.case.after(self.owner)
 
     def allow_our_metrics(self) -> None:
         """The one rule that an adapter of somebody else needs."""

@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from foreign import ADMIN, PROMETHEUS, ROOT, Case, Owner, Site, differing, page, until
 
 testinfra_hosts = ["ansible://kube_control_plane"]
 
+POLICY = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
 HPA = "horizontalpodautoscalers ml/chat"
 OURS = {HPA, "prometheusrules observability/kubegpu-gpu"}
 # Made by the Prometheus operator of all rules, ours as well.
 RULEFILES = f"configmaps observability/prometheus-{PROMETHEUS}-rulefiles-0"
+# What the operator's node-feature-discovery and the operator itself write on a node.
+OF_OPERATOR = ("gpu.present", "gpu.deploy.dcgm-exporter", "gpu.deploy.device-plugin")
+
+
+def operator(owner: Owner) -> None:
+    """Its policy owns what it makes: garbage collection takes all of it away with the policy."""
+    owner.apply(*page("policy"))
+    owner.kubectl("wait", "--for=condition=Established", "crd/clusterpolicies.nvidia.com")
+    owner.apply(POLICY)
+    uid = owner.kubectl("get", "clusterpolicy", "cluster-policy", "-o", "jsonpath={.metadata.uid}")
+    reference = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": uid}
+    made = page("operator")
+    for manifest in made:
+        manifest["metadata"]["ownerReferences"] = [{**reference, "controller": True, "blockOwnerDeletion": True}]
+    owner.kubectl("label", "nodes", "--all", *(f"nvidia.com/{label}=true" for label in OF_OPERATOR))
+    owner.apply(*made)
+
+
+def no_operator(owner: Owner) -> None:
+    owner.kubectl("delete", "clusterpolicy", "cluster-policy", "--cascade=foreground")
+    owner.kubectl("delete", "--filename=-", told=yaml.safe_dump_all(page("policy")))
+    owner.kubectl("label", "nodes", "--all", *(f"nvidia.com/{label}-" for label in OF_OPERATOR))
 
 
 def show_labels(owner: Owner) -> None:
     """What RULE_POD_LABELS_MISSING says to do."""
     stack = {**page("stack")[0], "kube-state-metrics": {"metricLabelsAllowlist": ["pods=[app]"]}}
     owner.release("monitoring", "kube-prometheus-stack", "observability", stack)
+
+
+def read_faster(owner: Owner) -> None:
+    """What docs/clusters/gpu-operator.md has in the values of the operator's chart."""
+    words = ("-n", "gpu-operator", "set", "env", "daemonset/nvidia-dcgm-exporter", "DCGM_EXPORTER_INTERVAL=1000")
+    owner.kubectl(*words)
+    owner.kubectl("-n", "gpu-operator", "rollout", "status", "daemonset/nvidia-dcgm-exporter")
+    faster = [{"op": "replace", "path": "/spec/endpoints/0/interval", "value": "2s"}]
+    patch = ("patch", "servicemonitor", "nvidia-dcgm-exporter", "--type=json", "-p", json.dumps(faster))
+    owner.kubectl("-n", "gpu-operator", *patch)
 
 
 OF_MANIFEST = {"kind": "DaemonSet", "name": "kube-system/nvidia-device-plugin-daemonset", "origin": "manifest"}
@@ -49,6 +84,21 @@ CASES = {
         still={"HPA_METRIC_OF_ALL_GPUS"},
         load=0.4,  # over 0.6 the sum of all GPUs drives this recipe to its maximum
         replicas=1,
+    ),
+    "operator": Case(
+        plugin={
+            "kind": "DaemonSet",
+            "name": "gpu-operator/nvidia-device-plugin-daemonset",
+            "origin": "gpu-operator",
+        },
+        exporter={"kind": "DaemonSet", "name": "gpu-operator/nvidia-dcgm-exporter", "origin": "gpu-operator"},
+        adapter="averages-prometheus-adapter",
+        releases={"averages": ("prometheus-adapter", "adapters", "adapter-average")},
+        mends=read_faster,
+        load=1.0,
+        replicas=2,
+        before=operator,
+        after=no_operator,
     ),
 }
 
