@@ -92,3 +92,11 @@ def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: P
     assert "Nothing was changed." in said
     said = run(uninstall, tmp_path, kubeconfig=several, kubegpu_context="gone")
     assert "kubeconfig has no context gone)" in said
+
+
+def test_an_uninstall_leaves_helm_on_the_controller():
+    """Other inventories of the same user run the same file."""
+    plays = yaml.safe_load((ROOT / "playbooks" / "uninstall.yml").read_text())
+    roles = [role["role"] for play in plays for role in play.get("roles", [])]
+    assert "kubegpu.autoscale.prometheus_stack" in roles
+    assert "kubegpu.autoscale.helm" not in roles
