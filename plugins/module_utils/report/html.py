@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from xml.etree.ElementTree import Element, tostring
+from xml.etree.ElementTree import Element
 
 from .elements import Child, element
 from .light import light
+from .page import page
 from .plot import plot
-from .style import STYLE
 from .words import (
     Report,
     cluster_of,
@@ -37,25 +37,13 @@ _DARK = ("consequence", "broken")
 def html(report: Report) -> str:
     """The same report gives the same page."""
     sections = [_chain(report), _findings(report), _autoscalers(report["autoscalers"]), _not_checked(report)]
-    page = element(
-        "html",
-        element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("title", f"{headline(report)} - GPU autoscaling"),
-            element("style", STYLE),
-        ),
-        element(
-            "body",
-            element("a", "To the findings", href="#findings", class_="skip"),
-            _header(report),
-            element("main", sections),
-            element("footer", f"gpu_doctor of kubegpu.autoscale, schema {report['schema']}"),
-        ),
-        lang="en",
+    return page(
+        f"{headline(report)} - GPU autoscaling",
+        element("a", "To the findings", href="#findings", class_="skip"),
+        _header(report),
+        element("main", sections),
+        element("footer", f"gpu_doctor of kubegpu.autoscale, schema {report['schema']}"),
     )
-    return f"<!DOCTYPE html>\n{tostring(page, encoding='unicode', method='html')}\n"
 
 
 def _header(report: Report) -> Element:

@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ..loadtest.verdict import Passed, judge, passed_stages
 from .elements import element
+from .page import page
 from .plot import (
     BOTTOM,
     HEIGHT,
@@ -25,7 +26,6 @@ from .plot import (
     replicas_panel,
     time_axis,
 )
-from .style import STYLE
 from .words import clean, counted, name_of
 
 Run = Mapping[str, Any]
@@ -93,32 +93,20 @@ def loadtest_page(run: Run) -> str:
     """The same test gives the same page."""
     verdict = judge(run)
     state = "broken" if verdict["problems"] else "ok"
-    page = element(
-        "html",
+    return page(
+        f"Load test - {name_of(run)}",
+        element("header", element("h1", loadtest_headline(run), class_=state)),
         element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("title", f"Load test - {name_of(run)}"),
-            element("style", STYLE),
+            "main",
+            [element("p", problem, class_="broken") for problem in verdict["problems"]],
+            element("div", element("article", _plot(run, verdict), class_="card"), class_="cards plots"),
+            _table(("", "Seen"), _figures(verdict)),
+            _stages(run),
+            _pods(run),
+            _events(run),
         ),
-        element(
-            "body",
-            element("header", element("h1", loadtest_headline(run), class_=state)),
-            element(
-                "main",
-                [element("p", problem, class_="broken") for problem in verdict["problems"]],
-                element("div", element("article", _plot(run, verdict), class_="card"), class_="cards plots"),
-                _table(("", "Seen"), _figures(verdict)),
-                _stages(run),
-                _pods(run),
-                _events(run),
-            ),
-            element("footer", "gpu_loadtest of kubegpu.autoscale"),
-        ),
-        lang="en",
+        element("footer", "gpu_loadtest of kubegpu.autoscale"),
     )
-    return f"<!DOCTYPE html>\n{tostring(page, encoding='unicode', method='html')}\n"
 
 
 def _table(titles: Sequence[str], rows: Iterator[Sequence[str]]) -> Element:

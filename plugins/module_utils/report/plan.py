@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Any
-from xml.etree.ElementTree import Element, tostring
+from xml.etree.ElementTree import Element
 
 from .elements import element
+from .page import page
 from .plot import (
     HEIGHT,
     TOP,
@@ -23,7 +24,6 @@ from .plot import (
     replicas_panel,
     time_axis,
 )
-from .style import STYLE
 from .words import clean, name_of, number, symbol
 
 Plan = Mapping[str, Any]
@@ -86,24 +86,12 @@ def plan_page(result: Mapping[str, Any]) -> str:
     plans = result["plans"]
     changes = sum(plan["recommended"] not in (None, plan["settings"][0]["name"]) for plan in plans)
     title = f"{changes} of {len(plans)} autoscalers would do better with another setting"
-    page = element(
-        "html",
-        element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("title", "Plan - GPU autoscaling"),
-            element("style", STYLE),
-        ),
-        element(
-            "body",
-            element("header", element("h1", title)),
-            element("main", [_section(plan, index) for index, plan in enumerate(plans)], _left_out(result)),
-            element("footer", "gpu_autoscaler_plan of kubegpu.autoscale"),
-        ),
-        lang="en",
+    return page(
+        "Plan - GPU autoscaling",
+        element("header", element("h1", title)),
+        element("main", [_section(plan, index) for index, plan in enumerate(plans)], _left_out(result)),
+        element("footer", "gpu_autoscaler_plan of kubegpu.autoscale"),
     )
-    return f"<!DOCTYPE html>\n{tostring(page, encoding='unicode', method='html')}\n"
 
 
 def _section(plan: Plan, index: int) -> Element:

@@ -1,0 +1,24 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, tostring
+
+from .elements import element
+from .style import STYLE
+
+
+def page(title: str, *body: Element) -> str:
+    """An HTML page that needs nothing else. The same elements give the same page."""
+    whole = element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("title", title),
+            element("style", STYLE),
+        ),
+        element("body", body),
+        lang="en",
+    )
+    return f"<!DOCTYPE html>\n{tostring(whole, encoding='unicode', method='html')}\n"
