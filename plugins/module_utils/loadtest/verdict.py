@@ -106,10 +106,10 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -> Iterator[str]:
     budget_s, maximum = run.get("budget_s"), run.get("maximum")
-    stages = {stage["name"]: stage for stage in run["stages"]}
+    names = {stage["name"] for stage in run["stages"]}
     if seen.reaction_s is None:
-        yield f"the HPA did not ask for more than {seen.before} replicas under {stages[LOAD]['first']:g} requests/s"
-    elif budget_s is not None and RISE not in stages and seen.undecided_s > budget_s + LOOK_S:
+        yield f"the HPA asked for no more replicas under load than before: {seen.before}"
+    elif budget_s is not None and RISE not in names and seen.undecided_s > budget_s + LOOK_S:
         yield (
             f"the HPA had not decided {seen.undecided_s:g} s after the load rose; "
             f"{budget_s:g} s is the worst case by the periods of its chain"
@@ -128,7 +128,7 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
             yield f"{seen.needed} replicas carry the load, and fewer were ready as long as it was held"
         if seen.needed is not None and seen.peak > _tolerated(seen.needed, run):
             yield f"the HPA asked for {seen.peak} replicas, and {seen.needed} carry the load"
-    if AFTER in stages and seen.reaction_s is not None and seen.minimum_s is None:
+    if AFTER in names and seen.reaction_s is not None and seen.minimum_s is None:
         yield f"the replicas had not come down to {seen.before} when the test ended"
     if failed := requests.get("failed", 0):
         yield f"{failed} requests failed, {requests.get('served', 0)} were served"
