@@ -1,4 +1,4 @@
-"""`python -m lab.load.recording LOG SVG`: the end of a run of `make demo` as a picture of the terminal.
+"""`python -m lab.load.recording LOG SVG`: the last load step of a run of `make demo` as a picture of the terminal.
 
     make demo 2>&1 | tee build/demo.log
     .venv/bin/python -m lab.load.recording build/demo.log docs/demo.svg
@@ -44,7 +44,7 @@ COLOURS = {
 
 
 def last_part(log: str) -> list[str]:
-    """From the last recap of Ansible on, which is that of site.yml."""
+    """From the last recap of Ansible on."""
     before, recap, after = log.rpartition("\nPLAY RECAP")
     left_out = f"… {before.count(chr(10))} lines of lab and playbook"
     return ["$ make demo", left_out, "", *(recap + after).strip().splitlines()]
