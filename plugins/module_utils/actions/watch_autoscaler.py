@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,9 @@ def watch_autoscaler(
     resource = _target_resource(kube, watch, hpa)
     if watch.job:
         _wait_for_load(kube, watch, clock, sleep)
+    # What is there already is left out later: by its name, since this clock may differ from the cluster's.
+    events_before = {_event_key(event) for event in _events(kube, watch, hpa)}
+    pods_before = {pod["metadata"]["name"] for pod in _pods(kube, watch, _target(kube, watch, hpa, resource))}
     began_s = clock()
     end_s = began_s + watch.seconds if watch.end_s is None else watch.end_s
     samples = Samples()
@@ -79,8 +82,8 @@ def watch_autoscaler(
             "max_replicas": spec["maxReplicas"],
             "scale_down_window_s": down.get("stabilizationWindowSeconds", _SCALE_DOWN_WINDOW_S),
             "samples": samples.as_dicts(),
-            "events": _events(kube, watch, hpa, began_s),
-            "pods": _pods(kube, watch, target, began_s),
+            "events": _in_order(event for event in _events(kube, watch, hpa) if _event_key(event) not in events_before),
+            "pods": [_start(pod) for pod in _pods(kube, watch, target) if pod["metadata"]["name"] not in pods_before],
         }
     )
 
@@ -155,52 +158,57 @@ def _no_load(watch: Watch, seen: str) -> HopError:
     )
 
 
-def _events(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any], since_s: float) -> list[dict[str, Any]]:
-    """Those of the autoscaler, of its target, and of what the target makes; in their order."""
+def _events(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those of the autoscaler, of its target, and of what the target makes."""
     target = hpa["spec"]["scaleTargetRef"]["name"]
-    found = []
     try:
         events = kube.list(EVENTS, namespace=watch.namespace) or ()
     except ApiError:  # who may look at autoscalers may not always look at events
         return []
+    names = ((event, (event.get("involvedObject") or {}).get("name", "")) for event in events)
+    return [event for event, name in names if name in (watch.name, target) or name.startswith(f"{target}-")]
+
+
+def _event_key(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Of one occurrence: an event that happens again keeps its name."""
+    return event["metadata"]["name"], _event_time(event)
+
+
+def _event_time(event: Mapping[str, Any]) -> str:
+    return event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or ""
+
+
+def _in_order(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    told = []
     for event in events:
-        about = event.get("involvedObject") or {}
-        name = about.get("name", "")
-        time_s = unix(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp"))
-        if (
-            time_s is None
-            or time_s < since_s - 1
-            or not (name in (watch.name, target) or name.startswith(f"{target}-"))
-        ):
-            continue
-        found.append(
+        about, time_s = event.get("involvedObject") or {}, unix(_event_time(event))
+        told.append(
             {
-                "time": timestamp(time_s),
-                "object": f"{about.get('kind', '')} {name}",
+                "time": timestamp(time_s) if time_s is not None else "",
+                "object": f"{about.get('kind', '')} {about.get('name', '')}",
                 "reason": event.get("reason", ""),
                 "message": " ".join(str(event.get("message") or "").split()),
             }
         )
-    return sorted(found, key=lambda event: event["time"])
+    return sorted(told, key=lambda event: event["time"])
 
 
-def _pods(kube: KubeClient, watch: Watch, target: Mapping[str, Any], since_s: float) -> list[dict[str, Any]]:
-    """Those that were made meanwhile, with the seconds from then until they were scheduled and ready."""
+def _pods(kube: KubeClient, watch: Watch, target: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The target's, in the order in which they were made."""
     selector = (target.get("spec") or {}).get("selector")
     if not isinstance(selector, Mapping) or not (query := format_selector(selector)):
         return []
-    pods = kube.list(PODS, namespace=watch.namespace, label_selector=query) or ()
-    found = []
-    for pod in sorted(pods, key=made_s):
-        made = made_s(pod)
-        if made < since_s - 1:
-            continue
-        seconds = {
-            name: at - made if (at := _holds_since(pod, kind)) is not None else None
-            for name, kind in (("scheduled_s", "PodScheduled"), ("ready_s", "Ready"))
-        }
-        found.append({"name": pod["metadata"]["name"], "made": timestamp(made), **seconds})
-    return found
+    return sorted(kube.list(PODS, namespace=watch.namespace, label_selector=query) or (), key=made_s)
+
+
+def _start(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds from when it was made until it was scheduled and ready; None for what it is not."""
+    made = made_s(pod)
+    seconds = {
+        name: at - made if (at := _holds_since(pod, kind)) is not None else None
+        for name, kind in (("scheduled_s", "PodScheduled"), ("ready_s", "Ready"))
+    }
+    return {"name": pod["metadata"]["name"], "made": timestamp(made), **seconds}
 
 
 def _holds_since(pod: Mapping[str, Any], kind: str) -> float | None:

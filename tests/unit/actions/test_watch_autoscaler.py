@@ -109,7 +109,9 @@ def pod(phase: str, name: str = "load-x", **more: Any) -> dict[str, Any]:
 def test_the_time_begins_when_the_load_does():
     clock = Clock()
     answers = {
-        f"GET {PODS_PATH}": iter([{"items": items} for items in ([], [pod("Pending")], *[[pod("Running")]] * 2, [])]),
+        f"GET {PODS_PATH}": iter(
+            [{"items": items} for items in ([], [pod("Pending")], *[[pod("Running")]] * 2, [], [])]
+        ),
         f"GET {LOG_PATH}": iter(["starting", "starting\nbegins\n"]),
     }
     assert watched(answers, clock, job="load", line="begins")["began_s"] == BEGAN_S + 1.5
@@ -129,17 +131,19 @@ def test_a_load_that_does_not_come():
 def test_events_of_others_and_of_earlier_are_left_out():
     def event(name: str, second: int, **more: Any) -> dict[str, Any]:
         return {
-            "metadata": {"name": f"{name}.{second}", "namespace": "ml"},
+            "metadata": {"name": f"{name}.1", "namespace": "ml"},
             "involvedObject": {"kind": "Pod", "name": name},
-            "lastTimestamp": f"2026-11-18T11:06:{second:02}Z",  # the test begins at 11:06:40
+            "lastTimestamp": f"2020-01-01T11:06:{second:02}Z",  # by a clock of its own
             "reason": "Scheduled",
             "message": "assigned to\n gpu1",
             **more,
         }
 
-    events = [event("chat-b", 45), event("chat-a", 42), event("chat-a", 30), event("chatter-a", 45), event("other", 45)]
-    events.append(event("chat-c", 0, lastTimestamp=None, eventTime="2026-11-18T11:06:50Z"))
-    seen = watched({"GET /api/v1/namespaces/ml/events": {"items": events}})
+    before = [event("chat-a", 30), event("chat-old", 10)]
+    after = [event("chat-b", 45), event("chat-a", 42), event("chat-old", 10), event("chatter", 45), event("other", 45)]
+    after.append(event("chat-c", 0, lastTimestamp=None, eventTime="2020-01-01T11:06:50Z"))
+    answers = iter([{"items": before}, {"items": after}])
+    seen = watched({"GET /api/v1/namespaces/ml/events": answers})
     assert [(entry["object"], entry["message"]) for entry in seen["events"]] == [
         ("Pod chat-a", "assigned to gpu1"),
         ("Pod chat-b", "assigned to gpu1"),
@@ -147,17 +151,21 @@ def test_events_of_others_and_of_earlier_are_left_out():
     ]
 
 
+def test_who_may_not_see_events_gets_the_rest():
+    seen = watched({"GET /api/v1/namespaces/ml/events": refusal(403, "forbidden")})
+    assert seen["events"] == []
+    assert seen["samples"]
+
+
 def test_how_long_new_pods_took_to_start():
-    old = pod("Running", "chat-old", creationTimestamp="2026-11-18T11:00:00Z", labels={"app": "chat"})
-    new = pod("Running", "chat-new", creationTimestamp="2026-11-18T11:06:41Z", labels={"app": "chat"})
+    old = pod("Running", "chat-old", creationTimestamp="2026-11-18T11:06:41Z", labels={"app": "chat"})
+    new = pod("Running", "chat-new", creationTimestamp="2020-01-01T11:06:41Z", labels={"app": "chat"})
     new["status"]["conditions"] = [
-        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-18T11:06:42Z"},
-        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-18T11:06:50Z"},
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2020-01-01T11:06:42Z"},
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T11:06:50Z"},
     ]
-    waiting = pod("Pending", "chat-waits", creationTimestamp="2026-11-18T11:06:41Z", labels={"app": "chat"})
-    seen = watched(
-        {"GET /api/v1/pods": {"items": [old, new, waiting]}} | {f"GET {PODS_PATH}": {"items": [old, new, waiting]}}
-    )
+    waiting = pod("Pending", "chat-waits", creationTimestamp="2020-01-01T11:06:43Z", labels={"app": "chat"})
+    seen = watched({f"GET {PODS_PATH}": iter([{"items": [old]}, {"items": [waiting, old, new]}])})
     assert [(entry["name"], entry["scheduled_s"], entry["ready_s"]) for entry in seen["pods"]] == [
         ("chat-new", 1.0, 9.0),
         ("chat-waits", None, None),
