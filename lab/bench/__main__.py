@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
@@ -69,7 +70,7 @@ class Bench:
         self.low_load()
         self.cluster.rest(self.names, manifests.player(self.image, 0))
         self.cluster.apply(workload.hpa() for workload in self.workloads if not workload.configuration.is_ours)
-        self.autoscalers()
+        self.autoscalers(0)
         self.say("learning what a request costs")
         wait_until(self.learned, "each demand has learned its cost", LEARN_S)
 
@@ -85,10 +86,17 @@ class Bench:
     def low_load(self) -> None:
         self.cluster.put_traces({name: [[time.time(), LOW]] for name in self.names})
 
-    def autoscalers(self) -> None:
-        """Those that gpu_autoscaler makes: their pace follows from how long their pods take to start."""
-        ours = [told for workload in self.workloads if (told := workload.autoscaler())]
-        variables = {"bench_kubeconfig": str(self.kubeconfig.absolute()), "bench_autoscalers": ours}
+    def autoscalers(self, pod_start_s: int) -> None:
+        """Those that gpu_autoscaler makes: their pace follows from how long their pods take to start.
+
+        The rule of the metric is common to all. It is to be the last, and slowest.
+        """
+        ours: dict[int, list[dict[str, Any]]] = {}
+        for workload in self.workloads:
+            if told := workload.autoscaler(pod_start_s):
+                ours.setdefault(workload.configuration.evaluate_s, []).append(told)
+        groups = [{"evaluate_s": evaluate_s, "autoscalers": ours[evaluate_s]} for evaluate_s in sorted(ours)]
+        variables = {"bench_kubeconfig": str(self.kubeconfig.absolute()), "bench_groups": groups}
         playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", Path(__file__).parent / "autoscalers.yml"]
         command = [*map(str, playbook), "-i", str(self.inventory), "-e", json.dumps(variables)]
         done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
@@ -119,9 +127,8 @@ class Bench:
         self.set_sync_period(round_.sync_s)
         self.low_load()
         self.cluster.rest(self.names, manifests.player(self.image, round_.pod_start_s))
-        if is_new_start:  # an autoscaler keeps the dead time that it has measured: ours are made anew
-            self.cluster.forget([workload.name for workload in self.workloads if workload.configuration.is_ours])
-            self.autoscalers()
+        if is_new_start:
+            self.autoscalers(round_.pod_start_s)
             self.cluster.rest(self.names, manifests.player(self.image, round_.pod_start_s))
         now = time.time()
         begin = begins(round_, self.lanes, now, self.chance)

@@ -79,10 +79,6 @@ class BenchCluster:
         bodies, self._hpas = self._hpas, []
         self._each(bodies, lambda body: self.request("POST", HPAS, body=body))
 
-    def forget(self, names: Sequence[str]) -> None:
-        """Do not bring these HPAs back."""
-        self._hpas = [hpa for hpa in self._hpas if hpa["metadata"]["name"] not in names]
-
     def _take_hpas(self) -> None:
         for hpa in self.request("GET", HPAS)["items"]:
             meta = {key: hpa["metadata"].get(key) or {} for key in ("labels", "annotations")}

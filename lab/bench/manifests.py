@@ -75,7 +75,7 @@ def balancer(image: str) -> list[dict[str, Any]]:
     ports = [{"name": "http", "port": PORT}]
     monitor = {
         "selector": {"matchLabels": labels},
-        "endpoints": [{"port": "http", "interval": "2s", "scrapeTimeout": "2s"}],
+        "endpoints": [{"port": "http", "interval": "1s", "scrapeTimeout": "1s"}],
     }
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta("balancer")},

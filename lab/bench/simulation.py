@@ -9,28 +9,33 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.bench.balancer import load_at
-from lab.bench.configurations import MAXIMUM, MINIMUM, TARGET_PERCENT, Configuration
+from lab.bench.configurations import (
+    LEAST_START_S,
+    MAXIMUM,
+    MINIMUM,
+    OUR_INTERVALS,
+    TARGET_PERCENT,
+    Configuration,
+    our_dead_time_s,
+)
 from lab.bench.evaluation import Seen, evaluate
 from lab.bench.rounds import Hops, Result, Round
 from lab.bench.shapes import LOW, SHAPES
 from plugins.module_utils.autoscaling.controller import Behavior, Controller
+from plugins.module_utils.autoscaling.demand import STEADY
 from plugins.module_utils.autoscaling.replicas import (
     desired_replicas,
     desired_replicas_by_total,
     desired_replicas_by_value,
     desired_replicas_together,
 )
-from plugins.module_utils.autoscaling.scaling import dead_time_s
 from plugins.module_utils.autoscaling.spec import Autoscaler
 
 TICK_S = 0.5
-# From a decision until a pod runs and is ready, when its program takes no time: what the lab showed on a quiet machine.
-LEAST_START_S = 3.0
-OUR_INTERVALS = (1, 2)  # collect, scrape
 LABELS_S = 30  # how often the labels of pods are scraped
 COST_S = 0.02
 KNATIVE = Configuration("Knative", "its autoscaler", "as its documents say, with its defaults")
@@ -82,7 +87,7 @@ class Hpa:
         exporter = configuration.exporter
         collect_s, scrape_s = (exporter.collect_s, exporter.scrape_s) if exporter else OUR_INTERVALS
         periods = {"collect": collect_s, "scrape": scrape_s, "evaluate": configuration.evaluate_s, "sync": sync_s}
-        periods |= {"labels": LABELS_S, "count": OUR_INTERVALS[1]}
+        periods |= {"labels": LABELS_S, "count": configuration.evaluate_s}
         self._periods = {name: (period, chance.random() * period) for name, period in periods.items()}
         self._form = (configuration.metric or {}).get("type", "Pods")
         self._window_s = configuration.window_s
@@ -93,7 +98,7 @@ class Hpa:
         self._labelled: set[int] = set()
         self._recorded: dict[int, tuple[Pod, float]] = {}
         self._counted: deque[float] = deque(maxlen=2)
-        self._rates: deque[float] = deque(maxlen=2)
+        self._rates: deque[float] = deque(maxlen=3)
 
     def __call__(self, now: float, service: Service) -> int:
         replicas = len(service.pods)
@@ -122,7 +127,7 @@ class Hpa:
     def _evaluate(self) -> None:
         self._recorded = {key: of for key, of in self._collected.items() if not self._joins or key in self._labelled}
         if len(self._counted) == self._counted.maxlen:
-            self._rates.append((self._counted[1] - self._counted[0]) / OUR_INTERVALS[1])
+            self._rates.append((self._counted[1] - self._counted[0]) / self._periods["count"][0])
 
     def _values(self, now: float) -> dict[int, float]:
         """By pod. Over a window the average of what was scraped in it."""
@@ -152,11 +157,17 @@ class Hpa:
                 desired_replicas(usage, TARGET_PERCENT, current=replicas, missing=missing) if usage else None
             )
         if self._demand and self._rates:
-            total = min(self._rates) * COST_S * 100
+            total = _offered(self._rates) * COST_S * 100
             proposals.append(desired_replicas_by_total(total, TARGET_PERCENT, status_replicas=replicas))
         if all(proposal is None for proposal in proposals):
             return None
         return desired_replicas_together(proposals, current=replicas)
+
+
+def _offered(rates: Sequence[float]) -> float:
+    """What the recorded rule of the same name makes of the last three."""
+    twice = list(rates)[-2:]
+    return min(twice) if min(twice) >= STEADY * max(twice) else min(rates)
 
 
 def _behavior(configuration: Configuration, start_s: float) -> Behavior:
@@ -165,9 +176,8 @@ def _behavior(configuration: Configuration, start_s: float) -> Behavior:
     told = dict(configuration.autoscaler)
     if "demand" in told:
         told["demand"] = {"offered": "offered", "served": "served"}
-    lag_s = sum(OUR_INTERVALS) + configuration.evaluate_s
     told |= {"target": {"name": "any"}, "max_replicas": MAXIMUM, "target_value": TARGET_PERCENT}
-    told["dead_time_seconds"] = dead_time_s(LEAST_START_S + start_s, lag_s)
+    told["dead_time_seconds"] = our_dead_time_s(configuration, start_s)
     autoscaler = Autoscaler.from_params(told)
     return Behavior(autoscaler.scale_up, autoscaler.scale_down)
 

@@ -126,6 +126,32 @@ def test_a_cost_cannot_be_learned_at_a_longer_interval() -> None:
         rules(31, source="istio")
 
 
+@pytest.mark.parametrize("interval_s", [1, 2])
+def test_of_a_step_no_part_is_seen(interval_s: int, tmp_path: Path) -> None:
+    """The load changes between two scrapes: the first rate after it has half of the step."""
+    before, half, after = (round(rate * interval_s) for rate in (7, 72, 137))
+    asked = counter([*[before] * 90, half, *[after] * 30])
+    offered = "namespace_workload:gpu_demand:offered"
+    partial = f"count_over_time(({offered} > 20 < 130)[{120 * interval_s}s:{interval_s}s])"
+    seen = {60: 7, 90: 7, 91: 7, 92: 137, 120: 137}
+    expected = [
+        (f"sum({offered})", sample * interval_s, round(rate * interval_s) / interval_s) for sample, rate in seen.items()
+    ]
+    expected.append((f"sum({partial})", 120 * interval_s, None))
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    check(tmp_path, rules(interval_s, **selectors), {BUSY: "100x120", "asked_total": asked}, expected, interval_s)
+
+
+def test_answers_that_were_held_up_are_no_load(tmp_path: Path) -> None:
+    """They come all at once. A rate that swings counts as its least."""
+    asked = counter([*[200] * 30, 0, 400, *[200] * 30])
+    offered = "namespace_workload:gpu_demand:offered"
+    high = f"count_over_time(({offered} > 110)[120s:2s])"
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    expected = [(f"sum({offered})", 58, 100), (f"sum({offered})", 66, 100), (f"sum({high})", 120, None)]
+    check(tmp_path, rules(**selectors), {BUSY: "100x60", "asked_total": asked}, expected)
+
+
 counter_steps = st.lists(
     st.one_of(st.integers(0, 5_000), st.sampled_from([0, 0, 1, -1, 10**9])), min_size=70, max_size=70
 )

@@ -19,7 +19,10 @@ from .pods import read_pods
 from .snapshot import Objects
 from .targets import TargetState
 
-# Above this a dead time is measured again in each run, and warned of.
+# Above this a dead time is measured again in each run: the first pods of a workload also pull its image, and many that
+# start at once hold each other up. Pods that are there already start faster than this.
+ORDINARY_DEAD_TIME_S = 30
+# Above this it is warned of.
 UNUSUAL_DEAD_TIME_S = 300
 
 
@@ -29,12 +32,14 @@ def resolve_dead_times(
     autoscalers: Sequence[Autoscaler],
     objects: Objects,
     targets: Mapping[Key, TargetState],
+    evaluate_s: int,
 ) -> tuple[list[Autoscaler], list[str]]:
     """The autoscalers with the dead time that was measured, for those that leave their scaling rules to us.
 
     It is measured as soon as the target has ready pods, and then kept on the HPA: rules that change with each run's
-    measurement would be changes that nobody asked for. Only a value that is unusually large is measured again, and
-    replaced by a smaller one.
+    measurement would be changes that nobody asked for. Only a value above ORDINARY_DEAD_TIME_S is measured again, and
+    replaced by a smaller one: whatever goes wrong while a pod starts lengthens what is seen, and nothing shortens it.
+    evaluate_s: between two evaluations of the rules that this run writes.
     Returns: beside them a warning for each autoscaler that a measured dead time makes slow.
     """
     kept = {
@@ -45,10 +50,10 @@ def resolve_dead_times(
     to_measure = [
         autoscaler
         for autoscaler in autoscalers
-        if autoscaler.needs_dead_time and not 0 < kept.get(autoscaler.key, 0) <= UNUSUAL_DEAD_TIME_S
+        if autoscaler.needs_dead_time and not 0 < kept.get(autoscaler.key, 0) <= ORDINARY_DEAD_TIME_S
     ]
     known = dict(kept)
-    for key, seconds in (_measure(kube, prometheus, to_measure, targets) if to_measure else {}).items():
+    for key, seconds in (_measure(kube, prometheus, to_measure, targets, evaluate_s) if to_measure else {}).items():
         known[key] = min(seconds, kept.get(key, seconds))
     resolved = [
         autoscaler.with_dead_time(known[autoscaler.key])
@@ -77,6 +82,7 @@ def _measure(
     prometheus: PrometheusClient,
     autoscalers: Sequence[Autoscaler],
     targets: Mapping[Key, TargetState],
+    evaluate_s: int,
 ) -> dict[Key, int]:
     try:
         pods = read_pods(kube, autoscalers, targets)
@@ -89,7 +95,7 @@ def _measure(
     measured = {key: start for key, start in starts.items() if start is not None}
     if not measured:
         return {}
-    intervals = Intervals(kube, prometheus)
+    intervals = Intervals(kube, prometheus, evaluate_s)
     return {
         autoscaler.key: dead_time_s(
             measured[autoscaler.key], intervals.budget(autoscaler.metric_targets[0]).metric_lag_s

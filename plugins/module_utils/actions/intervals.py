@@ -25,19 +25,21 @@ _SYNC_FLAG = "--horizontal-pod-autoscaler-sync-period="
 class Intervals:
     """Read once, then asked for each metric."""
 
-    def __init__(self, kube: KubeClient, prometheus: PrometheusClient) -> None:
+    def __init__(self, kube: KubeClient, prometheus: PrometheusClient, evaluate_s: int | None = None) -> None:
+        """evaluate_s: of rules that are about to be written; None for those that Prometheus has."""
         self._prometheus = prometheus
         self._collect = _collect_period(kube)
         self._sync = _sync_period(kube)
         self._scrape: dict[tuple[str, ...], Period] = {}
-        self._evaluate = _evaluation_periods(prometheus)
+        self._written = Period(evaluate_s) if evaluate_s else None
+        self._evaluate = {} if evaluate_s else _evaluation_periods(prometheus)
 
     def budget(self, metric_target: MetricTarget) -> ReactionBudget:
         metric = metric_target.metric
         return ReactionBudget(
             collect=self._collect if metric.is_of_gpus else Period(0, "assumed"),
             scrape=self._scrape_period(metric),
-            evaluate=self._evaluate.get(metric_target.series, Period(_STOCK["evaluate"], "assumed")),
+            evaluate=self._written or self._evaluate.get(metric_target.series, Period(_STOCK["evaluate"], "assumed")),
             sync=self._sync,
         )
 

@@ -36,7 +36,9 @@ def reconcile(
     if autoscalers:
         snapshot = read_snapshot(kube, prometheus, autoscalers)
         outcome.warnings += preflight(autoscalers, objects, snapshot, dry_run=kube.dry_run)
-        autoscalers, warnings = resolve_dead_times(kube, prometheus, autoscalers, objects, snapshot.targets)
+        autoscalers, warnings = resolve_dead_times(
+            kube, prometheus, autoscalers, objects, snapshot.targets, rules.evaluation_interval_s
+        )
         outcome.warnings += warnings
     desired = backend.desired_objects(autoscalers, rules)
     written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}

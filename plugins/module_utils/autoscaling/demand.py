@@ -25,9 +25,11 @@ LEAST_COST, MOST_COST = 0.00001, 100
 # A cost that was learned stands in so long where nothing can be learned, seconds: over a night.
 HELD_S = 86_400
 
-# The rate of requests: how, over which window, from how many a second on. The first window with enough requests counts.
-# So chance moves no rate by more than the tenth that an HPA tolerates, with scrapes every 2 s.
-_RATES = (("irate", "[5s]", 50), ("rate", "[10s]", 10), ("rate", "[30s]", 4), ("rate", "[2m]", 0.25))
+# The rate of requests: how, over which window in seconds, from how many requests on. The first with enough counts. So
+# chance moves no rate by more than the tenth that an HPA tolerates; in two minutes a third of that has to do.
+_RATES = (("irate", 5, 100), ("rate", 10, 100), ("rate", 30, 100), ("rate", 120, 30))
+# Two rates in a row are of the same load if the smaller is so much of the larger.
+STEADY = 0.8
 
 # What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments.
 # That is wrong by what the load changes there, so both halves of it have to be alike.
@@ -139,13 +141,27 @@ def recordings(
     samples = math.ceil(_LEAST_COMPLETE * _WINDOW_S / interval_s)
     yield f"{raw}busy", f'sum({of.series}{{namespace="{labels["namespace"]}",pod=~"{pods}"}})'
     yield f"{raw}counters", f"count({' or '.join(demand.offered)})"
+    # irate counts between two samples. Counters are taken to be scraped as often as rules are evaluated.
     rates = "\n  or\n".join(
-        f"  {_per_second(function, demand.offered, span)} >= {enough:g}" for function, span, enough in _RATES
+        f"  {_per_second(function, demand.offered, f'[{span}s]')}"
+        f" >= {requests / (interval_s if function == 'irate' else span):.3g}"
+        for function, span, requests in _RATES
     )
     yield f"{raw}rate", f"(\n{rates}\n)\nand\n{series['counters']}"
-    # Answers that were held up come all at once: what was there twice is no such burst.
-    twice = f"[{math.ceil(1.5 * interval_s)}s]"
-    yield f"{raw}offered", f"sum(min_over_time({raw}rate{matchers}{twice}) and {raw}rate{matchers})"
+    # Answers that were held up come all at once, and of a step the first rate has only a part. What was there twice is
+    # neither.
+    twice, thrice = (f"{raw}rate{matchers}[{math.ceil((many - 0.5) * interval_s)}s]" for many in (2, 3))
+    yield (
+        f"{raw}offered",
+        f"""\
+sum(
+  (
+    min_over_time({twice}) >= {STEADY:g} * max_over_time({twice})
+    or min_over_time({thrice})
+  )
+  and {raw}rate{matchers}
+)""",
+    )
     least, most = _ALIKE
     yield (
         f"{raw}sample",

@@ -275,15 +275,15 @@ DAY = 86400
 LATER = "2026-01-01T00:00:01Z"
 DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
     "no pod": ([], 60, False),
-    "one that starts fast": ([ready_pod("a", 5)], 120, True),
-    "the fastest of several": ([ready_pod("a", 5), ready_pod("b", 100), ready_pod("c", 900)], 120, True),
+    "one that starts fast": ([ready_pod("a", 5)], 90, True),
+    "the fastest of several": ([ready_pod("a", 5), ready_pod("b", 100), ready_pod("c", 900)], 90, True),
     "one that was restarted": ([ready_pod("a", 500, containerStatuses=[{"restartCount": 1}])], 60, False),
-    "one that waited for its node": ([ready_pod("a", 905, scheduled_after=900)], 120, True),
+    "one that waited for its node": ([ready_pod("a", 905, scheduled_after=900)], 90, True),
     "all flipped by a restart of the kubelet": ([ready_pod("a", 2 * DAY), ready_pod("b", 2 * DAY)], 60, False),
-    "one flipped": ([ready_pod("a", 2 * DAY), ready_pod("b", 100)], 300, True),
+    "one flipped": ([ready_pod("a", 2 * DAY), ready_pod("b", 100)], 180, True),
     "the revision before was faster": (
         [ready_pod("a", 5), ready_pod("b", 100, created=LATER, revision="2")],
-        300,
+        180,
         True,
     ),
 }
@@ -291,7 +291,7 @@ DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
 
 @pytest.mark.parametrize(("pods", "dead_time", "measured"), DEAD_TIMES.values(), ids=DEAD_TIMES)
 def test_the_dead_time_follows_from_how_pods_start(pods: list[Manifest], dead_time: int, measured: bool) -> None:
-    """With stock intervals, which nothing here contradicts, a metric is 90 s late."""
+    """The exporter and its scrape have stock intervals, 30 s each; the rule that is written has 2 s."""
     outcome = run(cluster(("chat",), [], **{f"GET {PODS}": {"items": pods}}), autoscalers("chat"), dry_run=True)
     behavior = outcome.result["behaviors"][0]
     assert (behavior["dead_time_s"], behavior["measured"]) == (dead_time, measured)
@@ -319,22 +319,24 @@ def test_a_dead_time_that_is_given_is_neither_measured_nor_kept() -> None:
     assert "annotations" not in sent["metadata"]
 
 
-def test_an_unusual_dead_time_that_was_kept_is_measured_again() -> None:
+@pytest.mark.parametrize(("kept", "dead_time"), [(1800, 90), (60, 60)])
+def test_a_long_dead_time_that_was_kept_is_measured_again_and_the_smaller_counts(kept: int, dead_time: int) -> None:
     (wanted,) = autoscalers("chat")
-    live = manifests([wanted.with_dead_time(1800)], RULE_OPTIONS)
+    live = manifests([wanted.with_dead_time(kept)], RULE_OPTIONS)
     path = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
     pods = {f"GET {PODS}": {"items": [ready_pod("a", 5)]}}
     transport = cluster(("chat",), live, **pods, **{path: manifests([wanted], RULE_OPTIONS)[1]})
-    assert run(transport, [wanted]).result["behaviors"][0]["dead_time_s"] == 120
+    assert run(transport, [wanted]).result["behaviors"][0]["dead_time_s"] == dead_time
+    assert f"GET {PODS}" in transport.asked
 
 
 def test_a_dead_time_once_measured_is_kept() -> None:
     (wanted,) = autoscalers("chat")
-    live = manifests([wanted.with_dead_time(120)], RULE_OPTIONS)
+    live = manifests([wanted.with_dead_time(30)], RULE_OPTIONS)
     transport = cluster(("chat",), live, **{f"GET {PODS}": {"items": [ready_pod("a", 5)]}})
     outcome = run(transport, [wanted])
     assert not outcome.changed
-    assert outcome.result["behaviors"][0]["dead_time_s"] == 120
+    assert outcome.result["behaviors"][0]["dead_time_s"] == 30
     assert f"GET {PODS}" not in transport.asked
 
 

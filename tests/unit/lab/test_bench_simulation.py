@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from lab.bench.configurations import MAXIMUM, read_configurations
+from lab.bench.configurations import LEAST_START_S, MAXIMUM, read_configurations
 from lab.bench.report import SIMULATED, page
 from lab.bench.rounds import Result, Round
 from lab.bench.shapes import SHAPES
-from lab.bench.simulation import KNATIVE, LEAST_START_S, Hpa, Knative, Service, simulate, simulate_all, simulated_rounds
+from lab.bench.simulation import KNATIVE, Hpa, Knative, Service, simulate, simulate_all, simulated_rounds
 
 CONFIGURATIONS = read_configurations()
 STEP = Round(SHAPES["step"], 5, 0)

@@ -49,7 +49,7 @@ def test_placeholders_are_filled_wherever_they_are() -> None:
     assert filled(thing, namespace="ns", name="w") == {"a": ["ns/w", {"b": "w_x"}], "c": 5}
     for configuration in CONFIGURATIONS.values():
         (workload,) = configuration.workloads(1)
-        made = [workload.service(), *workload.measured_by(), workload.autoscaler() or workload.hpa()]
+        made = [workload.service(), *workload.measured_by(), workload.autoscaler(0) or workload.hpa()]
         assert "$name" not in yaml.safe_dump(made)
 
 
