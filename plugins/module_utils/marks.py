@@ -17,3 +17,11 @@ RELEASE = "kubegpu.autoscale/release"
 def is_managed(manifest: Mapping[str, Any]) -> bool:
     """Whether this collection made the object."""
     return (manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
+
+
+def marked(manifest: Mapping[str, Any], part_of: str | None = None) -> dict[str, Any]:
+    """The object as one of ours, of this part of the collection if it is of one."""
+    metadata = manifest["metadata"]
+    part = {PART_OF: part_of} if part_of else {}
+    labels = {**(metadata.get("labels") or {}), MANAGED_BY: MANAGER, **part}
+    return {**manifest, "metadata": {**metadata, "labels": labels}}

@@ -13,9 +13,21 @@ from collection import ROOT
 MODULE_UTILS = ROOT / "plugins" / "module_utils"
 OURS = "ansible_collections.kubegpu.autoscale.plugins.module_utils."
 # From left to right: a package imports from itself and from those on its left.
-LEFT = ("hops", "marks", "errors", "formats", "server", "autoscaling", "chain", "components", "loadtest", "report")
+LEFT = (
+    "hops",
+    "marks",
+    "errors",
+    "formats",
+    "server",
+    "autoscaling",
+    "chain",
+    "components",
+    "gitops",
+    "loadtest",
+    "report",
+)
 PACKAGES = (*LEFT, "cluster", "actions", "runtime")
-PURE = {"autoscaling", "chain", "components", "loadtest", "report", "formats"}
+PURE = {"autoscaling", "chain", "components", "gitops", "loadtest", "report", "formats"}
 # What would be input or output: a pure package is handed what it judges.
 WORLD = {"ansible", "ansible_collections", "kubernetes", "os", "pathlib", "socket", "subprocess", "time", "urllib"}
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
@@ -13,7 +12,7 @@ from ..cluster.ownership import is_up_to_date
 from ..cluster.parallel import in_parallel
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER, PART_OF
+from ..marks import MANAGED_BY, MANAGER, PART_OF, marked
 from .outcome import Outcome
 
 # Of an object: kind, namespace and name.
@@ -36,7 +35,7 @@ def make_objects(
         for resource in served.values()
         for found in (_named(each, resource) for each in kube.list(resource, label_selector=selector) or ())
     }
-    desired = {_identity(each): _marked(each, part_of) for each in wanted}
+    desired = {_identity(each): marked(each, part_of) for each in wanted}
     missing = sorted({kind for kind, _namespace, _name in desired} - set(served))
     if missing and not kube.dry_run:
         raise HopError(
@@ -92,12 +91,6 @@ def _served(kube: KubeClient, kinds: Sequence[Mapping[str, str]]) -> dict[str, R
 def _named(manifest: Manifest, resource: Resource) -> Manifest:
     """In a list the server leaves these out."""
     return {**manifest, "apiVersion": resource.api_version, "kind": resource.kind}
-
-
-def _marked(manifest: Manifest, part_of: str) -> Manifest:
-    metadata = manifest["metadata"]
-    labels: dict[str, Any] = {**(metadata.get("labels") or {}), MANAGED_BY: MANAGER, PART_OF: part_of}
-    return {**manifest, "metadata": {**metadata, "labels": labels}}
 
 
 def _refuse_foreign(kube: KubeClient, resource: Resource | None, identity: Identity) -> None:

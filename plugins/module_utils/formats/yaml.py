@@ -1,6 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -14,3 +15,24 @@ def from_yaml(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as err:
         raise ValueError(" ".join(str(err).split())) from err
+
+
+def to_yaml(documents: Iterable[Any]) -> str:
+    """The documents as a person writes them: names in their order, and texts of several lines as blocks.
+
+    Texts and numbers may be of Ansible's own types.
+    """
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        style = "|" if "\n" in value and not any(line != line.rstrip() for line in value.splitlines()) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", str(value), style=style)
+
+    Dumper.add_representer(str, text)
+    Dumper.add_multi_representer(str, text)
+    Dumper.add_multi_representer(int, Dumper.represent_int)
+    Dumper.add_multi_representer(float, Dumper.represent_float)
+    return yaml.dump_all(documents, Dumper=Dumper, explicit_start=True, sort_keys=False, width=150)

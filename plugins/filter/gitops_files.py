@@ -1,0 +1,49 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.yaml import to_yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.argocd import argocd_files
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.flux import flux_files
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.parts import Files, Part, Place, read_parts
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.secrets import secrets_in
+
+_TOOLS: dict[str, Callable[[Sequence[Part], Place], Files]] = {"argocd": argocd_files, "flux": flux_files}
+
+
+def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[str, Any]) -> dict[str, str]:
+    """What the tool applies: the text of each file, by its path in the folder.
+
+    Raises: AnsibleFilterError for an unknown tool, and if a secret would lie in the folder.
+    """
+    if tool not in _TOOLS:
+        raise AnsibleFilterError(f"gitops: {tool} is none of {', '.join(_TOOLS)}")
+    read = read_parts(_plain(parts))
+    if found := _secrets(read):
+        raise AnsibleFilterError(
+            f"gitops -> repository: {'; '.join(found)} would lie there for all to read. Nothing was written. "
+            "Next: put it into a Secret of the cluster, and give its name instead"
+        )
+    files = _TOOLS[tool](read, Place(**_plain(place)))
+    return {path: to_yaml(manifests) for path, manifests in files.items()}
+
+
+def _secrets(parts: Sequence[Part]) -> list[str]:
+    found = [f"{part.name}: {path}" for part in parts if part.release for path in secrets_in(part.release.values)]
+    objects = [(part.name, each) for part in parts for each in part.objects]
+    return found + [f"{name}: Secret {each['metadata']['name']}" for name, each in objects if each["kind"] == "Secret"]
+
+
+def _plain(value: Any) -> Any:
+    """The value without templates, which only reading an item resolves."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(value[name]) for name in value}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gitops_files": gitops_files}

@@ -1,0 +1,73 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What Argo CD applies: an Application for each chart, and one for the objects, below one Application.
+
+Source: the CRD and the manual of Argo CD 3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .parts import Files, Manifest, Part, Place, Release, depth
+
+APPLICATIONS, OBJECTS = "applications", "objects"
+_WAVE = "argocd.argoproj.io/sync-wave"
+# Its finalizer: what an Application brought goes with it.
+_CASCADE = "resources-finalizer.argocd.argoproj.io"
+_HERE = "https://kubernetes.default.svc"
+
+
+def argocd_files(parts: Sequence[Part], place: Place) -> Files:
+    """`kubegpu.yaml` is the one Application that somebody applies. All others follow from it."""
+    by_name = {part.name: part for part in parts}
+    files: Files = {"kubegpu.yaml": [_application("kubegpu", _folder(APPLICATIONS, place), place.namespace, 0, place)]}
+    last = 0
+    for part in parts:
+        if part.release:
+            wave = depth(part, by_name)
+            last = max(last, wave + 1)
+            release = _application(part.release.name, _chart(part.release), part.release.namespace, wave, place)
+            files[f"{APPLICATIONS}/{part.name}.yaml"] = [release, *part.objects]
+        elif part.objects:
+            files[f"{OBJECTS}/{part.name}.yaml"] = list(part.objects)
+    if any(path.startswith(f"{OBJECTS}/") for path in files):
+        objects = _application("kubegpu-objects", _folder(OBJECTS, place), place.namespace, last, place)
+        files[f"{APPLICATIONS}/objects.yaml"] = [objects]
+    return files
+
+
+def _chart(release: Release) -> Manifest:
+    return {
+        "repoURL": release.repository.removeprefix("oci://"),
+        "chart": release.chart,
+        "targetRevision": release.version,
+        "helm": {"releaseName": release.name, "valuesObject": dict(release.values)},
+    }
+
+
+def _folder(folder: str, place: Place) -> Manifest:
+    return {"repoURL": place.repository, "targetRevision": place.revision, "path": f"{place.path}/{folder}"}
+
+
+def _application(name: str, source: Manifest, namespace: str, wave: int, place: Place) -> Manifest:
+    """Server-side, because the operator's CRDs are longer than what Argo CD else keeps in an annotation.
+
+    A part that comes too early is tried again: sync waves alone wait only where Argo CD judges Applications.
+    """
+    metadata: dict[str, Any] = {"name": name, "namespace": place.namespace, "finalizers": [_CASCADE]}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {**metadata, "annotations": {_WAVE: str(wave)}},
+        "spec": {
+            "project": place.project,
+            "source": source,
+            "destination": {"server": _HERE, "namespace": namespace},
+            "syncPolicy": {
+                "automated": {"prune": True, "selfHeal": True},
+                "syncOptions": ["CreateNamespace=true", "ServerSideApply=true"],
+                "retry": {"limit": 10, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}},
+            },
+        },
+    }

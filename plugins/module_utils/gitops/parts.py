@@ -1,0 +1,97 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What roles bring, as data: releases of charts, and objects beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..marks import marked
+
+Manifest = dict[str, Any]
+# Content of each file, by its path in the folder.
+Files = dict[str, list[Manifest]]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of a chart, as the roles hand it to helm.
+
+    values: those of the roles, and `crds` over them: what has the chart bring the CRDs that a role applies by itself.
+    """
+
+    name: str
+    namespace: str
+    chart: str
+    version: str
+    repository: str
+    values: Mapping[str, Any]
+
+    @property
+    def is_oci(self) -> bool:
+        return self.repository.startswith("oci://")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one role brings.
+
+    needs:   parts that have to be there before, as far as the folder has them.
+    objects: each with the marks that the role's module would put on it.
+    """
+
+    name: str
+    needs: tuple[str, ...] = ()
+    release: Release | None = None
+    objects: tuple[Manifest, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the folder is in Git, and how the tool follows it.
+
+    path:       of the folder in its repository.
+    namespace:  of the tool's own objects.
+    source:     Flux: kind and name of the source that has the repository.
+    repository: Argo CD: the URL of the repository; `revision` is the branch or tag, `project` the AppProject.
+    """
+
+    path: str
+    namespace: str
+    source: Mapping[str, str]
+    repository: str
+    revision: str
+    project: str
+    interval: str
+    timeout: str
+
+
+def read_parts(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """Parts of what the roles say, without needs that are not among them."""
+    names = {row["name"] for row in rows}
+    return [
+        Part(
+            name=row["name"],
+            needs=tuple(name for name in row.get("needs", ()) if name in names),
+            release=_release(row["release"], row.get("crds", {})) if row.get("release") else None,
+            objects=tuple(marked(each, row.get("part_of")) for each in row.get("objects", ())),
+        )
+        for row in rows
+    ]
+
+
+def _release(row: Mapping[str, Any], crds: Mapping[str, Any]) -> Release:
+    return Release(
+        name=row["release"],
+        namespace=row["namespace"],
+        chart=row["name"],
+        version=row["version"],
+        repository=row["repository"].rstrip("/"),
+        values={**row["values"], **crds},
+    )
+
+
+def depth(part: Part, parts: Mapping[str, Part]) -> int:
+    """How many parts have to be there before, one after the other."""
+    return max((1 + depth(parts[name], parts) for name in part.needs), default=0)

@@ -1,0 +1,67 @@
+"""The playbook gitops on a folder: what it writes, leaves, takes away and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playbook import changed, run_playbook
+
+CHAT = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
+
+
+class Folder:
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.path = folder, folder / "gpus"
+
+    def write(self, **variables: Any) -> tuple[int, str]:
+        """Tasks that changed something, or what was said of a refusal."""
+        place = {"gitops_folder": str(self.path), "gitops_path": "./clusters/gpus/"}
+        few = {"gitops_roles": ["gpu_autoscaling"], "gpu_autoscaling_autoscalers": [CHAT]}
+        done = run_playbook(self._folder, "kubegpu.autoscale.gitops", {**place, **few, **variables})
+        assert done.returncode in (0, 2)
+        return (changed(done.stdout) if done.returncode == 0 else -1), " ".join((done.stdout + done.stderr).split())
+
+    def files(self) -> set[str]:
+        return {str(file.relative_to(self.path)) for file in self.path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_a_second_run_changes_nothing_and_a_part_less_takes_its_file_away(folder: Folder) -> None:
+    assert folder.write()[0] == 2
+    assert folder.files() == {"kustomization.yaml", "kubegpu.yaml", "objects/gpu_autoscaling.yaml"}
+    assert "path: ./clusters/gpus/objects" in (folder.path / "kubegpu.yaml").read_text()
+    folder.path.joinpath("objects", "theirs.yaml").write_text("kind: ConfigMap\n")
+    assert folder.write()[0] == 0
+    assert folder.write(gitops_state="absent")[0] == 1
+    assert folder.files() == {"objects/theirs.yaml"}
+
+
+def test_a_component_that_somebody_else_brings_is_not_written(folder: Folder) -> None:
+    roles = {"gitops_roles": ["nvidia_device_plugin", "dcgm_exporter"], "dcgm_exporter_state": "existing"}
+    assert folder.write(**roles)[0] == 2
+    assert folder.files() == {"kustomization.yaml", "kubegpu.yaml", "releases/nvidia_device_plugin.yaml"}
+
+
+def test_what_cannot_be_is_refused_and_nothing_is_written(folder: Folder) -> None:
+    _changed, said = folder.write(gitops_tool="argocd")
+    assert "gitops_repository is empty" in said
+    secret = {"gitops_roles": ["dcgm_exporter"], "dcgm_exporter_values": {"basicAuth": {"password": "hunter2"}}}
+    _changed, said = folder.write(**secret)
+    assert "dcgm_exporter: basicAuth.password would lie there for all to read" in said
+    assert "hunter2" not in said.partition("PLAY [")[2]
+    assert not folder.path.exists()
+
+
+def test_a_file_of_somebody_else_stays(folder: Folder) -> None:
+    folder.path.mkdir()
+    theirs = folder.path / "kubegpu.yaml"
+    theirs.write_text("kind: Kustomization\n")
+    _changed, said = folder.write()
+    assert "kubegpu.yaml was not written by this playbook. Nothing was written." in said
+    assert (folder.files(), theirs.read_text()) == ({"kubegpu.yaml"}, "kind: Kustomization\n")
