@@ -338,6 +338,16 @@ def link_collection() -> None:
         collection.symlink_to(CHECKOUT)
 
 
+def keep_bytecode() -> None:
+    """Of what Ansible's modules bring as zips: lab/nodes/python does it, here and on the lab's servers."""
+    (VENV / "zip-bytecode").mkdir(exist_ok=True)
+    text = f"{CHECKOUT / 'lab' / 'nodes' / 'python'}\nimport zip_bytecode\n"
+    for packages in (VENV / "lib").glob("python*/site-packages"):
+        file = packages / "zip_bytecode.pth"
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
+
+
 def _resolved(requirements: Path) -> str:
     """The text of a requirements file, with that of the files it names."""
     text = requirements.read_text()
@@ -441,6 +451,7 @@ def main(what: str, name: str) -> None:
             if not filled(requirements):
                 fill(requirements)
             link_collection()
+            keep_bytecode()
     except Refusal as refused:
         sys.exit("\n".join(f"preflight: {line}" for line in str(refused).splitlines()))
 

@@ -160,10 +160,18 @@ class Site:
         return self.owner.get("/api/v1/nodes")["items"][0]["status"]["allocatable"].get("nvidia.com/gpu", "")
 
     def work(self) -> None:
-        """Have the workload's pods under the load that they are right for."""
+        """Have the workload's pods under the load that they are right for, and Prometheus see that."""
         self.owner.kubectl("-n", "ml", "scale", "deployment/chat", f"--replicas={self.case.replicas}")
         self.demand(self.case.load)
         until(lambda: self.replicas() == (self.case.replicas,) * 2, "the workload is ready")
+        percent = 100 * self.case.load
+        until(lambda: 0.7 * percent < self.busy() < 1.3 * percent, f"Prometheus has some {percent:.0f} % of all GPUs")
+
+    def busy(self) -> float:
+        """What Prometheus has of all GPUs together, percent; 0 without any."""
+        path = f"/api/v1/namespaces/observability/services/{PROMETHEUS}:9090/proxy/api/v1/query"
+        found = self.owner.get(f"{path}?query=sum(DCGM_FI_DEV_GPU_UTIL)")["data"]["result"]
+        return float(found[0]["value"][1]) if found else 0.0
 
     def clear(self) -> None:
         """Take away all but Prometheus and the workload."""
