@@ -61,7 +61,7 @@ def components(galaxy: dict[str, Any]) -> Iterator[Component]:
             yield _component(
                 PackageURL("deb", name=name, qualifiers={"distro": system.lower().replace(" ", "-")}), version
             )
-    for name, chart in {**pins["charts"], **pins["networks"]}.items():
+    for name, chart in {**pins["charts"], **pins["operators"], **pins["networks"]}.items():
         yield _component(
             PackageURL("helm", name=name, qualifiers={"repository_url": chart["repository"]}), chart["version"]
         )

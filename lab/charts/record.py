@@ -13,18 +13,20 @@ from typing import Any
 
 import yaml
 
-from lab.charts.values import RECORDED, Tree
-from lab.versions import versions
+from lab.charts.values import RECORDED, Tree, pinned
 
 # Where the originals lie, and what a version is called there.
 SOURCES = {
     "dcgm-exporter": "NVIDIA/dcgm-exporter, deployment/, tag <version of the image>-<version>",
+    "gpu-operator": "NVIDIA/gpu-operator, deployments/<chart>/, tag <version>",
     "kube-prometheus-stack": "prometheus-community/helm-charts, charts/<chart>/, tag <chart>-<version>",
     "nvidia-device-plugin": "NVIDIA/k8s-device-plugin, deployments/helm/<chart>/, tag v<version>",
     "prometheus-adapter": "prometheus-community/helm-charts, charts/<chart>/, tag <chart>-<version>",
 }
 # A leaf's type, by what stands there by default. A `map` is handed on as a whole: any name may stand in it.
 TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "list", dict: "map"}
+# What stands in a repository whose owner sets the version when the chart is packaged.
+UNRELEASED = "v1.0.0-devel"
 HERE = Path(__file__).parent
 _ASKED = re.compile(r"\.Values((?:\.\w+)+)")
 _HANDED_ON = re.compile(
@@ -102,8 +104,9 @@ def _add(tree: Tree, path: list[str]) -> None:
 
 
 def write(originals: Path) -> None:
-    for name, chart in versions()["charts"].items():
+    for name, chart in pinned().items():
         found = yaml.safe_load((originals / name / "Chart.yaml").read_text())["version"]
+        found = chart["version"] if found == UNRELEASED else found
         if found != chart["version"]:
             raise SystemExit(f"{originals / name} is {found}, and {chart['version']} is pinned")
         row = {

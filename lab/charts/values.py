@@ -22,13 +22,18 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 Tree = dict[str, Any]
 
 
+def pinned() -> dict[str, Any]:
+    """Charts whose values are recorded: those of the lab's mirror, and those of operators, which the lab has not."""
+    return {**versions()["charts"], **versions()["operators"]}
+
+
 def recorded(name: str) -> Tree:
     """What was read of a chart, of the version that is pinned."""
     row = yaml.safe_load((RECORDED / f"{name}.yml").read_text())
-    pinned = versions()["charts"][name]["version"]
-    if row["version"] != pinned:
+    version = pinned()[name]["version"]
+    if row["version"] != version:
         raise ValueError(
-            f"{name} is pinned to {pinned}, and its values are recorded of {row['version']}. "
+            f"{name} is pinned to {version}, and its values are recorded of {row['version']}. "
             "Next: python -m lab.charts.record FOLDER, with the originals of the pinned versions"
         )
     found: Tree = row["values"]

@@ -23,7 +23,7 @@ def test_it_has_each_pin() -> None:
     pins = yaml.safe_load((ROOT / "roles" / "_common" / "defaults" / "main" / "versions.yml").read_text())
     pins = pins["kubegpu_pinned_versions"]
     there = {component["name"]: component["version"] for component in json.loads(sbom.document())["components"]}
-    charts = {**pins["charts"], **pins["networks"]}
+    charts = {**pins["charts"], **pins["operators"], **pins["networks"]}
     assert {name: chart["version"] for name, chart in charts.items()}.items() <= there.items()
     assert {image.rpartition(":")[2] for image in pins["images"].values()} <= set(there.values())
     assert {*pins["packages"], *pins["archives"], "kubernetes", "ansible-core", "core"} <= set(there)

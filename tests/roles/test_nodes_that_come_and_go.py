@@ -51,17 +51,19 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             "'DCGM_FI_PROF' not in __dcgm_exporter_counted",
             "'DCGM_FI_DEV_GPU_UTIL' in __dcgm_exporter_counted",
             "__dcgm_exporter_counted.splitlines() | length"
-            " == __dcgm_exporter_counters.splitlines() | reject('match', 'DCGM_FI_PROF_') | length",
+            " == _common_gpu_counters.splitlines() | reject('match', 'DCGM_FI_PROF_') | length",
         ],
     ),
-    "profiling is read": (PROFILED, ["__dcgm_exporter_counted == __dcgm_exporter_counters"]),
+    "profiling is read": (PROFILED, ["__dcgm_exporter_counted == _common_gpu_counters"]),
 }
 
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All in one run: each case says by its name what was not so."""
-    files = [ROOT / "roles" / role / "vars" / "main.yml" for role in ("dcgm_exporter", "nvidia_device_plugin")]
+    files = [
+        ROOT / "roles" / role / "vars" / "main.yml" for role in ("_common", "dcgm_exporter", "nvidia_device_plugin")
+    ]
     files.append(ROOT / "roles" / "gpu_node_labels" / "vars" / "main.yml")
     tasks = [
         {

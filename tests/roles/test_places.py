@@ -9,6 +9,7 @@ import pytest
 from playbook import local, run_playbook
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
+OPERATOR = "gpu_operator"
 
 
 def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
@@ -109,6 +110,47 @@ CASES = {
         {"nvidia_device_plugin_state": "present"},
     ),
     "a DRA driver": Case(PLUGIN, {"dra_driver": [found("dra/driver")]}, ("existing",)),
+    "the operator of the inventory has the exporter": Case(
+        EXPORTER, {}, ("existing",), {"gpu_operator_state": "present"}
+    ),
+    "the operator of the inventory has the plugin": Case(PLUGIN, {}, ("existing",), {"gpu_operator_state": "present"}),
+    "a plugin beside the operator of the inventory": Case(
+        PLUGIN,
+        {},
+        ("gpu_operator_state is present, and the operator brings its own", "nvidia_device_plugin_state at auto"),
+        {"gpu_operator_state": "present", "nvidia_device_plugin_state": "present"},
+    ),
+    "ours goes before the operator comes": Case(
+        PLUGIN,
+        {"device_plugin": [found("x/ours", owned=True)]},
+        ("absent",),
+        {"gpu_operator_state": "present", "nvidia_device_plugin_state": "absent"},
+    ),
+    "an operator on a cluster without": Case(OPERATOR, {}, ("present",), {"gpu_operator_state": "present"}),
+    "an operator beside our own plugin": Case(
+        OPERATOR,
+        {"device_plugin": [found("x/ours", owned=True)]},
+        ("DaemonSet x/ours is there", "gpu_operator_state=existing, nvidia_device_plugin_state=absent and dcgm"),
+        {"gpu_operator_state": "present"},
+    ),
+    "an operator beside what others brought": Case(
+        OPERATOR,
+        {"exporter": [found("a/b")], "device_plugin": [found("a/c")]},
+        ("DaemonSet a/c, DaemonSet a/b are there", "remove what is there first"),
+        {"gpu_operator_state": "present"},
+    ),
+    "what our operator made": Case(
+        OPERATOR,
+        {"device_plugin": [{**found("gpu-operator/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
+        ("present",),
+        {"gpu_operator_state": "present"},
+    ),
+    "what another operator made": Case(
+        OPERATOR,
+        {"device_plugin": [{**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
+        ("DaemonSet nvidia/nvidia-device-plugin-daemonset is there",),
+        {"gpu_operator_state": "present"},
+    ),
     "another adapter": Case(ADAPTER, {"metrics_apis": apis(custom=False)}, ("existing",)),
     "two adapters": Case(
         ADAPTER,

@@ -12,7 +12,7 @@ from collection import ROOT
 METRICS = {metric.name: metric for profile in PROFILES.values() for metric in profile.metrics}
 # The adapter's own pattern for names, and what Kubernetes allows as the name of an object.
 ADAPTER = ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml"
-EXPORTER = ROOT / "roles" / "dcgm_exporter" / "vars" / "main.yml"
+COMMON = ROOT / "roles" / "_common" / "vars" / "main.yml"
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -113,7 +113,7 @@ def test_no_query_looks_at_the_nodes_name_or_the_slice(metric: Metric) -> None:
 
 
 def test_the_role_exports_what_the_profiles_read() -> None:
-    counters = yaml.safe_load(EXPORTER.read_text())["__dcgm_exporter_counters"].splitlines()
+    counters = yaml.safe_load(COMMON.read_text())["_common_gpu_counters"].splitlines()
     rows = [[part.strip() for part in row.split(",")] for row in counters]
     assert all(len(row) == 3 for row in rows)
     read = {source for metric in METRICS.values() if metric.reporter == "dcgm-exporter" for source in metric.sources}

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from lab.charts import HERE
 from lab.charts.check import LAB_VALUES, releases
 from lab.charts.record import read
-from lab.charts.values import recorded, schema
+from lab.charts.values import pinned, recorded, schema
+from lab.upstream.crds import recorded as recorded_kind
 from lab.versions import CHECKOUT, versions
 
 SWITCHES = (
@@ -22,6 +23,8 @@ SWITCHES = (
     "prometheus_stack_control_plane_metrics",
     "prometheus_adapter_external_metrics",
     "nvidia_device_plugin_feature_discovery",
+    "gpu_operator_feature_discovery",
+    "gpu_operator_profiling",
 )
 # What all roles of a cluster read.
 CLUSTER = {"kubegpu_kubeconfig", "kubegpu_context", "kubegpu_prometheus"}
@@ -30,6 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything-on": dict.fromkeys(SWITCHES, True),
     "everything-off": dict.fromkeys(SWITCHES, False),
+    "the-operator's-driver": {"gpu_operator_state": "present", "gpu_operator_driver": "operator"},
     "without-CDI": {"nvidia_device_plugin_device_list_strategy": "envvar"},
     **{
         f"inventory-{file.parent.parent.name}": yaml.safe_load(file.read_text()) or {}
@@ -49,7 +53,7 @@ def test_a_page_sets_what_a_role_has() -> None:
     specs = [yaml.safe_load(path.read_text()) for path in CHECKOUT.glob("roles/*/meta/argument_specs.yml")]
     options = {name for spec in specs for entry in spec["argument_specs"].values() for name in entry["options"]}
     given = {name: values.keys() for name, values in VARIANTS.items() if name.startswith("page-")}
-    assert len(given) == 7
+    assert len(given) == 8
     assert {name: keys - options - CLUSTER for name, keys in given.items() if keys - options - CLUSTER} == {}
 
 
@@ -60,9 +64,18 @@ def wrong(name: str, values: dict[str, Any]) -> list[str]:
 
 def test_roles_give_values_that_the_charts_know() -> None:
     for variant, given in releases(VARIANTS).items():
-        assert given.keys() == versions()["charts"].keys()
+        assert given.keys() == pinned().keys()
         found = {name: wrong(name, release["values"]) for name, release in given.items()}
         assert found == {name: [] for name in given}, variant
+
+
+def test_the_operator_knows_what_its_chart_hands_on() -> None:
+    """The chart gives `serviceMonitor` to the ClusterPolicy as a whole, whatever is in it."""
+    exporter = releases({"defaults": {}})["defaults"]["gpu-operator"]["values"]["dcgmExporter"]
+    known = recorded_kind("nvidia.com/v1", "ClusterPolicy")["properties"]["dcgmExporter"]
+    handed_on = {**exporter, "config": {"name": exporter["config"]["name"]}}
+    assert exporter["serviceMonitor"]["interval"] == "2s"
+    assert [error.message for error in Draft202012Validator(known).iter_errors(handed_on)] == []
 
 
 @pytest.mark.parametrize("name", versions()["charts"])
@@ -82,6 +95,7 @@ def test_the_charts_of_the_lab_know_no_value_of_their_own(name: str) -> None:
         ("prometheus-adapter", {"replica": 2}, "'replica' was unexpected"),
         ("kube-prometheus-stack", {"prometheus": {"prometheusSpec": {"scrapeInterva": "5s"}}}, "'scrapeInterva'"),
         ("kube-prometheus-stack", {"kube-state-metrics": {"replicaCount": 2}}, "'replicaCount' was unexpected"),
+        ("gpu-operator", {"dcgmExporter": {"extraEnv": []}}, "'extraEnv' was unexpected"),
     ],
 )
 def test_a_value_that_upstream_does_not_know_is_refused(name: str, values: dict[str, Any], message: str) -> None:
@@ -130,4 +144,4 @@ def test_names_are_read_from_defaults_templates_and_the_charts_inside(tmp_path: 
 
 
 def test_what_is_recorded_is_of_the_pinned_versions() -> None:
-    assert {path.stem for path in (CHECKOUT / "lab/upstream/charts").iterdir()} == set(versions()["charts"])
+    assert {path.stem for path in (CHECKOUT / "lab/upstream/charts").iterdir()} == set(pinned())
