@@ -142,8 +142,11 @@ class MetricChain:
             "scrape_configs": [scrape],
         })  # fmt: skip
         rules = {
-            "rules": [*ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"], *self._adapter_rules],
-            "externalRules": ADAPTER_VALUES["__prometheus_adapter_external_rules"],
+            "rules": [*ADAPTER_VALUES["__prometheus_adapter_rules"], *self._adapter_rules],
+            "externalRules": [
+                *ADAPTER_VALUES["__prometheus_adapter_external_rules"],
+                *ADAPTER_VALUES["__prometheus_adapter_fleet_rules"],
+            ],
             "resourceRules": {"cpu": USAGE, "memory": USAGE, "window": "1s"},
         }
         _write(plane, "adapter.yml", rules)

@@ -368,7 +368,7 @@ def second_adapter(plane: tuple[ControlPlane, client.ApiClient], chain: MetricCh
         "resources": {"overrides": {"namespace": {"resource": "namespace"}}},
         "metricsQuery": "max(<<.Series>>{<<.LabelMatchers>>}) by (queue)",
     }
-    role = ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"]
+    role = ADAPTER_VALUES["__prometheus_adapter_rules"]
     rules = {"rules": [*role, of_nodes], "externalRules": [of_queues]}
     (control_plane.work / "second.yml").write_text(yaml.safe_dump(rules))
     control_plane.run(

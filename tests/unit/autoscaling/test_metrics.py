@@ -90,7 +90,7 @@ def test_a_profile_is_recorded_under_a_name_that_kubernetes_takes(profile: Profi
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_the_adapters_one_rule_serves_the_metric_under_its_name(metric: Metric) -> None:
-    rule = yaml.safe_load(ADAPTER.read_text())["__prometheus_adapter_values"]["rules"]["custom"][0]
+    rule = yaml.safe_load(ADAPTER.read_text())["__prometheus_adapter_rules"][0]
     selected = re.search(r'__name__=~"([^"]+)"', rule["seriesQuery"])
     assert selected
     assert re.fullmatch(selected[1], metric.series)

@@ -30,7 +30,7 @@ SERIES = "namespace_pod:gpu:avg"
 SOURCES = PROFILES["gpu"].metrics[0].sources
 _ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml").read_text())
 ADAPTER_RULES = [
-    *_ADAPTER_VALUES["__prometheus_adapter_values"]["rules"]["custom"],
+    *_ADAPTER_VALUES["__prometheus_adapter_rules"],
     *_ADAPTER_VALUES["__prometheus_adapter_external_rules"],
 ]
 RELEASE = {"release": "kube-prometheus-stack"}

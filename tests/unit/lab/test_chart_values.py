@@ -22,6 +22,7 @@ SWITCHES = (
     "prometheus_stack_admission_webhooks",
     "prometheus_stack_control_plane_metrics",
     "prometheus_adapter_external_metrics",
+    "prometheus_adapter_raw_metrics",
     "nvidia_device_plugin_feature_discovery",
     "gpu_operator_feature_discovery",
     "gpu_operator_profiling",
