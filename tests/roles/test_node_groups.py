@@ -1,0 +1,81 @@
+"""Node groups of the page on clouds: Karpenter takes them, and plugin and exporter reach their nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+from jsonschema import Draft202012Validator
+from role_values import RoleValues
+
+from lab.upstream.crds import recorded
+
+Object = dict[str, Any]
+PAGE = (ROOT / "docs" / "clusters" / "node-groups.md").read_text()
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+MANIFESTS = [each for block in BLOCKS for each in yaml.safe_load_all(block) if "kind" in each]
+# Labels that the cloud sets, by what the page's commands say.
+CLOUDS = {
+    "gke": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
+    "aks": {"kubernetes.azure.com/accelerator": "nvidia"},
+}
+
+
+def groups() -> dict[str, tuple[dict[str, str], list[Object]]]:
+    """Labels and taints of each group's nodes."""
+    found: dict[str, tuple[dict[str, str], list[Object]]] = {}
+    for each in MANIFESTS:
+        if each["kind"] == "NodePool":
+            template = each["spec"]["template"]
+            single = {
+                row["key"]: row["values"][0] for row in template["spec"]["requirements"] if len(row["values"]) == 1
+            }
+            found["karpenter"] = ({**template["metadata"]["labels"], **single}, template["spec"]["taints"])
+        if each["kind"] == "ClusterConfig":
+            found |= {row["name"]: (row["labels"], row["taints"]) for row in each["managedNodeGroups"]}
+    taint = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+    return found | {cloud: (labels, [taint]) for cloud, labels in CLOUDS.items()}
+
+
+def reaches(values: Mapping[str, Any], labels: Mapping[str, str], taints: list[Object]) -> bool:
+    """As the scheduler judges it: one term of the affinity fits, and each taint is tolerated."""
+    affinity = values["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    fits = any(
+        all(
+            row["key"] in labels and (row["operator"] == "Exists" or labels[row["key"]] in row["values"])
+            for row in term["matchExpressions"]
+        )
+        for term in affinity["nodeSelectorTerms"]
+    )
+    return fits and all(
+        any(
+            row["key"] == taint["key"] and row["operator"] == "Exists" and row.get("effect") in (None, taint["effect"])
+            for row in values["tolerations"]
+        )
+        for taint in taints
+    )
+
+
+def test_karpenter_s_kinds_know_each_field() -> None:
+    karpenter = [each for each in MANIFESTS if "karpenter" in each["apiVersion"]]
+    assert {each["kind"] for each in karpenter} == {"NodePool", "EC2NodeClass"}
+    for each in karpenter:
+        schema = recorded(each["apiVersion"], each["kind"])
+        assert [error.message for error in Draft202012Validator(schema).iter_errors(each["spec"])] == []
+
+
+@pytest.mark.parametrize("role", ["nvidia_device_plugin", "dcgm_exporter"])
+def test_plugin_and_exporter_reach_the_nodes_of_each_group(role: str) -> None:
+    told = {"_common_prometheus": {"monitor_labels": {}}} if role == "dcgm_exporter" else {}
+    values = RoleValues(role, {}, told)[f"__{role}_values"]
+    found = groups()
+    assert found.keys() == {"karpenter", "gpu", *CLOUDS}
+    assert {name: reaches(values, labels, taints) for name, (labels, taints) in found.items()} == dict.fromkeys(
+        found, True
+    )
+    assert not reaches(values, {"pool": "gpu"}, [])
+    assert not reaches(values, CLOUDS["gke"], [{"key": "team", "effect": "NoSchedule"}])
