@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from playbook import local, run_playbook
+from role_values import RoleValues
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
 OPERATOR = "gpu_operator"
@@ -220,3 +221,19 @@ def test_who_has_a_place(case: str, said: dict[str, str]) -> None:
 def test_the_adapter_asks_the_prometheus_that_is_meant(case: str, said: dict[str, str]) -> None:
     url, port, *path = said[case].split()
     assert f"{url}:{port}{''.join(path)}" == ADDRESSES[case][2]
+
+
+@pytest.mark.parametrize(
+    ("options", "roles"),
+    [
+        ({}, []),
+        ({"gpu_operator_state": "present"}, []),
+        (
+            {"gpu_operator_state": "present", "gpu_operator_driver": "operator"},
+            ["nvidia_driver", "nvidia_container_toolkit"],
+        ),
+        ({"gpu_operator_state": "existing", "gpu_operator_driver": "operator"}, []),
+    ],
+)
+def test_the_operator_stands_in_for_roles_of_servers(options: dict[str, Any], roles: list[str]) -> None:
+    assert RoleValues("nvidia_driver", options, {})["_common_operator_brings"] == roles
