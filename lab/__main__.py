@@ -205,6 +205,21 @@ def up(args: argparse.Namespace) -> None:
     print(f"lab {args.lab} is up after {took}; inventory: {args.inventory}")
 
 
+def add(args: argparse.Namespace) -> None:
+    """Have the lab that is up serve an image more, whose program is compiled the first time."""
+    from lab.graph import added_images, make
+    from lab.images import serve
+
+    if args.image not in (known := added_images()):
+        sys.exit(f"lab: there is no image {args.image} to add: it is one of {', '.join(known)}")
+    if not (served := CACHE / "labs" / args.lab / "images").is_dir():
+        sys.exit(f"lab: {args.lab} is not up, or was started before images could be added: `make lab-up` starts it")
+    *_, image = made_from = known[args.image]
+    if code := make(made_from):
+        sys.exit(code)
+    serve(served, image.path)
+
+
 def down(args: argparse.Namespace) -> None:
     """Remove the lab."""
     for lab in labs(args.lab, scenarios=args.scenarios):
@@ -289,11 +304,13 @@ def main() -> None:
     # Said by `up` to the playbook: molecule's scenarios have the stand-in wherever they run.
     parser.set_defaults(gpus=int(os.environ.get("LAB_REAL_GPUS") or 0))
     commands = parser.add_subparsers(required=True)
-    for command in (build, up, down, status, shell, clean, describe):
+    for command in (build, up, add, down, status, shell, clean, describe):
         sub = commands.add_parser(command.__name__, help=command.__doc__)
         sub.set_defaults(command=command, scenarios=False)
         if command is shell:
             sub.add_argument("node")
+        if command is add:
+            sub.add_argument("image")
         if command is down:
             sub.add_argument("--scenarios", action="store_true", help="remove the labs of molecule's scenarios as well")
     args = parser.parse_args()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,22 +153,33 @@ class Graph:
     def build(self) -> int:
         """Make what is missing. Returns 0, or what doit returns when a step failed."""
         sweep()
-        missing = {artifact.name: artifact for artifact in self.artifacts() if not artifact.is_built()}
-        if not missing:
-            return 0
+        return make(self.artifacts())
 
-        class Reporter(BuildReporter):
-            artifacts = missing
 
-        settings = {
-            "dep_file": str(CACHE / "doit.json"),
-            "backend": "json",
-            "reporter": Reporter,
-            "num_process": 2,
-            "par_type": "thread",
-            "verbosity": 0,
-        }
-        return DoitMain(ModuleTaskLoader({"DOIT_CONFIG": settings, "task_artifact": lambda: _tasks(missing)})).run([])
+def added_images() -> dict[str, tuple[Artifact, ...]]:
+    """What a lab serves once it is asked for, by name: the image, and before it the program in it."""
+    programs = program_groups("added.yml")
+    return {name: (program, images.added_image(name, program)) for name, program in programs.items()}
+
+
+def make(artifacts: Iterable[Artifact]) -> int:
+    """Make what of these is missing. Returns 0, or what doit returns when a step failed."""
+    missing = {artifact.name: artifact for artifact in artifacts if not artifact.is_built()}
+    if not missing:
+        return 0
+
+    class Reporter(BuildReporter):
+        artifacts = missing
+
+    settings = {
+        "dep_file": str(CACHE / "doit.json"),
+        "backend": "json",
+        "reporter": Reporter,
+        "num_process": 2,
+        "par_type": "thread",
+        "verbosity": 0,
+    }
+    return DoitMain(ModuleTaskLoader({"DOIT_CONFIG": settings, "task_artifact": lambda: _tasks(missing)})).run([])
 
 
 def _tasks(missing: dict[str, Artifact]) -> Iterator[dict[str, Any]]:

@@ -31,14 +31,42 @@ def image_mirror(userland: Artifact, contents: Mapping[str, Artifact]) -> Artifa
     """`blobs/sha256:<digest>` and `<registry>/<repository>/manifests/<tag or digest>`."""
 
     def build(out: Path, run: Shell) -> None:
-        recipes = recipe(HERE / "images.yml")
-        (out / "blobs").mkdir()
-        layers = {name: make_layer(out, name, row, contents) for name, row in recipes["layers"].items()}
-        layers["userland"] = _blob(out, userland.path / "root.tar")
-        for name, row in recipes["images"].items():
-            _image(out, name, [layers[layer] for layer in row["layers"]], row)
+        _lay_out(out, recipe(HERE / "images.yml"), contents, userland)
 
     return Artifact("images", build, sources=(HERE,), needs=(userland, *contents.values()), expected=10)
+
+
+def added_image(name: str, program: Artifact) -> Artifact:
+    """The same of an image that a mirror gets later: one of added.yml."""
+
+    def build(out: Path, run: Shell) -> None:
+        recipes = recipe(HERE / "images.yml")
+        added = recipe(HERE / "added.yml")[name]
+        recipes = {"layers": recipes["layers"] | added["layers"], "images": added["images"]}
+        _lay_out(out, recipes, {program.name: program})
+
+    return Artifact(f"image-{name}", build, sources=(HERE,), needs=(program,), expected=2)
+
+
+def serve(mirror: Path, added: Path) -> None:
+    """Have a mirror's folder serve what another one has, too, by hard links."""
+    for file in (path for path in added.rglob("*") if path.is_symlink() or path.is_file()):
+        link = mirror / file.relative_to(added)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        os.link(file, link, follow_symlinks=False)
+
+
+def _lay_out(
+    out: Path, recipes: Mapping[str, Any], contents: Mapping[str, Artifact], userland: Artifact | None = None
+) -> None:
+    (out / "blobs").mkdir()
+    used = {name for row in recipes["images"].values() for name in row["layers"]} - {"userland"}
+    layers = {name: make_layer(out, name, recipes["layers"][name], contents) for name in sorted(used)}
+    if userland:
+        layers["userland"] = _blob(out, userland.path / "root.tar")
+    for name, row in recipes["images"].items():
+        _image(out, name, [layers[layer] for layer in row["layers"]], row)
 
 
 def make_layer(out: Path, name: str, row: Mapping[str, Any], contents: Mapping[str, Artifact]) -> dict[str, Any]:

@@ -32,10 +32,9 @@ NVML_FLAGS = "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=i
 BUILD = ("-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false")
 
 
-def program_groups() -> dict[str, Artifact]:
-    """An artifact a go.mod, by the folder's name."""
-    groups = recipe(HERE / "programs.yml")
-    return {name: _group(name, **row) for name, row in groups.items()}
+def program_groups(recipes: str = "programs.yml") -> dict[str, Artifact]:
+    """An artifact a go.mod, by the folder's name. `added.yml` has those that no lab is made from."""
+    return {name: _group(name, **row) for name, row in recipe(HERE / recipes).items()}
 
 
 def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str], ldflags: str = "") -> Artifact:

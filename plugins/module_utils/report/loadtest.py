@@ -66,7 +66,7 @@ def _stage_line(passed: Passed) -> str:
     said = f"{counted(first['desired'], 'replica')} wanted all the time"
     if changed:
         after_s = changed["time_s"] - passed.began_s
-        said = f"{first['desired']} to {counted(last['desired'], 'replica')} wanted, first after {after_s:.1f} s"
+        said = f"{first['desired']} to {last['desired']} replicas wanted, first after {after_s:.1f} s"
         said += f", {peak} at most" if peak > max(first["desired"], last["desired"]) else ""
     return clean(f"{passed.stage.name}: {said}; {last['ready']} ready at the end")
 

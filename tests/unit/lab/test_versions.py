@@ -19,6 +19,7 @@ PINNED = [
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
     ("kubernetes", "sigs.k8s.io/controller-tools", "{controller-tools}"),
     ("prometheus-adapter", "sigs.k8s.io/prometheus-adapter", "{prometheus-adapter}"),
+    ("metrics-server", "sigs.k8s.io/metrics-server", "{metrics-server}"),
     ("containerd", "github.com/containerd/containerd/v2", "v{containerd.io}"),
     ("nvidia", "github.com/NVIDIA/k8s-device-plugin", "{k8s-device-plugin}"),
     ("nvidia", "github.com/NVIDIA/nvidia-container-toolkit", "v{nvidia-container-toolkit}"),
@@ -33,6 +34,12 @@ def test_go_mod_requires_what_the_version_file_pins(group: str, module: str, ver
 
     assert found is not None
     assert found[1] == fill(version)
+
+
+def test_k6_is_of_the_version_that_its_image_has() -> None:
+    version = names()["image/k6"].rpartition(":")[2]
+
+    assert f"require go.k6.io/k6 v{version}\n" in (HERE / "k6" / "go.mod").read_text()
 
 
 def test_a_name_that_is_not_pinned_is_an_error() -> None:

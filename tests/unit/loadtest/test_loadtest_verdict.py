@@ -89,11 +89,16 @@ def test_replicas_that_stay():
 
 
 def test_requests_that_failed_or_were_not_sent():
-    counted = {"served": 10, "rejected": 3, "failed": 2, "dropped": 4}
+    counted = {"served": 10, "rejected": 3, "failed": 2, "dropped": 1}
     assert problems(requests=counted) == [
         "2 requests failed, 10 were served",
-        "4 requests were not sent, since all users waited for answers: give more of them, or less load",
+        "1 of 16 requests were not sent, since all users waited for answers: give more of them, or less load",
     ]
+
+
+def test_a_few_requests_that_were_not_sent():
+    """Seen on a busy machine: 9 of 17,737, while k6 made users."""
+    assert problems(requests={"served": 16_145, "rejected": 1_583, "failed": 0, "dropped": 9}) == []
 
 
 @pytest.mark.parametrize("requests", [{}, None])

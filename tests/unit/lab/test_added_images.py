@@ -1,0 +1,54 @@
+"""An image that a lab is asked for is served beside those that it is made of, and by the name that roles ask for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import artifacts
+from lab.artifacts import Artifact
+from lab.graph import added_images
+from lab.images import added_image, serve
+from lab.versions import names
+
+
+@pytest.fixture
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of k6, with another program in it."""
+    monkeypatch.setattr(artifacts, "CACHE", tmp_path / "cache")
+    program = Artifact("programs-k6", lambda out, _run: (out / "k6").write_text("a program") and None)
+    made = added_image("k6", program)
+    program.make()
+    made.make()
+    return made.path
+
+
+def test_it_is_found_by_the_name_that_the_version_file_has(image: Path, tmp_path: Path) -> None:
+    repository, _, tag = names()["image/k6"].rpartition(":")
+
+    serve(tmp_path / "mirror", image)
+
+    manifest = json.loads((tmp_path / "mirror" / repository / "manifests" / tag).read_text())
+    config = json.loads((tmp_path / "mirror" / "blobs" / manifest["config"]["digest"]).read_text())
+    assert config["config"]["Entrypoint"] == ["k6"]
+    assert all((tmp_path / "mirror" / "blobs" / layer["digest"]).is_file() for layer in manifest["layers"])
+
+
+def test_it_is_added_twice_and_other_images_stay(image: Path, tmp_path: Path) -> None:
+    other = tmp_path / "mirror" / "blobs" / "sha256:other"
+    other.parent.mkdir(parents=True)
+    other.write_text("of another image")
+
+    serve(tmp_path / "mirror", image)
+    serve(tmp_path / "mirror", image)
+
+    assert other.read_text() == "of another image"
+
+
+def test_each_program_that_can_be_added_has_an_image() -> None:
+    assert {name: image.name for name, (_program, image) in added_images().items()} == {
+        "k6": "image-k6",
+        "metrics-server": "image-metrics-server",
+    }
