@@ -20,6 +20,7 @@ SOURCES = {
     "dcgm-exporter": "NVIDIA/dcgm-exporter, deployment/, tag <version of the image>-<version>",
     "gpu-operator": "NVIDIA/gpu-operator, deployments/<chart>/, tag <version>",
     "kube-prometheus-stack": "prometheus-community/helm-charts, charts/<chart>/, tag <chart>-<version>",
+    "metrics-server": "kubernetes-sigs/metrics-server, charts/<chart>/, tag metrics-server-helm-chart-<version>",
     "nvidia-device-plugin": "NVIDIA/k8s-device-plugin, deployments/helm/<chart>/, tag v<version>",
     "prometheus-adapter": "prometheus-community/helm-charts, charts/<chart>/, tag <chart>-<version>",
 }

@@ -10,7 +10,7 @@ from playbook import local, run_playbook
 from role_values import RoleValues
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
-OPERATOR = "gpu_operator"
+METRICS, OPERATOR = "metrics_server", "gpu_operator"
 
 
 def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
@@ -42,6 +42,12 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+def resources(**server: Any) -> dict[str, Any]:
+    """Who serves CPU and memory."""
+    return {"metrics_apis": {"metrics.k8s.io": {"service": "x/server", "owned": False, "release": "", **server}}}
+
+
+ON_CPU = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"extra_metrics": [{"metric": "mig"}, {"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
 CASES = {
     "nothing is there": Case(STACK, {}, ("present",)),
@@ -166,6 +172,25 @@ CASES = {
         ("APIService external.metrics.k8s.io", "prometheus_adapter_external_metrics=false leaves the other API alone"),
         {"prometheus_adapter_external_metrics": True},
     ),
+    "nobody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("existing",)),
+    "somebody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("present",), ON_CPU),
+    "a metrics-server, and somebody asks for CPU": Case(METRICS, resources(), ("existing",), ON_CPU),
+    "ours, and nobody asks any more": Case(
+        METRICS, resources(owned=True, release="kube-system/metrics-server"), ("present",)
+    ),
+    "two metrics-servers": Case(
+        METRICS,
+        resources(),
+        ("APIService metrics.k8s.io was not made", "metrics_server_state=existing uses theirs"),
+        {"metrics_server_state": "present"},
+    ),
+    "a metrics-server of that name": Case(
+        METRICS,
+        resources(release="kube-system/metrics-server"),
+        ("-e metrics_server_adopt=true takes its release over",),
+        {"metrics_server_state": "present"},
+    ),
+    "a metrics-server is no adapter": Case(ADAPTER, resources(), ("present",)),
 }
 
 

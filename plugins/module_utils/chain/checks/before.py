@@ -76,7 +76,8 @@ SPEC_NO_RESOURCE_METRICS = FindingType(
     Hop.SPEC,
     "error",
     cause="CPU and memory of extra_metrics come from metrics.k8s.io; without a value of them an HPA never scales down",
-    fix="install metrics-server, or mend it: kubectl describe apiservice v1beta1.metrics.k8s.io; or leave them out",
+    fix="run the playbook kubegpu.autoscale.monitoring, which brings metrics-server; or mend the one that is there: "
+    "kubectl describe apiservice v1beta1.metrics.k8s.io; or leave them out",
     before="await",
 )
 
