@@ -79,6 +79,22 @@ def test_it_does_not_fail_if_not_asked_to(tmp_path: Path, options: dict[str, Any
     assert {path.name for path in folder.iterdir()} == {"report.json", "report.html", "junit.xml"}
 
 
+def test_findings_are_metrics_even_where_the_chain_is_broken(tmp_path: Path, options: dict[str, Any]) -> None:
+    file = tmp_path / "kubegpu.prom"
+    done = examine(tmp_path, **options, gpu_doctor_textfile=str(file))
+    assert done.returncode == 2
+    report = json.loads((tmp_path / ".kubegpu" / "doctor" / "report.json").read_text())
+    assert all(f'kubegpu_doctor_findings{{id="{finding["id"]}",' in file.read_text() for finding in report["findings"])
+    assert "kubegpu_doctor_autoscaler_proven{" in file.read_text()
+
+
+@pytest.mark.parametrize("name", ["none/kubegpu.prom", "kubegpu.txt"])
+def test_metrics_that_nobody_would_read_are_refused(tmp_path: Path, name: str) -> None:
+    done = examine(tmp_path, kubegpu_kubeconfig=str(tmp_path / "none"), gpu_doctor_textfile=str(tmp_path / name))
+    assert done.returncode == 2
+    assert "which is no file *.prom in a folder of this machine. Nothing was changed." in " ".join(done.stdout.split())
+
+
 def test_without_a_cluster_there_is_nothing_to_report(tmp_path: Path) -> None:
     done = examine(tmp_path, kubegpu_kubeconfig=str(tmp_path / "none"), gpu_doctor_fail_on="never")
     assert done.returncode == 2
