@@ -36,7 +36,14 @@ def test_the_summary_says_what_there_is_where_and_what_comes_next(
     marked = {"name": "chat", "labels": {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}}
     try:
         core.patch_node_status(
-            "gpu-a", {"status": {"allocatable": {"nvidia.com/gpu": "4"}, "capacity": {"nvidia.com/gpu": "4"}}}
+            "gpu-a",
+            {
+                "status": {
+                    "allocatable": {"nvidia.com/gpu": "4"},
+                    "capacity": {"nvidia.com/gpu": "4"},
+                    "addresses": [{"type": "InternalIP", "address": "192.0.2.4"}],
+                }
+            },
         )
         empty = said(tmp_path, plane[0])
         autoscaling.create_namespaced_horizontal_pod_autoscaler(
@@ -47,6 +54,15 @@ def test_the_summary_says_what_there_is_where_and_what_comes_next(
             plane[0],
             prometheus_stack_grafana=True,
             prometheus_stack_receivers=[{"name": "on-call", "type": "slack"}],
+        )
+        reached = said(
+            tmp_path,
+            plane[0],
+            prometheus_stack_grafana=True,
+            prometheus_stack_values={
+                "grafana": {"service": {"type": "NodePort", "nodePort": 30300}},
+                "prometheus": {"ingress": {"enabled": True, "hosts": ["prometheus.example.com"], "tls": [{}]}},
+            },
         )
     finally:
         core.delete_node("gpu-a")
@@ -59,3 +75,5 @@ def test_the_summary_says_what_there_is_where_and_what_comes_next(
     assert "Alerts are sent to on-call" in full
     assert "port-forward service/kube-prometheus-stack-grafana 3000:80" in full
     assert f"export KUBECONFIG={plane[0].kubeconfig}" in full
+    assert "Prometheus: https://prometheus.example.com; alerts are at /alerts" in reached
+    assert "Grafana: http://192.0.2.4:30300, user admin; the password: kubectl" in reached

@@ -1,0 +1,81 @@
+"""Nothing that asks nobody for a login is opened to the outside by the chart's values, unless somebody says so."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+from playbook import local, run_playbook
+from role_values import RoleValues
+
+from lab.charts.check import releases
+
+PAGE = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/access.md").read_text(), re.S)]
+NODE_PORT, INGRESS, GATEWAY = (example["prometheus_stack_values"] for example in PAGE)
+
+
+def ways_in(values: dict[str, Any]) -> list[str]:
+    return RoleValues("prometheus_stack", {"prometheus_stack_values": values}, {"kubegpu_cluster": {}})[
+        "__prometheus_stack_ways_in"
+    ]
+
+
+def without(values: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The values of Prometheus without one of them."""
+    values = deepcopy(values)
+    inner = values["prometheus"]
+    for name in path[:-1]:
+        inner = inner[name]
+    del inner[path[-1]]
+    return values
+
+
+@pytest.mark.parametrize("values", [{}, NODE_PORT, INGRESS, GATEWAY], ids=["none", "port", "ingress", "gateway"])
+def test_what_the_page_shows_is_taken(values: dict[str, Any]) -> None:
+    assert ways_in(values) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"prometheus": {"service": {"type": "NodePort"}}}, "prometheus.service.type is NodePort"),
+        ({"alertmanager": {"service": {"type": "LoadBalancer"}}}, "alertmanager.service.type is LoadBalancer"),
+        (without(INGRESS, "ingress", "annotations"), "prometheus.ingress has no annotation that asks for a login"),
+        (without(GATEWAY, "route", "main", "filters"), "prometheus.route.main has no filter that asks for a login"),
+        (
+            {"prometheus": {"route": {"other": {"enabled": True, "filters": [{"type": "URLRewrite"}]}}}},
+            "prometheus.route.other has no filter that asks for a login",
+        ),
+    ],
+)
+def test_a_way_in_without_a_login_is_found(values: dict[str, Any], said: str) -> None:
+    assert ways_in(values) == [said]
+
+
+def test_it_is_refused_before_the_cluster_is_reached_and_can_be_allowed(tmp_path: Path) -> None:
+    role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.prometheus_stack", "tasks_from": "preflight"}}
+    open_to_all = {"prometheus_stack_values": {"prometheus": {"service": {"type": "NodePort"}}}}
+    reached = {"kubegpu_cluster_ready": True, "kubegpu_cluster": {"context": "test", "components": {}}}
+
+    refused = run_playbook(tmp_path, local(role), open_to_all)
+    allowed = run_playbook(tmp_path, local(role), open_to_all | reached | {"prometheus_stack_without_login": True})
+
+    said = " ".join(refused.stdout.split())
+    assert (
+        "prometheus_stack_values: prometheus.service.type is NodePort. Whoever reaches that reads all metrics" in said
+    )
+    assert "Nothing was changed. Next: put a login in front" in said
+    assert allowed.returncode == 0
+
+
+def test_the_chart_gets_what_the_page_says() -> None:
+    made = releases({"page": PAGE[1]})["page"]["kube-prometheus-stack"]["values"]
+
+    assert made["grafana"]["ingress"]["hosts"] == ["grafana.example.com"]
+    assert made["grafana"]["admin"]["existingSecret"] == "kubegpu-grafana-admin"
+    assert made["prometheus"]["prometheusSpec"]["externalUrl"] == "https://prometheus.example.com"
