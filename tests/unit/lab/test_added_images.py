@@ -1,4 +1,4 @@
-"""An image that a lab is asked for is served beside those that it is made of, and by the name that roles ask for."""
+"""An image that a lab is asked for is served beside its own, by the name that roles ask for."""
 
 from __future__ import annotations
 
