@@ -18,13 +18,22 @@ def gpu_loadtest_stages(
     rise: int | None = None,
     hold: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The stages of a load test. Raises: AnsibleFilterError for an unknown shape."""
+    """The stages of a load test. Numbers may be text, as the command line gives them.
+
+    Raises: AnsibleFilterError for an unknown shape.
+    """
     try:
         stages = stages_of(
-            shape, low=float(low), high=float(high), settle_s=settle, fall_s=fall, rise_s=rise, hold_s=hold
+            shape,
+            low=float(low),
+            high=float(high),
+            settle_s=int(settle),
+            fall_s=int(fall),
+            rise_s=None if rise is None else int(rise),
+            hold_s=None if hold is None else int(hold),
         )
     except (KeyError, ValueError) as err:
-        raise AnsibleFilterError(f"gpu_loadtest_stages: no such shape of load: {err}") from err
+        raise AnsibleFilterError(f"gpu_loadtest_stages: no such shape of load, or no number: {err}") from err
     return as_dicts(stages)
 
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from collection import ROOT
 from playbook import local, run_playbook
+from role_values import RoleValues
 
 LOAD: dict[str, Any] = {
     "gpu_loadtest_namespace": "ml",
@@ -15,6 +18,7 @@ LOAD: dict[str, Any] = {
     "gpu_loadtest_high": 40,
 }
 OWN = {"image": "docker.io/blazemeter/taurus:latest", "command": ["bzt", "/plan/plan.yml"]}
+JOB = ROOT / "roles/gpu_loadtest/templates/job.yaml.j2"
 NO_CLUSTER = "there is no kubeconfig at"
 
 
@@ -33,9 +37,27 @@ def said(folder: Path, **options: Any) -> str:
         pytest.param(
             {"gpu_loadtest_url": "chat:8000"}, "gpu_loadtest_url is `chat:8000`, which is no address", id="url"
         ),
+        pytest.param({"gpu_loadtest_low": "2", "gpu_loadtest_high": "40"}, NO_CLUSTER, id="text"),
         pytest.param({"gpu_loadtest_high": 1}, "that is no load to scale on", id="no load"),
         pytest.param({"gpu_loadtest_url": "grpc://chat:9000"}, "gpu_loadtest_grpc_method is ``", id="no method"),
     ],
 )
 def test_what_is_taken_and_what_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     assert words in said(tmp_path, **options)
+
+
+@pytest.mark.parametrize("form", [lambda number: number, str], ids=["numbers", "as the command line gives them"])
+def test_numbers_may_be_text(form: Any) -> None:
+    given = {"low": 2, "high": 40, "settle": 10, "rise": 5, "hold": 60, "fall": 90, "timeout": 3, "start_timeout": 30}
+    options = {f"gpu_loadtest_{name}": form(number) for name, number in given.items()}
+
+    looked = {"result": {"scale_down_window_s": 300}}
+    told = {"__gpu_loadtest_looked": looked, "__gpu_loadtest_files": "{}"}
+
+    role = RoleValues("gpu_loadtest", LOAD | options | {"gpu_loadtest_budget": form(12)}, told)
+
+    assert [stage["seconds"] for stage in role["__gpu_loadtest_stages"]] == [10, 5, 60, 90]
+    assert role["__gpu_loadtest_plan"]["scenario"]["maxVUs"] == 120
+    assert role["__gpu_loadtest_budget"] == 12.0
+    [_secret, job] = yaml.safe_load_all(role[f"lookup('ansible.builtin.template', '{JOB}')"])
+    assert job["spec"]["activeDeadlineSeconds"] == 165 + 30 + 60

@@ -24,6 +24,8 @@ class Stage:
     last: float
 
     def sentence(self) -> str:
+        if not (self.first or self.last):  # of a generator whose rates nobody knows, too
+            return f"{self.name}: {self.seconds} s"
         rate = f"{self.first:g}" if self.first == self.last else f"{self.first:g} to {self.last:g}"
         return f"{self.name}: {rate} requests/s for {self.seconds} s"
 

@@ -144,9 +144,9 @@ def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
     samples = [sample for passed in stages for sample in passed.samples]
     times = [sample["time_s"] - run["began_s"] for sample in samples]
     rates = [passed.stage.rate(sample["time_s"] - passed.began_s) for passed in stages for sample in passed.samples]
-    top = ceiling(max(rates))
+    top = ceiling(max(rates)) if any(rates) else 0  # of a generator of one's own they are not known
     ticks = [top * part / 4 for part in range(5)]
-    asked = Panel("requests/s", [Line("asked", "value", rates)], ticks, TOP, VALUE_HEIGHT)
+    asked = [Panel("requests/s", [Line("asked", "value", rates)], ticks, TOP, VALUE_HEIGHT)] if top else []
     lines = [
         Line("wanted", "desired", [sample["desired"] for sample in samples], stepped=True),
         Line("ready", "current", [sample["ready"] for sample in samples], stepped=True),
@@ -159,7 +159,7 @@ def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
         "svg",
         element("title", f"{name_of(run)}: requests and replicas over time", id="loadtest-title"),
         element("desc", words, id="loadtest-words"),
-        [draw_panel(panel, times, x) for panel in (asked, replicas_panel(lines))],
+        [draw_panel(panel, times, x) for panel in (*asked, replicas_panel(lines))],
         element("g", _marks(times, x), class_="times"),
         class_="plot",
         viewBox=f"0 0 {WIDTH} {HEIGHT}",

@@ -38,6 +38,16 @@ def test_a_stage_while_the_test_is_under_way():
     assert gpu_loadtest_report(run, "stage") == "before: 1 replica wanted all the time; 1 ready at the end"
 
 
+def test_rates_that_nobody_knows_are_not_shown():
+    """Those of a generator of one's own."""
+    run = a_run()
+    for stage in run["stages"]:
+        stage |= {"first": 0.0, "last": 0.0}
+    page = gpu_loadtest_report(run, "html")
+    assert "load: 120 s" in page
+    assert "requests/s" not in page
+
+
 def test_a_page_that_needs_nothing_else():
     page = gpu_loadtest_report(a_run(LATE, name="<chat>"), "html")
     assert "<chat>" not in page

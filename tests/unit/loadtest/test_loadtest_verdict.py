@@ -49,6 +49,15 @@ def test_a_load_that_rises_slowly_is_no_moment_to_count_from():
     assert problems(late, shape="ramp") == []
 
 
+def test_a_spike_is_over_before_pods_start():
+    """Seen on the lab: three of four replicas after 20 s."""
+    short = {0: (1, 1, 0.2), RISES_S + 5: (3, 3, 1.3), FALLS_S + 16: (1, 1, 0.1)}
+    assert problems(short, shape="spike") == []
+    assert problems(short) == ["4 replicas carry the load, and fewer were ready as long as it was held"]
+    over = {**short, RISES_S + 5: (7, 7, 0.5)}
+    assert problems(over, shape="spike") == ["the HPA asked for 7 replicas, and 4 carry the load"]
+
+
 def test_more_replicas_than_the_load_needs():
     assert up_to(6, 0.75) == ["the HPA asked for 6 replicas, and 5 carry the load"]
     assert up_to(11, 0.9, maximum=20) == []  # 9.9 in all: 10 carry it, and the HPA leaves 11 as they are
