@@ -11,6 +11,8 @@ from control_plane import eventually, running
 from kubernetes import client
 from playbook import changed
 
+# An autoscaler that asks for CPU, so that metrics-server is wanted.
+ON_CPU = [{"name": "chat", "namespace": "ml", "extra_metrics": [{"type": "Resource", "resource": {"name": "cpu"}}]}]
 STACK = ["crds.enabled=false", "alertmanager.enabled=false", "grafana.enabled=false"]
 STACK += ["prometheusOperator.tls.enabled=false", "prometheusOperator.admissionWebhooks.enabled=false"]
 
@@ -39,6 +41,7 @@ def test_what_others_made_is_used_and_stays_to_the_byte(site: Site) -> None:
     site.install(
         "adapter", "prometheus-adapter", "observability", "rules.default=false", "rules.custom[0].seriesQuery=up"
     )
+    site.install("resources", "metrics-server", "observability")
     apps = client.AppsV1Api(site.kube)
     for name, image in (
         ("exporter", "nvidia/dcgm-exporter:3.3.5"),
@@ -52,7 +55,7 @@ def test_what_others_made_is_used_and_stays_to_the_byte(site: Site) -> None:
         apps.create_namespaced_daemon_set("default", {"metadata": {"name": name}, "spec": spec})
     before = site.objects()
 
-    used = site.bring(*ROLES)
+    used = site.bring(*ROLES, gpu_autoscaling_autoscalers=ON_CPU)
     assert (used.returncode, changed(used.stdout)) == (0, 0)
     assert site.play("kubegpu.autoscale.uninstall", kubegpu_uninstall=True).returncode == 0
     assert site.objects() == before
@@ -73,3 +76,17 @@ def test_ours_reach_nodes_that_come_later(site: Site) -> None:
         site.core.patch_node(name, {"spec": {"taints": None}})  # the API server has marked it as not ready
     for daemon_set in ("nvidia-device-plugin", "dcgm-exporter"):
         eventually(partial(site.reaches, daemon_set, set(LATER)), f"{daemon_set} reaches every node with GPUs", 30)
+
+
+def test_metrics_server_comes_when_it_is_asked_for_and_goes_without_a_trace(site: Site) -> None:
+    site.helm("uninstall", "resources", "-n", "observability")
+    before = site.objects()
+
+    assert changed(site.bring("metrics_server").stdout) == 0
+    assert site.objects() == before
+    assert changed(site.bring("metrics_server", gpu_autoscaling_autoscalers=ON_CPU).stdout) > 0
+    api = client.ApiregistrationV1Api(site.kube).read_api_service("v1beta1.metrics.k8s.io")
+    assert (api.spec.service.namespace, api.spec.service.name) == ("kube-system", "metrics-server")
+    assert changed(site.bring("metrics_server").stdout) == 0
+    assert changed(site.bring("metrics_server", metrics_server_state="absent").stdout) > 0
+    assert site.objects() == before

@@ -116,7 +116,9 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
             f"the HPA had not decided {seen.undecided_s:g} s after the load rose; "
             f"{budget_s:g} s is the worst case by the periods of its chain"
         )
-    if seen.reaction_s is not None and run["shape"] != "spike":  # that is over before a pod with a GPU has started
+    if (
+        seen.reaction_s is not None and run["shape"] != "spike"
+    ):  # that is over before its pods have started and are seen
         if seen.needed is None:
             yield (
                 f"at the end of the load {seen.settled} replicas were wanted and {_ready(run)} ready, "
@@ -128,8 +130,8 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
             yield f"the load needs {seen.needed} replicas, and the HPA allows {maximum}"
         elif seen.ready_s is None:
             yield f"{seen.needed} replicas carry the load, and fewer were ready as long as it was held"
-    if seen.reaction_s is not None and seen.needed is not None and seen.peak > _tolerated(seen.needed, run):
-        yield f"the HPA asked for {seen.peak} replicas, and {seen.needed} carry the load"
+        if seen.needed is not None and seen.peak > _tolerated(seen.needed, run):
+            yield f"the HPA asked for {seen.peak} replicas, and {seen.needed} carry the load"
     if AFTER in names and seen.reaction_s is not None and seen.minimum_s is None:
         yield f"the replicas had not come down to {seen.before} when the test ended"
     if failed := requests.get("failed", 0):
