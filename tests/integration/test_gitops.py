@@ -28,6 +28,7 @@ INVENTORY: dict[str, Any] = {
     "dcgm_exporter_values": {"nodeSelector": {"pool": "inference"}},
     "prometheus_stack_retention": "7d",
     "prometheus_adapter_external_metrics": True,
+    "metrics_server_state": "present",
     "gpu_alerts_disabled": ["GpuHot"],
     "gpu_autoscaling_verify": False,
     "gpu_autoscaling_autoscalers": [
