@@ -1,4 +1,4 @@
-"""`make test`: its steps in two lanes side by side, since each waits for others half of its time.
+"""`make test`: its steps in three lanes side by side, since each waits for others half of its time.
 
 A lane that is free takes the next step. A line a step, with its processor time without that of the lab's servers; each
 has a log of its own in build/test. The others go on when a step fails; the log's end and a verdict come last.
@@ -18,18 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
-# Words for make, in the order in which they begin. The second lane has what processors the first leaves: a cluster that
-# starves says wrong things. While the first loads its cluster, the second waits for a metric chain most of the time.
+# Words for make, in the order in which they begin. Each lane has what processors the ones before it leave: a cluster
+# that starves says wrong things. While the first loads its cluster, the others wait for metric chains most of the time.
 STEPS: tuple[tuple[str, ...], ...] = (
     ("molecule", "SCENARIO=default"),
-    ("lint",),
     ("lint-lab",),
+    ("lint",),
     ("integration",),
     ("molecule", "SCENARIO=nodes"),
     ("unit",),
 )
-LANES = 2
-NICER = 10  # than the lane before
+NICENESS = (0, 10, 19)  # of each lane; 19 is the most there is
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
@@ -66,11 +65,11 @@ class Steps:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def lane(self, number: int, steps: Iterator[tuple[str, ...]]) -> list[Ended]:
+    def lane(self, nicer: int, steps: Iterator[tuple[str, ...]]) -> list[Ended]:
         """Run steps that no other lane has taken, while there are any."""
         ended = []
         while not self._stopped and (step := next(steps, None)):
-            ended.append(self._run(step, NICER * number))
+            ended.append(self._run(step, nicer))
         return ended
 
     def stop(self, *_: object) -> None:
@@ -119,8 +118,8 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, steps.stop)
     to_come = iter(STEPS)
-    with ThreadPoolExecutor(LANES) as lanes:
-        ended = [step for lane in lanes.map(steps.lane, range(LANES), [to_come] * LANES) for step in lane]
+    with ThreadPoolExecutor(len(NICENESS)) as lanes:
+        ended = [step for lane in lanes.map(steps.lane, NICENESS, [to_come] * len(NICENESS)) for step in lane]
     failed = [step for step in ended if not step.passed]
     for step in failed:
         print(f"\n=== {step.name} failed: {step.log}\n{step.evidence()}")
