@@ -833,6 +833,12 @@ def the_adapter_looks_back_too_short(lab: Lab) -> Iterator[None]:
         yield
 
 
+@fault("ADAPTER_THROTTLED")
+def the_adapter_may_ask_too_seldom(lab: Lab) -> Iterator[None]:
+    with lab.changed("Deployment", ADAPTER, with_option("client-qps", "0.1")):
+        yield
+
+
 # ---- metric of each pod
 
 

@@ -172,7 +172,8 @@ def test_a_healthy_cluster_is_read_as_one() -> None:
 
 def test_the_number_of_requests_does_not_grow() -> None:
     few, many = LiveCluster(), LiveCluster(nodes=200, autoscalers=100)
-    assert ids(look(few)) == ids(look(many)) == []
+    assert ids(look(few)) == []
+    assert ids(look(many)) == ["ADAPTER_THROTTLED"]  # as its chart has it, it is too slow for so many
     assert len(many.requests) == len(few.requests) <= 48
     assert {request.method for request in many.requests} == {"GET"}
 

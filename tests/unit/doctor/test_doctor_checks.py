@@ -751,6 +751,11 @@ def _(cluster: Cluster) -> None:
     cluster.rule["interval"] = 30.0
 
 
+@fault("ADAPTER_THROTTLED")
+def _(cluster: Cluster) -> None:
+    _adapter_args(cluster).append("--client-qps=0.1")
+
+
 @fault("METRIC_IN_CAPITALS")
 def _(cluster: Cluster) -> None:
     queue = MetricState(

@@ -16,6 +16,8 @@ from ..texts import quote
 _START_GRACE_S = 120
 # Older restarts have passed.
 _RECENT_S = 3600
+# client-go's default, and so the adapter's. Source: custom-metrics-apiserver, pkg/cmd/builder.go
+_STOCK_QPS = 5.0
 _URL = re.compile(r"https?://(?P<host>[^/:]+)(?::(?P<port>\d+))?(?:/.*)?")
 
 ADAPTER_RULE_WRONG = FindingType(
@@ -346,6 +348,41 @@ def adapter_memory(state: State) -> Iterator[CheckResult]:
             seen = f"it looks back {kept_s:g} s, the slowest rule is evaluated every {slowest_s:g} s"
             age_s = state.last_change_age_s(api.adapter)
             yield CheckResult(ADAPTER_FORGETS, f"Deployment {name_of(api.adapter)}", seen, age_s=age_s)
+
+
+ADAPTER_THROTTLED = FindingType(
+    "ADAPTER_THROTTLED",
+    Hop.METRICS_API,
+    "warning",
+    cause="for each Pods metric the adapter asks the API server for the pods. It may do so {qps} times a second, so "
+    "all HPAs are decided on later than their period",
+    fix="give the adapter --client-qps=200 and --client-burst=300, as the role prometheus_adapter does, or raise "
+    "kubernetes_hpa_sync_period",
+)
+
+
+@check("the adapter may ask often enough", ADAPTER_THROTTLED, needs=("apis", "hpas", "metrics"))
+def adapter_rate(state: State) -> Iterator[CheckResult]:
+    """A replica each: the control plane keeps its connection, so one may well have all the requests."""
+    for api in state.apis:
+        users = [user for user in state.users_of(api.group) if (user.budget or {}).get("sync_s")]
+        asked = sum(metric.type == "Pods" for user in users for metric in user.metrics)
+        if not api.is_prometheus_adapter or not api.adapter or not asked:
+            continue
+        sync_s = min((user.budget or {})["sync_s"] for user in users)
+        qps = _number(api.option("--client-qps")) or _STOCK_QPS
+        if asked > qps * sync_s:
+            seen = f"{asked} Pods metrics every {sync_s:g} s, --client-qps is {qps:g}"
+            age_s = state.last_change_age_s(api.adapter)
+            name = f"Deployment {name_of(api.adapter)}"
+            yield CheckResult(ADAPTER_THROTTLED, name, seen, age_s=age_s, template_vars={"qps": f"{qps:g}"})
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def summary(state: State) -> str:
