@@ -18,6 +18,7 @@ USED = {"chat-0": 30.0, "chat-1": 90.0}
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
+    """Of its own: a cluster has one adapter, and this one has the role's further rules."""
     with running(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
 

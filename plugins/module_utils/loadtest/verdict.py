@@ -116,9 +116,8 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
             f"the HPA had not decided {seen.undecided_s:g} s after the load rose; "
             f"{budget_s:g} s is the worst case by the periods of its chain"
         )
-    if (
-        seen.reaction_s is not None and run["shape"] != "spike"
-    ):  # that is over before its pods have started and are seen
+    is_over_too_soon = run["shape"] == "spike"  # before its pods have started and are seen
+    if seen.reaction_s is not None and not is_over_too_soon:
         if seen.needed is None:
             yield (
                 f"at the end of the load {seen.settled} replicas were wanted and {_ready(run)} ready, "
@@ -140,7 +139,7 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
     if dropped > TOLERATED_DROPS * planned:
         yield (
             f"{dropped} of {planned} requests were not sent, since all users waited for answers: "
-            f"give more of them, or less load"
+            "give more of them, or less load"
         )
 
 

@@ -363,7 +363,7 @@ ADAPTER_THROTTLED = FindingType(
 
 @check("the adapter may ask often enough", ADAPTER_THROTTLED, needs=("apis", "hpas", "metrics"))
 def adapter_rate(state: State) -> Iterator[CheckResult]:
-    """A replica each: the control plane keeps its connection, so one may well have all the requests."""
+    """By the rate of one replica: the control plane keeps its connection, so one may have all requests."""
     for api in state.apis:
         users = [user for user in state.users_of(api.group) if (user.budget or {}).get("sync_s")]
         asked = sum(metric.type == "Pods" for user in users for metric in user.metrics)
