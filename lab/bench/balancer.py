@@ -1,7 +1,7 @@
 """The load of all workloads of the benchmark, and who serves it: requests are played here, not sent.
 
-Each workload follows a trace of GPU-seconds a second. Its requests come evenly and go to a ready pod by chance, as
-kube-proxy sends them. A pod serves one at a time and lets some wait, as the sample service does. What is more is
+Each workload follows a trace of GPU-seconds a second. Its requests come almost evenly and go to a ready pod by chance,
+as kube-proxy sends them. A pod serves one at a time and lets some wait, as the sample service does. What is more is
 rejected. The API server says which pods are ready, in EndpointSlices. Each pod is told how long its GPU was busy, and
 does that.
 
@@ -53,7 +53,6 @@ class Workload:
     def __init__(self, cost_s: float, places: int, chance: random.Random) -> None:
         self._cost_s, self._places, self._chance = cost_s, places, chance
         self._free: dict[str, float] = {}  # by pod: when it has served all that it took
-        self._due = 0.0
         self.trace: Sequence[Sequence[float]] = []
         self.offered = self.served = self.rejected = 0
 
@@ -65,8 +64,9 @@ class Workload:
         pods = sorted(self._free)
         carried = {pod: max(self._free[pod] - begin, 0.0) for pod in pods}
         taken = dict.fromkeys(pods, 0.0)
-        self._due += load_at(self.trace, begin) / self._cost_s * (end - begin)
-        count, self._due = int(self._due), self._due % 1
+        due = load_at(self.trace, begin) / self._cost_s * (end - begin)
+        # A part of a request is one by chance. Of a fixed pattern, a scrape every 2 s would always see the peak.
+        count = int(due) + (self._chance.random() < due % 1)
         for number in range(count):
             now = begin + (number + 0.5) / count * (end - begin)
             self.offered += 1

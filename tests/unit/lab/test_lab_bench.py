@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -97,8 +98,8 @@ def served(gpus: float, pods: Sequence[str], seconds: int = 20) -> tuple[Served,
 def test_pods_with_room_serve_all() -> None:
     workload, busy = served(1.5, ["p", "q", "r"])
     assert workload.rejected == 0
-    assert workload.offered == pytest.approx(1500, abs=2)
-    assert sum(busy.values()) == pytest.approx(1.5, abs=0.02)
+    assert workload.offered == pytest.approx(1500, abs=25)
+    assert sum(busy.values()) == pytest.approx(1.5, abs=0.03)
     assert all(share == pytest.approx(0.5, abs=0.05) for share in busy.values())
 
 
@@ -106,12 +107,22 @@ def test_full_pods_reject_the_rest() -> None:
     workload, busy = served(2.75, ["p"])
     assert busy["p"] == pytest.approx(1, abs=0.01)
     assert workload.served == pytest.approx(1000, abs=20)
-    assert workload.offered == workload.served + workload.rejected == pytest.approx(2750, abs=2)
+    assert workload.offered == workload.served + workload.rejected == pytest.approx(2750, abs=25)
 
 
 def test_without_a_ready_pod_all_is_rejected() -> None:
     workload, _busy = served(1, [])
     assert (workload.served, workload.rejected) == (0, workload.offered)
+
+
+def test_a_scrape_every_two_seconds_sees_the_average() -> None:
+    """In a fixed pattern of 7 and 8 requests a second it saw one of the two alone, and a cost 7 % too high."""
+    workload = Served(0.02, 9, random.Random(1))
+    workload.trace = [[0, 0.15]]
+    workload.set_pods({"p"}, 0)
+    busy = [workload.tick(tick / 5, (tick + 1) / 5)["p"] for tick in range(2000)]
+    seen = [sum(busy[begin : begin + 5]) for begin in range(0, 2000, 10)]
+    assert statistics.mean(seen) == pytest.approx(0.15, rel=0.03)
 
 
 # ---- shapes and rounds
