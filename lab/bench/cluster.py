@@ -178,7 +178,10 @@ class BenchCluster:
         flag = f"--horizontal-pod-autoscaler-sync-period={seconds}s"
         if not pods or any(flag not in pod["spec"]["containers"][0]["command"] for pod in pods):
             return False
-        states = [status["state"].get("running") for pod in pods for status in pod["status"]["containerStatuses"]]
+        statuses = [pod["status"].get("containerStatuses") for pod in pods]  # none while the kubelet takes over its file
+        if not all(statuses):
+            return False
+        states = [status["state"].get("running") for of_pod in statuses for status in of_pod]
         # One has fractions of a second and the other has not.
         acquired = self.request("GET", LEASE)["spec"]["acquireTime"][: len("2026-01-01T00:00:00")]
         return all(state and acquired >= state["startedAt"].removesuffix("Z") for state in states)

@@ -44,18 +44,12 @@ class Round:
         return self.shape.name, self.sync_s, self.pod_start_s
 
 
-def full(lanes: int, steps: int = 20, others: int = 5) -> list[Round]:
-    """So many phases of the step at both periods, and so many of the rest at the shorter one."""
-    many, few = -(-steps // lanes), -(-others // lanes)
+def full(lanes: int, others: int = 5) -> list[Round]:
+    """The steps, then so many phases of the rest at the shorter period."""
+    few = -(-others // lanes)
     step, spike, ramp = SHAPES["step"], SHAPES["spike"], SHAPES["ramp"]
-    return [
-        *[Round(step, 5, 0)] * many,
-        *[Round(spike, 5, 0)] * few,
-        *[Round(ramp, 5, 0)] * few,
-        *[Round(step, 5, 30)] * few,
-        *[Round(step, 5, 90)] * few,
-        *[Round(step, 15, 0)] * many,
-    ]
+    rest = [Round(spike, 5, 0), Round(ramp, 5, 0), Round(step, 5, 30), Round(step, 5, 90)]
+    return steps(lanes) + [round_ for round_ in rest for _time in range(few)]
 
 
 def steps(lanes: int) -> list[Round]:

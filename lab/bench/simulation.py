@@ -26,7 +26,7 @@ from lab.bench.evaluation import Seen, evaluate
 from lab.bench.rounds import Hops, Result, Round
 from lab.bench.shapes import LOW, SHAPES
 from plugins.module_utils.autoscaling.controller import Behavior, Controller
-from plugins.module_utils.autoscaling.demand import STEADY
+from plugins.module_utils.autoscaling.demand import STEADY, SUSTAINED_S
 from plugins.module_utils.autoscaling.replicas import (
     desired_replicas,
     desired_replicas_by_total,
@@ -130,13 +130,14 @@ class Hpa:
             self._rates.append((self._counted[1] - self._counted[0]) / self._periods["count"][0])
 
     def _values(self, now: float) -> dict[int, float]:
-        """By pod. Over a window the average of what was scraped in it."""
-        if not self._window_s:
+        """By pod. Over a window the average of what was scraped in it, with a demand the least."""
+        window_s = SUSTAINED_S if self._demand else self._window_s
+        if not window_s:
             return {key: value for key, (_pod, value) in self._recorded.items()}
         found = {}
         for key, (pod, _value) in self._recorded.items():
-            if kept := [value for at, value in pod.scraped if at > now - self._window_s]:
-                found[key] = sum(kept) / len(kept)
+            if kept := [value for at, value in pod.scraped if at > now - window_s]:
+                found[key] = min(kept) if self._demand else sum(kept) / len(kept)
         return found
 
     def _wanted(self, now: float, service: Service) -> int | None:

@@ -90,7 +90,7 @@ class LabCluster:
         return Autoscaler(
             name=name,
             deployment=spec["scaleTargetRef"]["name"],
-            metric=pods["metric"]["name"],
+            metric=pods["metric"]["name"].removesuffix("_sustained"),  # beside a demand; what a pod does now is shown
             target_percent=float(parse_quantity(pods["target"]["averageValue"])),
             min_replicas=spec.get("minReplicas", 1),
             max_replicas=spec["maxReplicas"],

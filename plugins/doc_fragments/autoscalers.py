@@ -156,6 +156,8 @@ options:
             follows the demand beside O(autoscalers[].metric). One decision may go to all the replicas that it needs.
           - The demand is the requests offered a second times the GPU seconds of a request, in percent of a GPU.
             Recorded rules learn the cost from the workload itself. As long as there is none, the GPUs' own load counts.
+          - Beside it O(autoscalers[].metric) is the safety net of a demand that is too low. It is read as
+            C(<metric>_sustained) then, the least of a pod's values in 15 seconds.
           - For V(gpu), V(gpu_util), V(gpu_compute), V(mig) and V(shared), of a Deployment or a StatefulSet. Not for
             servers whose GPU is active whatever the load, as those of language models.
           - C(docs/model.md) has the arithmetic, and what each source needs scraped.

@@ -80,7 +80,7 @@ def test_a_demand_asks_for_what_requests_need(
         (seen,) = run("gpu_autoscaler_info", namespace=workloads.namespace)["result"]["autoscalers"]
         assert seen["demand"]["in_force"]
         assert 90 < seen["demand"]["requests_per_s"] < 110
-        assert [metric["metric"] for metric in seen["metrics"]] == ["gpu", "gpu_demand"]
+        assert [metric["metric"] for metric in seen["metrics"]] == ["gpu_sustained", "gpu_demand"]
 
     shown = run(check=True, autoscalers=[{**wanted, "demand": None}])
     assert {(rule["action"], rule["name"]) for rule in shown["result"]["rules"]} >= {

@@ -152,6 +152,22 @@ def test_answers_that_were_held_up_are_no_load(tmp_path: Path) -> None:
     check(tmp_path, rules(**selectors), {BUSY: "100x60", "asked_total": asked}, expected)
 
 
+def test_full_pods_count_once_they_have_been_full_for_a_while(tmp_path: Path) -> None:
+    """Pods that become ready one by one: for a moment the values of all add up to more than there is."""
+    first, new = "chat-6d5f8-x7k2p", "chat-6d5f8-q2w4r"
+    rows = {
+        f'namespace_pod:gpu:avg{{namespace="ml", pod="{first}"}}': "15x9 92x2 55x9 92x20",
+        f'namespace_pod:gpu:avg{{namespace="ml", pod="{new}"}}': "_x9 0 55x10 92x20",
+        'namespace_pod:gpu:avg{namespace="ml", pod="chat-large-6d5f8-x7k2p"}': "100x40",
+        'namespace_pod:gpu:avg{namespace="web", pod="chat-6d5f8-x7k2p"}': "100x40",
+        "asked_total": "0+10x40",
+    }
+    sustained = "sum(namespace_pod:gpu_sustained:avg)"
+    seen = {16: 15, 20: 15, 38: 110, 42: 110, 54: 110, 64: 184, 78: 184}
+    expected = [(sustained, at_s, value) for at_s, value in seen.items()]
+    check(tmp_path, rules(offered="asked_total", served="asked_total"), rows, expected)
+
+
 counter_steps = st.lists(
     st.one_of(st.integers(0, 5_000), st.sampled_from([0, 0, 1, -1, 10**9])), min_size=70, max_size=70
 )

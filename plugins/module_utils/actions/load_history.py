@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
-from ..autoscaling.metrics import demand_name
 from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
 from ..chain.objects import Key
 from ..cluster.prometheus import PrometheusClient, Series
@@ -107,7 +106,7 @@ def _read(
 
 def demand_series(autoscaler: Autoscaler) -> str:
     """Where the load that is asked for is recorded, in the unit of the first metric; if it is known."""
-    return f"namespace_workload:{demand_name(autoscaler.metric.name)}:sum"
+    return f"namespace_workload:{autoscaler.demand_name}:sum"
 
 
 def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:

@@ -34,7 +34,7 @@ def read_demands(
 
 
 def _place(autoscaler: Autoscaler) -> _Place:
-    return autoscaler.namespace, autoscaler.target.name, demand_name(autoscaler.metric.name)
+    return autoscaler.namespace, autoscaler.target.name, autoscaler.demand_name
 
 
 def _recorded(prometheus: PrometheusClient, query: str) -> dict[_Place, dict[str, float]]:

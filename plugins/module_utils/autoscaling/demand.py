@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import HopError
 from ..hops import Hop
-from .metrics import PERCENT, Metric, demand_name
+from .metrics import PERCENT, Metric, demand_name, sustained_name
 from .request_counters import COUNTERS
 
 _OPTIONS = {"source", "name", "offered", "served", "prior_gpu_seconds"}
@@ -44,6 +44,10 @@ LONGEST_INTERVAL_S = _WINDOW_S // 2
 _MEMORY = "5m"
 # How far back a rule looks for what it said itself before.
 _BEFORE = "5m"
+
+# What a GPU did for less than that is no reason to doubt a demand, seconds. Of pods that become ready one by one the
+# first are full for a moment. Their values and those of the last are of different moments, and add up to too much.
+SUSTAINED_S = 15
 
 # A Deployment's pods are called by random letters, which have no vowels: no name of another object ends so. Source:
 # kubernetes/apimachinery pkg/util/rand. kube-state-metrics and its rules would show a new pod up to a minute late.
@@ -109,6 +113,15 @@ class Demand:
 def pod_names(kind: str, name: str) -> str:
     """Regular expression of what the pods of a workload are called."""
     return f"{name.replace('.', '[.]')}-{_POD_NAMES[kind]}"
+
+
+def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:
+    """What is read of each pod beside the demand, in case that is too low.
+
+    pods: regular expression of the pods' names.
+    """
+    query = f'min_over_time({of.series}{{namespace="{namespace}",pod=~"{pods}"}}[{SUSTAINED_S}s])'
+    return replace(of, name=sustained_name(of.name), query=query)
 
 
 def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:

@@ -9,7 +9,7 @@ from typing import Any
 from ..marks import MANAGED_BY, MANAGER, is_managed
 from .demand import pod_names
 from .demand import recordings as demand_recordings
-from .metrics import PROFILES, Metric, Profile
+from .metrics import PROFILES, Metric, Profile, sustained_name
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules
 from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
@@ -179,9 +179,11 @@ def _metric_target_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: b
     value = parse_quantity(target.get("averageValue") or target.get("value"))
     profiles = [metric for profile in PROFILES.values() for metric in profile.metrics]
     known = next((metric for metric in profiles if metric.name == name), None)
+    lasting = next((metric for metric in profiles if sustained_name(metric.name) == name), None)
     selector = tuple(sorted((content["metric"].get("selector") or {}).get("matchLabels", {}).items()))
     for per in ("pod", "workload"):
-        metric_target = MetricTarget(known or Metric(name, "recorded", per=per), value, entry["type"])
+        metric = replace(lasting, name=name, per=per) if lasting else Metric(name, "recorded", per=per)
+        metric_target = MetricTarget(known or metric, value, entry["type"])
         if query := queries.get(metric_target.series):
             return replace(metric_target, metric=known or replace(metric_target.metric, query=query))
     return MetricTarget((known if is_ours else None) or Metric(name, "", selector=selector), value, entry["type"])
@@ -250,12 +252,14 @@ def _workload_metrics(autoscaler: Autoscaler) -> list[MetricTarget]:
 
 
 def _demand_queries(autoscaler: Autoscaler, rules: RuleOptions) -> Iterator[tuple[str, str]]:
-    """Series and PromQL of what the demand is made of."""
-    target = autoscaler.target
+    """Series and PromQL of what the demand is made of, and of what is read of the pods beside it."""
+    target, [leading, *_others] = autoscaler.target, autoscaler.metric_targets
     if autoscaler.demand:
+        if leading.type == PODS:
+            yield leading.series, leading.metric.query
         yield from demand_recordings(
             autoscaler.demand,
-            autoscaler.metric,
+            autoscaler.profile.metrics[0],
             target.labels(autoscaler.namespace),
             pod_names(target.kind, target.name),
             rules.evaluation_interval_s,

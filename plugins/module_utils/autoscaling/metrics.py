@@ -246,11 +246,17 @@ def demand_name(metric: str) -> str:
     return f"{metric}_demand"
 
 
+def sustained_name(metric: str) -> str:
+    """Of the metric that says what GPUs have done for a while at least."""
+    return f"{metric}_sustained"
+
+
 # A user's metric of such a name would share a profile's rule or series, or be taken for a demand.
 TAKEN_NAMES = frozenset(
     (
         *PROFILES,
         *(metric.name for profile in PROFILES.values() for metric in profile.metrics),
         *map(demand_name, ACTIVITIES),
+        *map(sustained_name, ACTIVITIES),
     )
 )

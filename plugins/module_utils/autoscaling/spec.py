@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import HopError, first_of_all
 from ..hops import Hop
-from .demand import LONGEST_NAME, Demand, demand_metric
-from .metrics import ACTIVITIES, Metric, Profile, demand_name
+from .demand import LONGEST_NAME, Demand, demand_metric, pod_names, sustained_metric
+from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
 from .scaling import (
     ASSUMED_DEAD_TIME_S,
     LONGEST_DEAD_TIME_S,
@@ -140,10 +140,16 @@ class Autoscaler:
         return (self.profile, *self.extra_profiles)
 
     @property
+    def demand_name(self) -> str:
+        """Of the demand behind the leading metric, whether the HPA follows it or not."""
+        name = self.metric.name
+        return demand_name(next((activity for activity in ACTIVITIES if sustained_name(activity) == name), name))
+
+    @property
     def follows_demand(self) -> bool:
         """One of its metrics is the demand behind the leading one; true of an HPA that was read back as well."""
         return bool(self.metric_targets) and any(
-            (metric_target.metric.name, metric_target.type) == (demand_name(self.metric.name), OBJECT)
+            (metric_target.metric.name, metric_target.type) == (self.demand_name, OBJECT)
             for metric_target in self.metric_targets
         )
 
@@ -191,7 +197,7 @@ class Autoscaler:
         namespace = params.get("namespace") or "default"
         demand = _demand(params, namespace, target, profile)
         if demand:
-            metric_targets.append(_demand_target(metric_targets[0], namespace, target))
+            metric_targets = _with_demand(metric_targets, namespace, target)
         autoscaler = cls(
             name=params.get("name") or target.name,
             namespace=namespace,
@@ -356,8 +362,14 @@ def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: 
     return Demand.from_params(given, namespace, target.name)
 
 
-def _demand_target(leading: MetricTarget, namespace: str, target: Target) -> MetricTarget:
-    return MetricTarget(demand_metric(leading.metric, target.labels(namespace)), leading.value, OBJECT)
+def _with_demand(metric_targets: list[MetricTarget], namespace: str, target: Target) -> list[MetricTarget]:
+    """The demand comes last. Of the pods it needs what lasts: it has told all else before them."""
+    leading, *others = metric_targets
+    demand = MetricTarget(demand_metric(leading.metric, target.labels(namespace)), leading.value, OBJECT)
+    if leading.type == PODS:
+        pods = pod_names(target.kind, target.name)
+        leading = replace(leading, metric=sustained_metric(leading.metric, namespace, pods))
+    return [leading, *others, demand]
 
 
 def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> float:

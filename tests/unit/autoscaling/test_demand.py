@@ -34,7 +34,10 @@ def recorded(autoscaler: Autoscaler) -> dict[str, str]:
 def test_the_hpa_follows_the_demand_at_the_target_of_the_metric() -> None:
     hpa = horizontal_pod_autoscaler(Autoscaler.from_params(spec(target_value=70)))
     pods, demand = hpa["spec"]["metrics"]
-    assert pods["pods"]["target"] == {"type": "AverageValue", "averageValue": "70"}
+    assert pods["pods"] == {
+        "metric": {"name": "gpu_sustained"},
+        "target": {"type": "AverageValue", "averageValue": "70"},
+    }
     assert demand["object"] == {
         "metric": {"name": "gpu_demand"},
         "describedObject": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"},
@@ -67,6 +70,19 @@ def test_an_hpa_that_is_read_back_follows_the_demand() -> None:
     found = autoscaler_of(hpa, recorded(wanted))
     assert found.follows_demand
     assert horizontal_pod_autoscaler(found)["spec"] == hpa["spec"]
+
+
+@pytest.mark.parametrize("type_", ["Object", "External"])
+def test_a_total_of_the_gpus_stays_what_it_is(type_: str) -> None:
+    hpa = horizontal_pod_autoscaler(Autoscaler.from_params(spec(metric_type=type_)))
+    assert [entry[type_.lower()]["metric"]["name"] for entry in hpa["spec"]["metrics"][:1]] == ["gpu"]
+
+
+def test_what_is_sustained_is_known_as_what_it_is_of() -> None:
+    wanted = Autoscaler.from_params(spec(metric="mig"))
+    found = autoscaler_of(horizontal_pod_autoscaler(wanted), recorded(wanted))
+    assert found.metric == wanted.metric
+    assert (found.metric.sources, found.metric.is_percent) == (("DCGM_FI_PROF_GR_ENGINE_ACTIVE",), True)
 
 
 def test_each_workload_reads_its_own_series_alone() -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.demand import SUSTAINED_S
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replicas import (
     desired_replicas,
     desired_replicas_by_total,
@@ -30,13 +31,14 @@ class Workload:
     """One autoscaler and its pods.
 
     cost_error: what the learned cost is, over what it truly is; None for no demand.
-    wanted:     replicas by second.
+    wanted:     replicas by second. busy: what each ready pod does, percent, by second.
     """
 
     pod_start_s: int
     cost_error: float | None
     ready_at: list[int] = field(default_factory=lambda: [-1000])
     wanted: list[int] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
 
     def play(self) -> list[int]:
         demand = None if self.cost_error is None else {"offered": "asked_total", "served": "served_total"}
@@ -45,6 +47,8 @@ class Workload:
         recommended: list[int] = []
         for now in range(END):
             current = len(self.ready_at)
+            load = HIGH if now >= STEP_AT else LOW
+            self.busy.append(min(load / max(sum(at <= now for at in self.ready_at), 1), 1) * 100)
             if now % SYNC == 0:
                 recommended.append(self._proposal(now - LAG, now))
                 down_s = self.rules.scale_down.stabilization_window_seconds
@@ -60,10 +64,12 @@ class Workload:
         with_value = [at for at in self.ready_at if at <= seen_at]
         ready = [at for at in self.ready_at if at <= now]
         load = HIGH if seen_at >= STEP_AT else LOW
-        busy = min(load / max(len(with_value), 1), 1) * 100
+        since = seen_at if self.cost_error is None else seen_at - SUSTAINED_S
+        least = min(self.busy[max(since, 0) : seen_at + 1], default=LOW * 100)
         proposals = [
             desired_replicas(
-                [busy] * len(with_value),
+                # Before it was ready, its GPU did nothing.
+                [least if at <= since else 0 for at in with_value],
                 TARGET,
                 current=current,
                 missing=len(ready) - len(with_value),

@@ -116,7 +116,7 @@ def test_without_a_ready_pod_all_is_rejected() -> None:
 
 
 def test_a_scrape_every_two_seconds_sees_the_average() -> None:
-    """In a fixed pattern of 7 and 8 requests a second it saw one of the two alone, and a cost 7 % too high."""
+    """Of a fixed pattern of 7 and 8 requests a second it saw one of the two alone."""
     workload = Served(0.02, 9, random.Random(1))
     workload.trace = [[0, 0.15]]
     workload.set_pods({"p"}, 0)
