@@ -178,7 +178,7 @@ class BenchCluster:
         flag = f"--horizontal-pod-autoscaler-sync-period={seconds}s"
         if not pods or any(flag not in pod["spec"]["containers"][0]["command"] for pod in pods):
             return False
-        statuses = [pod["status"].get("containerStatuses") for pod in pods]  # none while the kubelet takes over its file
+        statuses = [pod["status"].get("containerStatuses") for pod in pods]  # none while the kubelet takes it over
         if not all(statuses):
             return False
         states = [status["state"].get("running") for of_pod in statuses for status in of_pod]
