@@ -79,3 +79,16 @@ def test_a_configuration_that_a_person_has_given_stays(site: Site) -> None:
     assert labels(site, CONFIG) == {"inference": "by-hand"}
     _changed, said = bring_pools(site, {"name": "default", "nodes": {}, "config": {}})
     assert "has the names default. Nothing was changed." in said
+
+
+def test_sharing_that_cannot_be_is_refused(site: Site) -> None:
+    alone = {"name": "dev", "nodes": {"pool": "training"}, "sharing": "time-slicing"}
+    _changed, said = bring_pools(site, alone)
+    assert "pool dev has time-slicing with 1 replicas. Nothing was changed." in said
+    _changed, said = bring_pools(site, nvidia_device_plugin_sharing="mps")
+    assert "nvidia_device_plugin_sharing has mps with 1 replicas. Nothing was changed." in said
+    parts = {**alone, "sharing": "mps", "replicas": 2}
+    _changed, said = bring_pools(site, parts, nvidia_device_plugin_feature_discovery=False)
+    assert "MPS needs nvidia_device_plugin_feature_discovery." in said
+    assert bring_pools(site, {**parts, "sharing": "time-slicing"}, nvidia_device_plugin_feature_discovery=False)[0] == 1
+    assert bring_pools(site)[0] == 1

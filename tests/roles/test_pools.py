@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+import yaml
 from role_values import RoleValues
 
 SHARED = {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}
@@ -13,9 +17,55 @@ def test_the_chart_gets_a_configuration_of_each_pool() -> None:
         "__nvidia_device_plugin_values"
     ]
     assert values["config"]["default"] == "default"
-    assert values["config"]["map"]["default"] == "version: v1"
+    assert values["config"]["map"]["default"] == "version: v1\n"
     assert values["config"]["map"]["shared"].startswith("version: v1\nsharing:\n  timeSlicing:\n")
     assert "config" not in RoleValues("nvidia_device_plugin", {}, {})["__nvidia_device_plugin_values"]
+
+
+@pytest.mark.parametrize(("strategy", "key"), [("time-slicing", "timeSlicing"), ("mps", "mps")])
+def test_gpus_are_shared_by_a_word(strategy: str, key: str) -> None:
+    told = {"nvidia_device_plugin_sharing": strategy, "nvidia_device_plugin_sharing_replicas": 8}
+    config = RoleValues("nvidia_device_plugin", told, {})["__nvidia_device_plugin_values"]["config"]
+    assert config["default"] == "default"
+    assert yaml.safe_load(config["map"]["default"]) == {
+        "version": "v1",
+        "sharing": {key: {"resources": [{"name": "nvidia.com/gpu", "replicas": 8}]}},
+    }
+
+
+def test_a_pool_shares_and_has_flags_beside() -> None:
+    pool = {"name": "dev", "nodes": {"pool": "dev"}, "sharing": "time-slicing", "replicas": 4}
+    pool["config"] = {"flags": {"migStrategy": "single"}}
+    configs = RoleValues("nvidia_device_plugin", {"nvidia_device_plugin_pools": [pool]}, {})[
+        "__nvidia_device_plugin_configs"
+    ]
+    assert yaml.safe_load(configs["dev"]) == {"version": "v1", **SHARED, "flags": {"migStrategy": "single"}}
+
+
+POOL = {"name": "dev", "nodes": {"pool": "dev"}}
+
+
+@pytest.mark.parametrize(
+    ("told", "shared"),
+    [
+        ({}, False),
+        ({"nvidia_device_plugin_sharing": "mps"}, True),
+        ({"nvidia_device_plugin_pools": [{**POOL, "sharing": "time-slicing", "replicas": 2}]}, True),
+        ({"nvidia_device_plugin_pools": [{**POOL, "config": SHARED}]}, True),
+        ({"nvidia_device_plugin_pools": [{**POOL, "config": {"flags": {"migStrategy": "single"}}}]}, False),
+        ({"nvidia_device_plugin_sharing": "mps", "dcgm_exporter_shared_gpus": False}, False),
+        ({"dcgm_exporter_shared_gpus": True}, True),
+    ],
+)
+def test_the_exporter_tells_pods_on_one_gpu_apart_where_they_share(told: dict[str, Any], shared: bool) -> None:
+    monitor = {"_common_prometheus": {"monitor_labels": {}}}
+    values = RoleValues("dcgm_exporter", told, monitor)["__dcgm_exporter_chart"]["values"]
+    names = [entry["name"] for entry in values["extraEnv"]]
+    assert ("KUBERNETES_VIRTUAL_GPUS" in names) is shared
+    assert (values.get("hostPID"), values.get("kubernetes")) == (
+        (True, {"enablePodUID": True}) if shared else (None,) * 2
+    )
+    assert "DCGM_EXPORTER_INTERVAL" in names
 
 
 def test_a_selector_is_in_each_term_and_in_what_is_waited_for() -> None:

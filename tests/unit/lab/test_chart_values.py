@@ -35,6 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "everything-on": dict.fromkeys(SWITCHES, True),
     "everything-off": dict.fromkeys(SWITCHES, False),
     "the-operator's-driver": {"gpu_operator_state": "present", "gpu_operator_driver": "operator"},
+    "shared-by-MPS": {"nvidia_device_plugin_sharing": "mps", "nvidia_device_plugin_sharing_replicas": 4},
     "without-CDI": {"nvidia_device_plugin_device_list_strategy": "envvar"},
     **{
         f"inventory-{file.parent.parent.name}": yaml.safe_load(file.read_text()) or {}
