@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +69,27 @@ def test_the_rights_that_are_documented_are_those_of_what_is_read() -> None:
         if isinstance(resource, kube.Resource) and resource not in (kube.CRDS, kube.SECRETS)
     }
     assert read <= granted
+
+
+def arguments_of_tasks(node: Any) -> Iterator[dict[str, Any]]:
+    """Of all tasks in a file, and defaults of its blocks: the mappings that say which cluster is meant."""
+    if isinstance(node, dict):
+        if "kubeconfig" in node:
+            yield node
+        for inner in node.values():
+            yield from arguments_of_tasks(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from arguments_of_tasks(inner)
+
+
+def test_who_names_a_kubeconfig_names_the_context() -> None:
+    """A kubeconfig with several clusters: its current context may be another than the one that is meant."""
+    files = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/*.yml")]
+    asked = [(str(file.relative_to(ROOT)), node) for file in files for node in arguments_of_tasks(_tasks(file))]
+    assert len(asked) > 50
+    assert [file for file, arguments in asked if "context" not in arguments] == []
+
+
+def _tasks(file: Path) -> Any:
+    return yaml.safe_load(file.read_text())

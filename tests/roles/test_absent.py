@@ -1,0 +1,56 @@
+"""A removal leaves packages that this collection did not bring. In check mode, so that apt stays on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from collection import COLLECTIONS_PATH
+
+pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
+
+
+def removal(folder: Path, marked: bool) -> str:
+    """What the task that purges apt itself says first. marked: whether the pin of these packages is there."""
+    pin = folder / "kubegpu.pref"
+    if marked:
+        pin.touch()
+    asked = {"name": "kubegpu.autoscale._common", "tasks_from": "apt_absent"}
+    apt = {
+        "name": "none",
+        "url": "",
+        "suite": "/",
+        "fingerprint": "",
+        "key_url": "",
+        "packages": ["apt"],
+        "version": "*",
+    }
+    task = {"ansible.builtin.include_role": asked, "vars": {"_common_apt": apt, "_common_apt_pin_file": str(pin)}}
+    python = {"ansible_python_interpreter": sys.executable}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": python, "tasks": [task]}
+    (folder / "play.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "--check", "play.yml"],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"Purge apt\] \**\n(?:\[ERROR\]: )?(\w+)", done.stdout + done.stderr)
+    assert found, done.stdout + done.stderr
+    return found[1]
+
+
+def test_packages_of_others_stay(tmp_path: Path) -> None:
+    assert removal(tmp_path, marked=False) == "skipping"
+
+
+def test_packages_that_it_brought_go(tmp_path: Path) -> None:
+    """Without python3-apt on this machine Ansible ends there; it has tried."""
+    assert removal(tmp_path, marked=True) in ("changed", "fatal", "Task")
