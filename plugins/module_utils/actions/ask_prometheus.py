@@ -32,6 +32,8 @@ _QUERIES = {
     "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
     "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
+    # The share of the time that a target spends on answers, whatever its interval is.
+    "slow": "sum_over_time(scrape_duration_seconds[2m]) / 120 > 0.75",
     "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',
     "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
     f"and on (UUID, instance) (max_over_time({_ENGINE}[5m]) == 0)",

@@ -369,6 +369,7 @@ class PrometheusState:
     serving: the targets that have any reading of GPUs, by instance; None if that was not asked.
     up:      of all targets. up_lately: those that answered at least once in the last minutes.
     rules:   its recording rules by series, None if it does not say.
+    slow:    targets that take nearly all the time between two scrapes to answer, and the share of it.
     blanks:  rows of GPU fields outside of what can be true.
     frozen:  GPUs that are busy while profiling says that nothing runs, for minutes.
     doubled: GPUs that two targets report.
@@ -386,6 +387,7 @@ class PrometheusState:
     up: Sequence[Row] = ()
     up_lately: Sequence[Row] = ()
     rules: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+    slow: Sequence[Row] = ()
     blanks: Sequence[Row] = ()
     frozen: Sequence[Row] = ()
     doubled: Sequence[Row] = ()

@@ -492,6 +492,14 @@ def _(cluster: Cluster) -> None:
     cluster.prometheuses, cluster.service_monitors = [], []
 
 
+@fault("SCRAPE_SLOW")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["slow"] = [
+        Row({"job": "dcgm-exporter", "instance": "10.0.0.1:9400"}, 0.9),
+        Row({"job": "node-exporter", "instance": "10.0.0.1:9100"}, 0.95),
+    ]
+
+
 @fault("POD_WITHOUT_GPU_LIMIT")
 def _(cluster: Cluster) -> None:
     del cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"]

@@ -413,6 +413,34 @@ def targets(state: State) -> Iterator[CheckResult]:
             yield CheckResult(TARGET_DOWN, place, seen, affected, age_s, template_vars=place_of(pod))
 
 
+SCRAPE_SLOW = FindingType(
+    "SCRAPE_SLOW",
+    Hop.SCRAPE,
+    "warning",
+    cause="the exporter takes nearly all the time between two scrapes to answer: values are old, and a scrape that "
+    "takes longer is lost",
+    fix="raise dcgm_exporter_scrape_interval and dcgm_exporter_collect_interval, or serve fewer counters; with many "
+    "MIG instances dcgm-exporter is slow (NVIDIA/dcgm-exporter#599)",
+    grace_s=300,
+)
+
+
+@check("each exporter answers well within its scrape interval", SCRAPE_SLOW, needs=_PODS)
+def scrape_durations(state: State) -> Iterator[CheckResult]:
+    shares = {row.target: row.value for row in state.prometheus.slow}
+    for pod in state.exporter_pods:
+        row, node = state.targets.get(name_of(pod)), pod["spec"].get("nodeName", "")
+        if row is not None and row.value and row.target in shares:
+            yield CheckResult(
+                SCRAPE_SLOW,
+                f"pod {name_of(pod)} on node {node}",
+                f"its answers take {shares[row.target]:.0%} of the time, in the last 2 minutes",
+                state.affected_by_nodes([node]),
+                youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
+                template_vars=place_of(pod),
+            )
+
+
 def summary(state: State) -> str:
     return f"{state.prometheus.name} has {len(state.gpu_rows)} kinds of GPU series"
 
