@@ -122,7 +122,7 @@ def make_plans(
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = recorded_queries(kube)
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
-    targets = read_targets(kube, autoscalers)
+    targets = read_targets(kube, autoscalers, managers=False)
     now_s = prometheus.query("time()")[0].values[0]
     with_metrics = [autoscaler for autoscaler in autoscalers if autoscaler.metric_targets]
     window = Window(now_s, options.history_s, options.step_s)

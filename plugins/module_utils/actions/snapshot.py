@@ -75,7 +75,7 @@ def read_objects(kube: KubeClient, rule_namespace: str) -> Objects:
 def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> ClusterSnapshot:
     prometheus_error, query_errors, empty_queries = _try_queries(prometheus, autoscalers)
     return ClusterSnapshot(
-        targets=read_targets(kube, autoscalers),
+        targets=read_targets(kube, autoscalers, managers=False),
         nodes=kube.list(NODES) or (),
         scaled_objects=_scaled_objects(kube),
         metrics_apis={

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import Autoscaler
@@ -34,8 +34,13 @@ class TargetState:
     selector: Selector | None = None
 
 
-def read_targets(kube: KubeClient, autoscalers: Iterable[Autoscaler]) -> dict[Key, TargetState]:
-    """By namespace and name of the autoscaler. Discovery once a version, a list once a kind and namespace."""
+def read_targets(
+    kube: KubeClient, autoscalers: Iterable[Autoscaler], *, managers: bool = True
+) -> dict[Key, TargetState]:
+    """By namespace and name of the autoscaler. Discovery once a version, a list once a kind and namespace.
+
+    managers: keep who has written each field of a target, which is a good part of it.
+    """
     autoscalers = list(autoscalers)
     kinds = {
         version: kube.discover(version) for version in {autoscaler.target.api_version for autoscaler in autoscalers}
@@ -47,7 +52,11 @@ def read_targets(kube: KubeClient, autoscalers: Iterable[Autoscaler]) -> dict[Ke
     for (namespace, _name), resource in resources.items():
         if resource is not None:
             places.setdefault(resource, set()).add(namespace)
-    listed = {resource: list_in(kube, resource, namespaces) for resource, namespaces in places.items()}
+    pruned = () if managers else (("metadata", "managedFields"),)
+    listed = {
+        resource: list_in(kube, replace(resource, pruned_fields=pruned), namespaces)
+        for resource, namespaces in places.items()
+    }
     states = {
         autoscaler.key: TargetState(False, False, None)
         if (resource := resources[autoscaler.key]) is None

@@ -96,7 +96,9 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
         kube.delete(change.resource, name, namespace)
         return None
     try:
-        return {**kube.apply(change.resource, change.after, force=change.takes_over), "kind": change.resource.kind}
+        written = kube.apply(change.resource, change.after, force=change.takes_over)
+        written["metadata"].pop("managedFields", None)  # half of the object, and nobody asks for it again
+        return {**written, "kind": change.resource.kind}
     except ApiError as err:
         # The namespace or the kind is still to come: a dry run can only assume that it would work.
         if kube.dry_run and err.is_not_found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 
@@ -36,7 +37,7 @@ class ScalingRules:
         changes = {key: value for key, value in (given or {}).items() if value is not None}
         if "policies" in changes:
             changes["policies"] = tuple(ScalingPolicy(**policy) for policy in changes["policies"])
-        return replace(self, **changes)
+        return replace(self, **changes) if changes else self
 
 
 # Steps, so that a measurement that varies by seconds gives the same policies each time. The last is the API's maximum.
@@ -54,6 +55,7 @@ def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
     return next((step for step in _DEAD_TIMES_S if step >= pod_start_s + metric_lag_s), LONGEST_DEAD_TIME_S)
 
 
+@cache
 def default_scale_up(dead_time: int) -> ScalingRules:
     """One step a dead time: what the next step is decided on then shows the effect of the one before.
 
@@ -70,6 +72,7 @@ def scale_up_to(max_replicas: int) -> ScalingRules:
     return ScalingRules(0, (ScalingPolicy("Pods", max_replicas, _DEAD_TIMES_S[0]),), "Max")
 
 
+@cache
 def default_scale_down(dead_time: int) -> ScalingRules:
     """Slowly, one pod or a quarter: a pod given up too early costs a dead time to get back.
 

@@ -9,8 +9,6 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 
-from ansible.module_utils.urls import open_url
-
 from .errors import ApiError
 
 REQUEST_TIMEOUT_S = 30
@@ -42,6 +40,9 @@ class HttpGetter:
             raise ApiError(_UNREACHABLE, f"no answer: {getattr(err, 'reason', err)}", request) from err
 
     def _ask(self, url: str) -> Any:
+        # Only here: it brings the library cryptography, some 8 MB, which no answer through the API server needs.
+        from ansible.module_utils.urls import open_url
+
         answer = open_url(url, headers=self._headers, ca_path=self._ca_cert, timeout=REQUEST_TIMEOUT_S)
         return _decoded(answer.read())
 

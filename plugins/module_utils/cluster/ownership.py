@@ -61,11 +61,13 @@ def _applied(live: Mapping[str, Any], manager: str) -> list[Mapping[str, Any]]:
 
 def _holds(live: Any, desired: Any) -> bool:
     """Whether `live` has what is desired. Lists are compared whole: their owners write them whole."""
+    if live == desired:
+        return True
     if isinstance(desired, Mapping):
         return isinstance(live, Mapping) and all(key in live and _holds(live[key], desired[key]) for key in desired)
     if isinstance(desired, list):
         return isinstance(live, list) and len(live) == len(desired) and all(map(_holds, live, desired))
-    return live == desired or (isinstance(live, str) and isinstance(desired, str) and _same_quantity(live, desired))
+    return isinstance(live, str) and isinstance(desired, str) and _same_quantity(live, desired)
 
 
 def _same_quantity(one: str, other: str) -> bool:
