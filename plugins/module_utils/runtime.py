@@ -97,8 +97,11 @@ class GpuModule:
 
 
 def given(options: Mapping[str, Any], argument_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as -vvv shows them, suboptions without their defaults: of 1,000 autoscalers these are most of all."""
-    return {option: _shown(value, argument_spec.get(option, {})) for option, value in options.items()}
+    """Options as -vvv shows them, the entries of lists without defaults: of 1,000 autoscalers these are most."""
+    return {
+        option: _shown(value, argument_spec.get(option, {})) if isinstance(value, list) else value
+        for option, value in options.items()
+    }
 
 
 def _shown(value: Any, spec: Mapping[str, Any]) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS, PROMETHEUS, VERIFY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import as_hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import as_hop, given
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,33 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import a
 def test_the_fix_follows_the_status(status: int, fix: str) -> None:
     error = as_hop(ApiError(status, "no", "GET /api/v1/namespaces/ml/pods"))
     assert (error.hop, error.fix) == ("API server", fix)
+
+
+def test_entries_of_lists_are_shown_without_their_defaults() -> None:
+    autoscaler = {
+        "namespace": "ml",
+        "name": None,
+        "target": {"kind": "StatefulSet", "name": "chat", "api_version": None},
+        "metric": "gpu",
+        "max_replicas": 8,
+        "scale_down": {"stabilization_window_seconds": 600, "select_policy": None},
+        "extra_metrics": [{"type": "Resource", "resource": None}],
+        "adopt": False,
+    }
+    prometheus = {"namespace": "monitoring", "url": None}
+    options = {"autoscalers": [autoscaler], "prometheus": prometheus, "verify": True, "kubeconfig": None}
+
+    assert given(options, {**AUTOSCALERS, **PROMETHEUS, **VERIFY}) == {
+        "autoscalers": [
+            {
+                "namespace": "ml",
+                "target": {"kind": "StatefulSet", "name": "chat"},
+                "max_replicas": 8,
+                "scale_down": {"stabilization_window_seconds": 600},
+                "extra_metrics": [{"type": "Resource", "resource": None}],
+            }
+        ],
+        "prometheus": prometheus,
+        "verify": True,
+        "kubeconfig": None,
+    }
