@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
 
@@ -27,14 +27,8 @@ def run_playbook(
         (folder / "play.yml").write_text(json.dumps(playbook))
         playbook = "play.yml"
     variables = {"ansible_python_interpreter": sys.executable, **variables}
-    program = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [program, "-i", inventory, playbook, "--extra-vars", json.dumps(variables), *flags],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **environment},
-        capture_output=True,
-        text=True,
-    )
+    words = ("-i", inventory, playbook, "--extra-vars", json.dumps(variables), *flags)
+    done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **environment})
     print(done.stdout, done.stderr)  # pytest shows it when the test fails
     return done
 

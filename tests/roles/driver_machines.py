@@ -7,8 +7,6 @@ are scripts in the path of the role's own tasks. For `look` their words are told
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
+from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from role_values import RoleValues
 
@@ -115,13 +114,8 @@ def play(folder: Path, machines: Mapping[str, Machine]) -> dict[str, Seen]:
     hosts = {name: _host(folder / name, machine) for name, machine in machines.items()}
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     (folder / "play.yml").write_text(json.dumps([_play()]))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.yml", "--forks", "2"],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_PIPELINING": "true"},
-        capture_output=True,
-        text=True,
-    )
+    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_PIPELINING": "true"}
+    done = ansible_playbook("-i", "hosts.json", "play.yml", "--forks", "2", cwd=folder, env=settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: Seen(**seen) for name, seen in json.loads((folder / "seen.json").read_text()).items()}
 

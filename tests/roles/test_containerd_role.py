@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
 PROXY = "http://user:pass%40word@127.0.0.1:3128"
@@ -51,22 +50,8 @@ def run(folder: Path, **variables: Any) -> str:
         "__containerd_proxy_path": str(folder / "unit" / "kubegpu-proxy.conf"),
         **variables,
     }
-    done = subprocess.run(
-        [
-            Path(sys.executable).with_name("ansible-playbook"),
-            "-i",
-            "localhost,",
-            "-vvv",
-            "--diff",
-            "play.yml",
-            "-e",
-            json.dumps(known),
-        ],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-    )
+    words = ("-i", "localhost,", "-vvv", "--diff", "play.yml", "-e", json.dumps(known))
+    done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
     assert "the end is reached" in done.stdout, done.stdout + done.stderr
     return done.stdout
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
 
 PIN = yaml.safe_load((ROOT / "roles/_common/defaults/main/versions.yml").read_text())["kubegpu_pinned_versions"]
@@ -26,13 +25,8 @@ def checksum(folder: Path, **variables: Any) -> str:
     play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [role, shown]}]
     (folder / "play.yml").write_text(json.dumps(play))
     known = {"kubegpu_helm_binary": sys.executable, "helm_platform": "linux-amd64", **variables}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml", "-e", json.dumps(known)],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
-        capture_output=True,
-        text=True,
-    )
+    words = ("-i", "localhost,", "play.yml", "-e", json.dumps(known))
+    done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.partition("checked: ")[2].split()[0].strip('"')
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_forks import ansible_playbook
 from programs import program
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -57,14 +56,8 @@ def render(
     (folder / "play.yml").write_text(play)
     asked = [{"item": name, "stat": {"exists": exists}} for name, exists in elsewhere]
     variables["__kubernetes_elsewhere"] = {"results": asked}
-    playbook = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [playbook, "-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables)],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    words = ("-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables))
+    done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"})
     assert done.returncode == 0, done.stdout
     told = json.loads(done.stdout)["plays"][0]["tasks"][-1]["hosts"]
     return {name: told[name]["msg"] for name in names}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
@@ -29,13 +28,8 @@ def said(folder: Path, uri: str, packages: list[str], version: str, **variables:
     known = {"_common_pin_roles": ["runtime"], "__runtime_brings": brings, **variables}
     task = {"ansible.builtin.include_role": asked, "vars": known}
     (folder / "play.yml").write_text(json.dumps([{**play, "tasks": [task]}]))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml"],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-    )
+    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
+    done = ansible_playbook("-i", "localhost,", "play.yml", cwd=folder, env=settings)
     return " ".join((done.stdout + done.stderr).split())
 
 

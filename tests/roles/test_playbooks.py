@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
 
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
@@ -34,13 +32,8 @@ def run(playbook: Path, folder: Path, *flags: str, kubeconfig: Mapping[str, Any]
     everywhere = {"ansible_become": True, "ansible_become_user": "nobody", "ansible_become_exe": "/bin/false"}
     inventory = {"all": {"vars": {**everywhere, "kubegpu_kubeconfig": str(folder / "kubeconfig"), **variables}}}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.yml", playbook, *flags],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-    )
+    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
+    done = ansible_playbook("-i", "hosts.yml", playbook, *flags, cwd=folder, env=settings)
     return " ".join((done.stdout + done.stderr).split())
 
 
