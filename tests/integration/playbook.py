@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from python_forks import forked_python
 
 
 def run_playbook(
@@ -26,7 +26,7 @@ def run_playbook(
     if not isinstance(playbook, str):
         (folder / "play.yml").write_text(json.dumps(playbook))
         playbook = "play.yml"
-    variables = {"ansible_python_interpreter": sys.executable, **variables}
+    variables = {"ansible_python_interpreter": forked_python(), **variables}
     words = ("-i", inventory, playbook, "--extra-vars", json.dumps(variables), *flags)
     done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **environment})
     print(done.stdout, done.stderr)  # pytest shows it when the test fails
