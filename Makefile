@@ -85,7 +85,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -166,6 +166,10 @@ bench-site: lab-env ## site.yml twice on the lab that is up: seconds, processor,
 
 bench-doctor: test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)
+
+bench-scale: test-env programs ## the whole chain over 100 to 1,000 nodes that kwok plays, with 50 to 500 autoscalers (ARGS="--sizes 100x50,300x150")
+	@$(LAB_CLI) program kwok
+	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_scale.py $(ARGS)
 
 bench-plan: test-env ## gpu_autoscaler_plan's arithmetic over a day of 500 autoscalers (ARGS="--autoscalers 50")
 	@$(BIN)/python tests/bench/bench_plan.py $(ARGS)

@@ -186,6 +186,18 @@ def build(args: argparse.Namespace) -> None:
     made_from.link_programs(CHECKOUT / "build" / "bin")
 
 
+def program(args: argparse.Namespace) -> None:
+    """Compile a program that only a bench needs, and link it into build/bin."""
+    from lab.graph import added_images, added_program, link, make
+
+    if args.program not in (known := added_images()):
+        sys.exit(f"lab: there is no program {args.program}: it is one of {', '.join(known)}")
+    made = added_program(args.program)
+    if code := make([made]):
+        sys.exit(code)
+    link(CHECKOUT / "build" / "bin", {args.program: made.path / args.program})
+
+
 def up(args: argparse.Namespace) -> None:
     """Start the servers and the mirror."""
     started = time.monotonic()
@@ -304,13 +316,15 @@ def main() -> None:
     # Said by `up` to the playbook: molecule's scenarios have the stand-in wherever they run.
     parser.set_defaults(gpus=int(os.environ.get("LAB_REAL_GPUS") or 0))
     commands = parser.add_subparsers(required=True)
-    for command in (build, up, add, down, status, shell, clean, describe):
+    for command in (build, program, up, add, down, status, shell, clean, describe):
         sub = commands.add_parser(command.__name__, help=command.__doc__)
         sub.set_defaults(command=command, scenarios=False)
         if command is shell:
             sub.add_argument("node")
         if command is add:
             sub.add_argument("image")
+        if command is program:
+            sub.add_argument("program")
         if command is down:
             sub.add_argument("--scenarios", action="store_true", help="remove the labs of molecule's scenarios as well")
     args = parser.parse_args()

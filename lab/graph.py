@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,23 +115,14 @@ class Graph:
 
     def link_programs(self, folder: Path) -> None:
         """The programs that tests and people run by themselves, under the names that they go by."""
-        folder.mkdir(parents=True, exist_ok=True)
-        compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm")}
+        compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm", "kube-state-metrics")}
         kubectl = {"kubectl": self.programs.path / "kube"}
         debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
         amtool = {"amtool": self.alertmanager.path / "usr" / "bin" / "amtool"}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
         exporter = {"dcgm-exporter": self.nvidia.path / "dcgm-exporter"}
-        there = {
-            name: target
-            for name, target in (compiled | kubectl | debian | amtool | adapter | exporter).items()
-            if target.exists()
-        }
-        for name, target in there.items():
-            link, new = folder / name, folder / f".{name}.new"
-            new.unlink(missing_ok=True)
-            new.symlink_to(target)
-            new.replace(link)  # somebody may be running it
+        programs = compiled | kubectl | debian | amtool | adapter | exporter
+        link(folder, {name: target for name, target in programs.items() if target.exists()})
 
     def artifacts(self) -> list[Artifact]:
         """Each once, what takes longest first: the other core works through the small ones meanwhile."""
@@ -160,6 +151,21 @@ def added_images() -> dict[str, tuple[Artifact, ...]]:
     """What a lab serves once it is asked for, by name: the image, and before it the program in it."""
     programs = program_groups("added.yml")
     return {name: (program, images.added_image(name, program)) for name, program in programs.items()}
+
+
+def added_program(name: str) -> Artifact:
+    """One of those programs by itself, for a bench. Raises KeyError for one that is not known."""
+    return program_groups("added.yml")[name]
+
+
+def link(folder: Path, programs: Mapping[str, Path]) -> None:
+    """Links of these names to the programs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, target in programs.items():
+        new = folder / f".{name}.new"
+        new.unlink(missing_ok=True)
+        new.symlink_to(target)
+        new.replace(folder / name)  # somebody may be running it
 
 
 def make(artifacts: Iterable[Artifact]) -> int:

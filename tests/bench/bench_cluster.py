@@ -125,7 +125,7 @@ def start_cluster(*, interval_s: int = 1, prepare: Callable[[Path], None] | None
         chain.start()
         stack.callback(chain.stop)
         serve_kind(kube)
-        workloads = [Workloads(kube, _namespace(index)) for index in range(NAMESPACES)]
+        workloads = [Workloads(kube, namespace_of(index)) for index in range(NAMESPACES)]
         workloads[0].node("gpu", GPUS)
         version = client.VersionApi(kube).get_code().git_version
         yield Cluster(plane.bench_kubeconfig(), version, kube, chain, plane, workloads)
@@ -141,7 +141,7 @@ def autoscalers(number: int, max_replicas: int = 4) -> list[dict[str, Any]]:
 
 def places(number: int) -> list[tuple[str, str]]:
     """Namespace and name of the Deployments that deploy() makes."""
-    return [(_namespace(index), _name(index)) for index in range(number)]
+    return [(namespace_of(index), _name(index)) for index in range(number)]
 
 
 def count_requests(events: Iterator[dict[str, Any]], begin: datetime, end: datetime) -> Counter[str]:
@@ -160,7 +160,7 @@ def _title(event: dict[str, Any]) -> str:
     return f"{verb} {'/'.join(filter(None, (of.get('resource'), of.get('subresource'))))}"
 
 
-def _namespace(index: int) -> str:
+def namespace_of(index: int) -> str:
     return f"bench-{index % NAMESPACES}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -185,8 +185,12 @@ def plot(report: Report) -> str:
     """An SVG: seconds over the number of autoscalers, both logarithmic, so that linear growth is a diagonal."""
     lines = {step: [(size, report.wall_s(step, size)) for size in report.sizes] for step in STEPS}
     lines |= {f"{task.way}, {task.step}": [(task.of, task.seconds)] for task in report.tasks}
-    ways = dict.fromkeys(task.way for task in report.tasks)
-    colours = dict(zip((*STEPS, *ways), COLOURS, strict=False))
+    return draw("Seconds of a run over the number of autoscalers", lines)
+
+
+def draw(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """An SVG of seconds over a size, by name; names that agree up to the first comma have one colour."""
+    colours = dict(zip(dict.fromkeys(name.partition(",")[0] for name in lines), COLOURS, strict=False))
     every = [point for points in lines.values() for point in points]
     x = _scale([x for x, _y in every], LEFT, WIDTH - RIGHT)
     y = _scale([y for _x, y in every], HEIGHT - BOTTOM, TOP)
@@ -194,7 +198,7 @@ def plot(report: Report) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f"<style>{STYLE}</style>",
         f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>',
-        f'<text class="title" x="{LEFT}" y="28">Seconds of a run over the number of autoscalers</text>',
+        f'<text class="title" x="{LEFT}" y="28">{escape(title)}</text>',
         *_axes(x, y),
     ]
     labels = _spread({name: y.at(points[-1][1]) for name, points in lines.items()})

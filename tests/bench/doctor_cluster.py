@@ -121,10 +121,10 @@ class DoctorCluster:
         self.cluster.chain.exporter.text = "".join(exporter_lines(size))
 
     def _node(self, index: int) -> None:
-        name, address = f"gpu-{index:04d}", _address(index)
-        self._core.create_node({"metadata": {"name": name, "labels": _node_labels(name)}})
+        name, address = f"gpu-{index:04d}", address_of(index)
+        self._core.create_node({"metadata": {"name": name, "labels": node_labels(name)}})
         self._core.patch_node(name, {"spec": {"taints": []}})
-        self._core.patch_node_status(name, {"status": _node_status(address)})
+        self._core.patch_node_status(name, {"status": node_status(address)})
         self._component(MONITORING, "dcgm-exporter", name, EXPORTER, address)
         self._component(PLUGINS, PLUGINS, name, PLUGIN, address)
         for other in OTHERS:
@@ -200,7 +200,7 @@ def exporter_lines(size: Size) -> Iterator[str]:
     for index, pod in enumerate(pods_of(size)):
         holders.setdefault(index % size.nodes, []).append(pod)
     for node in range(size.nodes):
-        instance = f'instance="{_address(node)}:9400"'
+        instance = f'instance="{address_of(node)}:9400"'
         yield f'up{{job="dcgm-exporter",{instance}}} 1\n'
         for gpu in range(GPUS_PER_NODE):
             yield from _gpu_lines(node, gpu, instance, holders.get(node, ())[gpu : gpu + 1])
@@ -236,11 +236,11 @@ def _condition(kind: str, status: str) -> Manifest:
     return {"type": kind, "status": status, "lastTransitionTime": SINCE, **words}
 
 
-def _address(node: int) -> str:
+def address_of(node: int) -> str:
     return f"10.100.{node // 250}.{node % 250 + 1}"
 
 
-def _node_labels(name: str) -> Manifest:
+def node_labels(name: str) -> Manifest:
     gpu = ("count", "product", "memory", "family", "machine", "compute.major", "compute.minor", "replicas")
     return {
         "kubernetes.io/hostname": name,
@@ -250,7 +250,7 @@ def _node_labels(name: str) -> Manifest:
     }
 
 
-def _node_status(address: str) -> Manifest:
+def node_status(address: str) -> Manifest:
     amount = {"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": str(GPUS_PER_NODE)}
     kinds = {"MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True"}
     return {

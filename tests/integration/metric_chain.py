@@ -126,20 +126,24 @@ class MetricChain:
         self._plane = plane
         self._kube = kube
         self._interval = f"{interval_s}s"
-        self._prometheus, self._adapter = free_port(), free_port()
-        self._rules = RuleLoader(plane, kube, self._prometheus)
+        self.port, self._adapter = free_port(), free_port()
+        self._rules = RuleLoader(plane, kube, self.port)
+
+    def scrape_configs(self) -> list[dict[str, Any]]:
+        """Of Prometheus."""
+        targets = [{"targets": [f"127.0.0.1:{self.exporter.port}"]}]
+        return [{"job_name": "dcgm-exporter", "honor_labels": True, "static_configs": targets}]
+
+    def adapter_flags(self) -> Sequence[str]:
+        """How long the adapter lives with what it knows; seconds, for tests."""
+        return "--metrics-relist-interval=2s", "--metrics-max-age=20s", "--lister-kubeconfig=kubeconfig"
 
     def start(self) -> None:
         plane = self._plane
-        scrape = {
-            "job_name": "dcgm-exporter",
-            "honor_labels": True,
-            "static_configs": [{"targets": [f"127.0.0.1:{self.exporter.port}"]}],
-        }
         _write(plane, "prometheus.yml", {
             "global": {"scrape_interval": self._interval, "evaluation_interval": self._interval},
-            "rule_files": ["rules.yml"],
-            "scrape_configs": [scrape],
+            "rule_files": ["rules.yml", "alerts.yml"],
+            "scrape_configs": self.scrape_configs(),
         })  # fmt: skip
         rules = {
             "rules": [*ADAPTER_VALUES["__prometheus_adapter_rules"], *self._adapter_rules],
@@ -152,12 +156,12 @@ class MetricChain:
         _write(plane, "adapter.yml", rules)
         plane.run(
             "prometheus", program("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb",
-            f"--web.listen-address=0.0.0.0:{self._prometheus}", "--web.enable-lifecycle",
+            f"--web.listen-address=0.0.0.0:{self.port}", "--web.enable-lifecycle",
         )  # fmt: skip
         plane.run(
             "prometheus-adapter", program("prometheus-adapter"), f"--secure-port={self._adapter}",
-            "--cert-dir=adapter", f"--prometheus-url=http://127.0.0.1:{self._prometheus}", "--config=adapter.yml",
-            "--metrics-relist-interval=2s", "--metrics-max-age=20s", "--lister-kubeconfig=kubeconfig",
+            "--cert-dir=adapter", f"--prometheus-url=http://127.0.0.1:{self.port}", "--config=adapter.yml",
+            *self.adapter_flags(),
             "--authentication-kubeconfig=kubeconfig", "--authorization-kubeconfig=kubeconfig",
         )  # fmt: skip
         self._publish()
@@ -174,13 +178,11 @@ class MetricChain:
 
     def answer(self, promql: str) -> str:
         """What Prometheus says to a query now, as text."""
-        query = urllib.parse.urlencode({"query": promql})
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._prometheus}/api/v1/query?{query}") as answer:
-            return answer.read().decode()
+        return answer_of(self.port, promql)
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._prometheus}/-/ready") as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready") as answer:
                 return answer.status == 200
         except OSError:
             return False
@@ -197,11 +199,11 @@ class MetricChain:
         # The API server forwards to addresses of pods only.
         status = {"phase": "Running", "podIP": self._plane.address, "podIPs": [{"ip": self._plane.address}]}
         core.patch_namespaced_pod_status("prometheus-0", MONITORING, {"status": status})
-        self._service("kube-prometheus-stack-prometheus", 9090, self._prometheus)
+        self._service("kube-prometheus-stack-prometheus", 9090, self.port)
         reference = {"kind": "Pod", "name": "prometheus-0", "namespace": MONITORING}
         subset = {
             "addresses": [{"ip": self._plane.address, "targetRef": reference}],
-            "ports": [{"port": self._prometheus}],
+            "ports": [{"port": self.port}],
         }
         # The service proxy still reads Endpoints, the aggregator EndpointSlices.
         endpoints = {"metadata": {"name": "kube-prometheus-stack-prometheus"}, "subsets": [subset]}
@@ -244,6 +246,13 @@ class MetricChain:
     def _service(self, name: str, port: int, target: int) -> None:
         service = {"metadata": {"name": name}, "spec": {"ports": [{"port": port, "targetPort": target}]}}
         client.CoreV1Api(self._kube).create_namespaced_service(MONITORING, service)
+
+
+def answer_of(port: int, promql: str) -> str:
+    """What a Prometheus on this machine says to a query now, as text."""
+    query = urllib.parse.urlencode({"query": promql})
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}") as answer:
+        return answer.read().decode()
 
 
 def _is_available(service: client.V1APIService) -> bool:

@@ -1,0 +1,93 @@
+"""Adapter and modules ask a store that scrapes nothing and has no rule: it reads from the Prometheus that has both.
+
+As Thanos, Mimir or a federation would answer: by an address of its own, prometheus.url.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import yaml
+from control_plane import ControlPlane, eventually, free_port, running
+from kubernetes import client
+from metric_chain import MetricChain, answer_of
+from module_process import run_module
+from programs import program
+from prometheus_rules import serve_kind
+from workloads import Workloads
+
+SETTLE_S = 40
+URL = "http://127.0.0.1:{}"
+
+
+class StoredChain(MetricChain):
+    def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
+        super().__init__(plane, kube)
+        self.store = free_port()
+
+    def adapter_flags(self) -> Sequence[str]:
+        return *super().adapter_flags(), f"--prometheus-url={URL.format(self.store)}"
+
+    def start(self) -> None:
+        reads = {"remote_read": [{"url": f"{URL.format(self.port)}/api/v1/read", "read_recent": True}]}
+        (self._plane.work / "store.yml").write_text(yaml.safe_dump(reads))
+        self._plane.run(
+            "store", program("prometheus"), "--config.file=store.yml", "--storage.tsdb.path=store",
+            f"--web.listen-address=127.0.0.1:{self.store}",
+        )  # fmt: skip
+        super().start()
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient, StoredChain]]:
+    with running(tmp_path_factory.mktemp("stored")) as (plane, kube):
+        chain = StoredChain(plane, kube)
+        chain.start()
+        serve_kind(kube)
+        yield plane, kube, chain
+        chain.stop()
+
+
+@pytest.fixture
+def run(stored: tuple[ControlPlane, client.ApiClient, StoredChain]) -> Callable[..., dict[str, Any]]:
+    plane, _kube, chain = stored
+    options = {"kubeconfig": str(plane.kubeconfig), "prometheus": {"url": URL.format(chain.store)}}
+
+    def run(module: str, **given: Any) -> dict[str, Any]:
+        result = run_module(module, options | given)
+        assert not result.get("failed"), result.get("msg")
+        return result
+
+    return run
+
+
+def test_a_store_that_only_reads_proves_and_scales(
+    run: Callable[..., dict[str, Any]], stored: tuple[ControlPlane, client.ApiClient, StoredChain]
+) -> None:
+    _plane, kube, chain = stored
+    workloads = Workloads(kube, "ml")
+    workloads.deployment("chat")
+    workloads.node("gpu1", gpus=4)
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus("ml", {"chat-0": 90})
+
+    spec = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
+    result = run("gpu_autoscaler", verify=True, wait_timeout=SETTLE_S, autoscalers=[spec])
+
+    assert result["result"]["autoscalers"][0]["values"] == {"chat-0": 90}
+    assert '"result":[]' in answer_of(chain.store, "up offset 1d"), "the store answers"
+    hpas = client.AutoscalingV2Api(kube)
+    eventually(
+        lambda: hpas.read_namespaced_horizontal_pod_autoscaler("chat", "ml").status.desired_replicas == 2,
+        "the HPA scales on what the store says",
+        SETTLE_S,
+    )
+
+
+def test_the_other_modules_read_the_same(run: Callable[..., dict[str, Any]]) -> None:
+    [info] = run("gpu_autoscaler_info")["result"]["autoscalers"]
+    print(info)
+    report = run("gpu_doctor")["result"]
+    assert [finding["id"] for finding in report["findings"]] == []
