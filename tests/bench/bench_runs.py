@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -63,12 +64,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Done:
-    """One run of a module: what it returned, and as in Run."""
+    """One run of a module: what it returned, and as in Run. processor_s: that it took, whatever else was running."""
 
     result: dict[str, Any]
     wall_s: float
     rss_mb: float
     requests: dict[str, int]
+    processor_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def run_module(cluster: Cluster, module: str, options: Mapping[str, Any]) -> Don
     """Raises Failed if what it prints is no JSON."""
     with tempfile.NamedTemporaryFile("r") as peak:
         begin = datetime.now(UTC)
-        started = time.perf_counter()
+        started, before = time.perf_counter(), _processor_s()
         done = subprocess.run(
             [sys.executable, MODULE_PEAK, peak.name, module],
             input=json.dumps({"kubeconfig": str(cluster.kubeconfig), **options}),
@@ -190,7 +192,14 @@ def run_module(cluster: Cluster, module: str, options: Mapping[str, Any]) -> Don
         )
         wall_s = time.perf_counter() - started
         rss_mb = int(peak.read()) * MB_PER_KIB
-    return Done(_json(done.stdout), wall_s, rss_mb, cluster.requests(begin, datetime.now(UTC)))
+        processor_s = _processor_s() - before
+    return Done(_json(done.stdout), wall_s, rss_mb, cluster.requests(begin, datetime.now(UTC)), processor_s)
+
+
+def _processor_s() -> float:
+    """Of all processes that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _json(output: str) -> dict[str, Any]:

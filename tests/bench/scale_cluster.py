@@ -8,6 +8,7 @@ second Prometheus watches the others and takes no part.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import urllib.parse
@@ -78,6 +79,15 @@ class ScalePlane(ControlPlane):
         self.audit_log = work / "audit.log"
         self.ports: dict[str, int] = {}
         (work / "kube-scheduler").symlink_to(program("kube"))
+
+    def processor_s(self) -> dict[str, float]:
+        """Seconds of a processor that each component has taken until now."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        found = {}
+        for name, process in self._processes.items():
+            times = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            found[name] = (int(times[11]) + int(times[12])) / ticks
+        return found
 
     def run(self, name: str, *command: object) -> None:
         if name == "kube-apiserver":
@@ -194,7 +204,7 @@ class Observer:
 
     KEPT = "|".join(
         (
-            "process_(cpu_seconds_total|resident_memory_bytes)",
+            "process_resident_memory_bytes",
             "prometheus_rule_group_(last_duration_seconds|interval_seconds|iterations_missed_total|iterations_total)",
             "prometheus_tsdb_head_(series|samples_appended_total)",
             "horizontal_pod_autoscaler_controller_(metric_computation|reconciliation)_duration_seconds_(bucket|sum|count)",
@@ -249,6 +259,13 @@ class ScaleCluster(Cluster):
         events = (event for event in self.events() if event["user"]["username"] == BENCH)
         return dict(count_requests(events, begin, end).most_common())
 
+    def processor_s(self) -> dict[str, float]:
+        """As the plane's; and `all`, of the machine, whoever took it."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        times = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
+        idle = times[3] + times[4]  # and while it waits for a disk
+        return self._plane.processor_s() | {"all": (sum(times) - idle) / ticks}
+
     def events(self, offset: int = 0) -> Iterator[dict[str, Any]]:
         """offset: of the log, where to begin."""
         with self.audit_log.open() as log:
@@ -264,14 +281,14 @@ class ScaleCluster(Cluster):
         said(f"{size}: nodes")
         with ThreadPoolExecutor(WRITERS) as writers:
             list(writers.map(lambda index: _node(core, index), range(there, size.nodes)))
-        apps.patch_namespaced_deployment_scale("training", SYSTEM, {"spec": {"replicas": size.nodes}})
+        apps.patch_namespaced_replica_set_scale("training", SYSTEM, {"spec": {"replicas": size.nodes}})
         self.deploy(size.autoscalers)
         daemons = size.nodes * (2 + len(OTHERS))
         said(f"{size}: pods")
-        eventually(lambda: _running(self.kube) >= daemons + size.nodes + size.autoscalers, "pods run", READY_S)
+        eventually(lambda: _running(self._plane) >= daemons + size.nodes + size.autoscalers, "pods run", READY_S)
         exporters = {
             pod["spec"]["nodeName"]: pod["metadata"]["name"]
-            for pod in _pods(self.kube, f"/api/v1/namespaces/{MONITORING}/pods", "app.kubernetes.io/name=dcgm-exporter")
+            for pod in _pods(self._plane, f"/api/v1/namespaces/{MONITORING}/pods", "app.kubernetes.io/name=dcgm-exporter")
         }
         self.chain.scrape(exporters)
         said(f"{size}: autoscalers")
@@ -290,30 +307,23 @@ class ScaleCluster(Cluster):
 
 def _node(core: client.CoreV1Api, index: int) -> None:
     name = f"gpu-{index:04d}"
-    metadata = {
-        "name": name, "labels": node_labels(name), "annotations": {"kwok.x-k8s.io/node": "fake"},
-    }  # fmt: skip
-    core.create_node({"metadata": metadata, "status": node_status(address_of(index))})
+    core.create_node({"metadata": {"name": name, "labels": node_labels(name)}, "status": node_status(address_of(index))})
 
 
-def _pods(kube: client.ApiClient, path: str, selector: str = "") -> Iterator[dict[str, Any]]:
+def _pods(plane: ControlPlane, path: str, selector: str = "") -> Iterator[dict[str, Any]]:
     """As JSON: the client's objects of thousands of pods take seconds."""
     token = ""
     while True:
         query = urllib.parse.urlencode({"limit": LIST, "labelSelector": selector, "continue": token})
-        answer = kube.call_api(
-            f"{path}?{query}", "GET", auth_settings=["BearerToken"], _preload_content=False,
-            header_params={"Accept": "application/json"},
-        )  # fmt: skip
-        page = json.loads(answer[0].data)
+        page = plane.get(f"{path}?{query}")
         yield from page["items"]
         token = page["metadata"].get("continue", "")
         if not token:
             return
 
 
-def _running(kube: client.ApiClient) -> int:
-    return sum(pod.get("status", {}).get("phase") == "Running" for pod in _pods(kube, "/api/v1/pods"))
+def _running(plane: ControlPlane) -> int:
+    return sum(pod.get("status", {}).get("phase") == "Running" for pod in _pods(plane, "/api/v1/pods"))
 
 
 @contextmanager
@@ -333,8 +343,8 @@ def start_scale(settings: Settings) -> Iterator[ScaleCluster]:
             "--kube-api-qps=500", "--kube-api-burst=500",
         )  # fmt: skip
         plane.run(
-            "kwok", program("kwok"), f"--kubeconfig={plane.kubeconfig_of(KWOK)}", "--manage-all-nodes=false",
-            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds=40",
+            "kwok", program("kwok"), f"--kubeconfig={plane.kubeconfig_of(KWOK)}",
+            f"--config={Path(__file__).with_name('kwok.yml')}", "--manage-all-nodes=true", "--node-lease-duration-seconds=40", "-v=WARN",
         )  # fmt: skip
         plane.run(
             "kube-state-metrics", program("kube-state-metrics"), f"--kubeconfig={plane.kubeconfig_of(STATE)}",
@@ -396,4 +406,4 @@ def _daemons(kube: client.ApiClient) -> None:
     resources = {"limits": {"nvidia.com/gpu": str(TRAINING_GPUS)}}
     pod = {"containers": [{"name": "main", "image": "training", "resources": resources}]}
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    apps.create_namespaced_deployment(SYSTEM, {"metadata": {"name": "training"}, "spec": spec})
+    apps.create_namespaced_replica_set(SYSTEM, {"metadata": {"name": "training"}, "spec": spec})

@@ -178,7 +178,9 @@ class MetricChain:
 
     def answer(self, promql: str) -> str:
         """What Prometheus says to a query now, as text."""
-        return answer_of(self.port, promql)
+        query = urllib.parse.urlencode({"query": promql})
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{query}") as answer:
+            return answer.read().decode()
 
     def _ready(self) -> bool:
         try:
@@ -246,13 +248,6 @@ class MetricChain:
     def _service(self, name: str, port: int, target: int) -> None:
         service = {"metadata": {"name": name}, "spec": {"ports": [{"port": port, "targetPort": target}]}}
         client.CoreV1Api(self._kube).create_namespaced_service(MONITORING, service)
-
-
-def answer_of(port: int, promql: str) -> str:
-    """What a Prometheus on this machine says to a query now, as text."""
-    query = urllib.parse.urlencode({"query": promql})
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}") as answer:
-        return answer.read().decode()
 
 
 def _is_available(service: client.V1APIService) -> bool:
