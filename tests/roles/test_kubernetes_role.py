@@ -22,6 +22,8 @@ RENDERED = """
     - {role}/vars/main/main.yml
     - {common}/defaults/main/versions.yml
     - {common}/defaults/main/main.yml
+    - {common}/defaults/main/cluster.yml
+    - {common}/vars/main.yml
   tasks:
     - ansible.builtin.set_fact:
         hostname: "{{{{ inventory_hostname }}}}"

@@ -153,8 +153,8 @@ def event(
 
 def test_periods_are_those_of_one_hpa() -> None:
     events = [
-        event(0), event(1, of="other"), event(5), event(12), event(7, of="other"),
-        event(6, user="bench"), event(6, of=""),
+        event(0), event(1, of="other"), event(12), event(5), event(7, of="other"),
+        event(6, user="bench"), event(6, of=""), event(8, of=""),
     ]  # fmt: skip
     assert sorted(periods(metric_requests(events))) == pytest.approx([5, 6, 7])
 

@@ -1,0 +1,75 @@
+"""What roles set by the size of the fleet: by the inventory, or by kubegpu_fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from role_values import RoleValues
+
+FLEET = "_common_fleet"
+
+
+def values(role: str = "kubernetes", nodes: int = 0, autoscalers: int = 0, **more: Any) -> RoleValues:
+    inventory = {"groups": {"kube_node": [f"gpu{number}" for number in range(nodes)]}}
+    listed = {"gpu_autoscaling_autoscalers": [{"target": {"name": "chat"}}] * autoscalers}
+    return RoleValues(role, inventory | listed | more, {})
+
+
+def test_a_small_fleet_has_what_it_always_had() -> None:
+    small = {"workers": 5, "requests": 200, "interval": 2, "memory_mib": 512, "millicores": 200}
+    assert values(nodes=80, autoscalers=250)[FLEET] == small
+    assert RoleValues("kubernetes", {}, {})[FLEET] == small, "an inventory without servers and autoscalers"
+
+
+NAMES = ("workers", "requests", "interval", "memory_mib", "millicores")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "autoscalers", "expected"),
+    [
+        (300, 251, (6, 200, 2, 1500, 750)),
+        (1000, 500, (10, 200, 2, 5000, 2500)),
+        (1001, 501, (11, 300, 3, 5005, 2503)),
+        (2500, 1250, (25, 500, 5, 12500, 6250)),
+    ],
+)
+def test_a_large_fleet(nodes: int, autoscalers: int, expected: tuple[int, ...]) -> None:
+    assert values(nodes=nodes, autoscalers=autoscalers)[FLEET] == dict(zip(NAMES, expected, strict=True))
+
+
+def test_what_is_said_counts_more_than_what_is_counted() -> None:
+    fleet = values(nodes=3, autoscalers=2, kubegpu_fleet={"autoscalers": 1000})[FLEET]
+    assert (fleet["workers"], fleet["memory_mib"]) == (20, 512)
+
+
+def test_a_longer_period_needs_fewer_workers_and_requests() -> None:
+    fleet = values(autoscalers=1500, kubernetes_hpa_sync_period=15)[FLEET]
+    assert (fleet["workers"], fleet["requests"]) == (10, 200)
+
+
+LARGE = {"kubegpu_fleet": {"gpu_nodes": 2500, "autoscalers": 1250}}
+
+
+def test_the_controller_manager_is_told() -> None:
+    flags = values(**LARGE)["__kubernetes_controller_manager_args"]
+    assert (flags["concurrent-horizontal-pod-autoscaler-syncs"], flags["kube-api-qps"]) == (25, 500)
+    assert flags["kube-api-burst"] == 750
+    mine = values(kubernetes_hpa_concurrent_syncs=7, **LARGE)["__kubernetes_controller_manager_args"]
+    assert mine["concurrent-horizontal-pod-autoscaler-syncs"] == 7
+
+
+def test_adapter_prometheus_and_exporter_are_told() -> None:
+    adapter = values("prometheus_adapter", **LARGE)["__prometheus_adapter_values"]
+    assert adapter["extraArguments"] == ["--metrics-max-age=120s", "--client-qps=500", "--client-burst=750"]
+    stack = values("prometheus_stack", **LARGE)["__prometheus_stack_values"]
+    assert stack["prometheus"]["prometheusSpec"]["resources"] == {"requests": {"cpu": "6250m", "memory": "12500Mi"}}
+    exporter = values("dcgm_exporter", **LARGE)["__dcgm_exporter_values"]
+    assert exporter["serviceMonitor"]["interval"] == "5s"
+
+
+def test_rules_are_evaluated_as_seldom_as_samples_come() -> None:
+    assert values("gpu_autoscaling", **LARGE)["gpu_autoscaling_prometheus"]["evaluation_interval"] == 5
+    assert "evaluation_interval" not in values("gpu_autoscaling", nodes=300)["gpu_autoscaling_prometheus"]
+    mine = values("gpu_autoscaling", kubegpu_prometheus={"evaluation_interval": 3}, **LARGE)
+    assert mine["gpu_autoscaling_prometheus"]["evaluation_interval"] == 3
