@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean, median
@@ -33,6 +33,7 @@ from scale_figures import between, by_user, metric_requests, periods, quantile
 WIDTH = 130
 # What stands in for the Prometheus operator looks for rules five times a second.
 BENCH_ITSELF = "admin"
+REQUESTS = 'apiserver_request_total{job="apiserver"}'
 RULES = 'rule_group=~".*;kubegpu-gpu"'
 MB = 1e6
 
@@ -122,9 +123,7 @@ GROWING = {
     "requests": "requests to the API server a minute",
 }
 TARGETS = (
-    Target(
-        "rule, of its interval", "", 0.2, lambda b: b.largest.rule_s and b.largest.rule_s / b.settings.evaluate_s
-    ),
+    Target("rule, of its interval", "", 0.2, lambda b: b.largest.rule_s and b.largest.rule_s / b.settings.evaluate_s),
     Target("period of an HPA, p99", "times", 2, lambda b: _in_periods(b, b.largest.period_p99_s)),
     Target("steepest growth, power of the nodes", "", 1.1, Bench.most_growth),
 )
@@ -256,9 +255,7 @@ def _watched(cluster: ScaleCluster, window: int, offset: int, begin: datetime, e
         "period_max_s": max(between_s, default=None),
         "reconcile_s": observer.value(f"sum(rate({kept}_sum{over})) / sum(rate({kept}_count{over}))"),
         "waiting": observer.value(f'max_over_time(workqueue_depth{{name="horizontalpodautoscaler"}}{over})'),
-        "requests": _less(
-            observer.value(f'60 * sum(rate(apiserver_request_total{{job="apiserver"}}{over}))'), users.pop(BENCH_ITSELF, 0)
-        ),
+        "requests": _less(observer.value(f"60 * sum(rate({REQUESTS}{over}))"), users.pop(BENCH_ITSELF, 0)),
         "requests_of": users,
     }
 

@@ -25,9 +25,20 @@ import yaml
 from bench_cluster import NAMESPACES, Cluster, autoscalers, count_requests, namespace_of
 from collection import ROOT
 from control_plane import ControlPlane, eventually, free_port
-from doctor_cluster import EXPORTER, OTHERS, PLUGIN, PLUGINS, SYSTEM, VOLUMES, Size, address_of, node_labels, node_status
+from doctor_cluster import (
+    EXPORTER,
+    OTHERS,
+    PLUGIN,
+    PLUGINS,
+    SYSTEM,
+    VOLUMES,
+    Size,
+    address_of,
+    node_labels,
+    node_status,
+)
 from kubernetes import client
-from metric_chain import ADAPTER_VALUES, MONITORING, MetricChain
+from metric_chain import MONITORING, MetricChain
 from programs import program
 from prometheus_rules import serve_kind
 from workloads import Workloads
@@ -35,6 +46,7 @@ from workloads import Workloads
 WRITERS = 8
 TRAINING_GPUS = 4  # of each node; the others are the autoscalers'
 GPU_NODES = {"nvidia.com/gpu.present": "true"}
+EXPORTERS = "app.kubernetes.io/name=dcgm-exporter"
 LIST = 500  # objects a page
 OBSERVED_S = 10
 READY_S = 600
@@ -228,9 +240,7 @@ class Observer:
             for name, (scheme, port) in ports.items()
         ]
         file = plane.work / "observer.yml"
-        file.write_text(
-            yaml.safe_dump({"global": {"scrape_interval": f"{OBSERVED_S}s"}, "scrape_configs": scrapes})
-        )
+        file.write_text(yaml.safe_dump({"global": {"scrape_interval": f"{OBSERVED_S}s"}, "scrape_configs": scrapes}))
         plane.run(
             "observer", program("prometheus"), f"--config.file={file}", "--storage.tsdb.path=observed",
             f"--web.listen-address=127.0.0.1:{self._port}",
@@ -288,7 +298,7 @@ class ScaleCluster(Cluster):
         eventually(lambda: _running(self._plane) >= daemons + size.nodes + size.autoscalers, "pods run", READY_S)
         exporters = {
             pod["spec"]["nodeName"]: pod["metadata"]["name"]
-            for pod in _pods(self._plane, f"/api/v1/namespaces/{MONITORING}/pods", "app.kubernetes.io/name=dcgm-exporter")
+            for pod in _pods(self._plane, f"/api/v1/namespaces/{MONITORING}/pods", EXPORTERS)
         }
         self.chain.scrape(exporters)
         said(f"{size}: autoscalers")
@@ -307,7 +317,8 @@ class ScaleCluster(Cluster):
 
 def _node(core: client.CoreV1Api, index: int) -> None:
     name = f"gpu-{index:04d}"
-    core.create_node({"metadata": {"name": name, "labels": node_labels(name)}, "status": node_status(address_of(index))})
+    metadata = {"name": name, "labels": node_labels(name)}
+    core.create_node({"metadata": metadata, "status": node_status(address_of(index))})
 
 
 def _pods(plane: ControlPlane, path: str, selector: str = "") -> Iterator[dict[str, Any]]:
@@ -334,7 +345,7 @@ def start_scale(settings: Settings) -> Iterator[ScaleCluster]:
         stack.callback(plane.stop)
         kube = plane.start()
         _rights(kube)
-        exporters, state, scheduler = free_port(), free_port(), free_port()
+        exporters, scheduler = free_port(), free_port()
         chain = ScaleChain(plane, kube, settings, exporters)
         plane.run(
             "kube-scheduler", work / "kube-scheduler", f"--kubeconfig={plane.kubeconfig_of(SCHEDULER)}",
@@ -344,7 +355,8 @@ def start_scale(settings: Settings) -> Iterator[ScaleCluster]:
         )  # fmt: skip
         plane.run(
             "kwok", program("kwok"), f"--kubeconfig={plane.kubeconfig_of(KWOK)}",
-            f"--config={Path(__file__).with_name('kwok.yml')}", "--manage-all-nodes=true", "--node-lease-duration-seconds=40", "-v=WARN",
+            f"--config={Path(__file__).with_name('kwok.yml')}", "--manage-all-nodes=true",
+            "--node-lease-duration-seconds=40", "-v=WARN",
         )  # fmt: skip
         plane.run(
             "kube-state-metrics", program("kube-state-metrics"), f"--kubeconfig={plane.kubeconfig_of(STATE)}",
@@ -405,5 +417,6 @@ def _daemons(kube: client.ApiClient) -> None:
     labels = {"app": "training"}
     resources = {"limits": {"nvidia.com/gpu": str(TRAINING_GPUS)}}
     pod = {"containers": [{"name": "main", "image": "training", "resources": resources}]}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
     apps.create_namespaced_replica_set(SYSTEM, {"metadata": {"name": "training"}, "spec": spec})

@@ -102,9 +102,7 @@ def test_replicas_share_the_load_of_their_workload() -> None:
     def busy(*pods: dict[str, Any]) -> list[float]:
         made = fleet(*pods)
         page = rows(made.node("gpu-0001").page(at_s, made.replicas))
-        return [
-            value for name, labels, value in page if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE" and "pod" in labels
-        ]
+        return [value for name, labels, value in page if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE" and "pod" in labels]
 
     assert busy(pod("chat-0")) == [1.0]
     assert busy(pod("chat-0"), pod("chat-1")) == pytest.approx([0.7, 0.7], abs=0.08)
