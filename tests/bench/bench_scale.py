@@ -27,14 +27,15 @@ from collection import ROOT, install
 from doctor_cluster import Size
 from rich.console import Console
 from rich.table import Table
-from scale_cluster import ScaleCluster, Settings, start_scale
+from scale_cluster import RULE_GROUP, ScaleCluster, Settings, start_scale
 from scale_figures import between, by_user, metric_requests, periods, quantile
 
 WIDTH = 130
+RULE_ROUNDS = 30
 # What stands in for the Prometheus operator looks for rules five times a second.
 BENCH_ITSELF = "admin"
 REQUESTS = 'apiserver_request_total{job="apiserver"}'
-RULES = 'rule_group=~".*;kubegpu-gpu"'
+RULES = f'rule_group=~".*;{RULE_GROUP}"'
 MB = 1e6
 
 
@@ -55,6 +56,7 @@ class Figures:
     size: Size
     pods: int
     rule_s: float | None
+    rule_processor_s: float
     rule_least_s: float | None
     rule_worst_s: float | None
     alerts_s: float | None
@@ -109,6 +111,7 @@ class Bench:
 
 GROWING = {
     "rule_s": "evaluation of the rule",
+    "rule_processor_s": "evaluation of the rule, processor",
     "prometheus_mb": "memory of Prometheus",
     "adapter_p50_s": "adapter, p50",
     "adapter_p99_s": "adapter, p99",
@@ -190,6 +193,7 @@ def _measure(cluster: ScaleCluster, size: Size, arguments: argparse.Namespace, s
     busy = {name: (seconds - before[name]) / arguments.window for name, seconds in after.items()}
     others = busy.pop("all") - sum(busy.values())
     figures = _watched(cluster, arguments.window, offset, begin, end)
+    rule_s = cluster.rule_processor_s(busy["prometheus"], RULE_ROUNDS)
     said(f"{size}: modules")
     listed = autoscalers(size.autoscalers, max_replicas=8)
     noop, verify, doctor = (
@@ -213,6 +217,7 @@ def _measure(cluster: ScaleCluster, size: Size, arguments: argparse.Namespace, s
         verify_processor_s=median(done.processor_s for done in verify),
         doctor_processor_s=median(done.processor_s for done in doctor),
         processors=busy,
+        rule_processor_s=rule_s,
         busy=sum(busy.values()),
         others=others,
         **figures,
@@ -234,7 +239,7 @@ def _watched(cluster: ScaleCluster, window: int, offset: int, begin: datetime, e
     took, between_s = [request.took_s for request in asked], periods(asked)
     users = by_user(events, window / 60)
     group = "prometheus_rule_group_last_duration_seconds"
-    alerts = 'rule_group!~".*;kubegpu-gpu"'
+    alerts = f'rule_group!~".*;{RULE_GROUP}"'
     kept = "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds"
     return {
         "pods": int(observer_count(cluster)),
@@ -288,6 +293,7 @@ def _machine(kubernetes: str) -> dict[str, Any]:
 ROWS: dict[str, tuple[str, int]] = {
     "pods": ("pods", 0),
     "rule_s": ("rule of the autoscalers, s", 3),
+    "rule_processor_s": ("  processor", 3),
     "rule_least_s": ("  least", 3),
     "rule_worst_s": ("  worst", 3),
     "alerts_s": ("slowest group of alerts, s", 3),

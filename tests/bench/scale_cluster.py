@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ from workloads import Workloads
 WRITERS = 8
 TRAINING_GPUS = 4  # of each node; the others are the autoscalers'
 GPU_NODES = {"nvidia.com/gpu.present": "true"}
+RULE_GROUP = "kubegpu-gpu"
 EXPORTERS = "app.kubernetes.io/name=dcgm-exporter"
 LIST = 500  # objects a page
 OBSERVED_S = 10
@@ -275,6 +277,17 @@ class ScaleCluster(Cluster):
         times = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
         idle = times[3] + times[4]  # and while it waits for a disk
         return self._plane.processor_s() | {"all": (sum(times) - idle) / ticks}
+
+    def rule_processor_s(self, otherwise: float, rounds: int) -> float:
+        """Of Prometheus for one evaluation of the autoscalers' rule. otherwise: processors that it keeps busy anyway."""
+        groups = json.loads((self._plane.work / "rules.yml").read_text())["groups"]
+        queries = [rule["expr"] for group in groups if group["name"] == RULE_GROUP for rule in group["rules"]]
+        began, before = time.monotonic(), self._plane.processor_s()["prometheus"]
+        for _ in range(rounds):
+            for query in queries:
+                self.chain.answer(query)
+        used = self._plane.processor_s()["prometheus"] - before
+        return (used - otherwise * (time.monotonic() - began)) / rounds
 
     def events(self, offset: int = 0) -> Iterator[dict[str, Any]]:
         """offset: of the log, where to begin."""
