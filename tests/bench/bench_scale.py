@@ -94,6 +94,7 @@ class Bench:
     machine: dict[str, Any]
     settings: Settings
     window_s: int
+    others: int
     figures: list[Figures]
 
     @property
@@ -142,6 +143,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=120, help="seconds that are looked at (default: %(default)s)")
     parser.add_argument("--settle", type=int, default=60, help="seconds before that (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="of each module (default: %(default)s)")
+    parser.add_argument("--others", type=int, default=0, help="pods of others a node (default: %(default)s)")
     for field in fields(Settings):
         option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=int, default=field.default, help="(default: %(default)s)")
@@ -173,7 +175,7 @@ def measure(arguments: argparse.Namespace, settings: Settings, console: Console)
     with start_scale(settings) as cluster:
         for size in arguments.sizes:
             seen.append(_measure(cluster, size, arguments, said))
-            yield Bench(_machine(cluster.version), settings, arguments.window, list(seen))
+            yield Bench(_machine(cluster.version), settings, arguments.window, arguments.others, list(seen))
 
 
 def _measure(cluster: ScaleCluster, size: Size, arguments: argparse.Namespace, said: Any) -> Figures:
@@ -183,7 +185,7 @@ def _measure(cluster: ScaleCluster, size: Size, arguments: argparse.Namespace, s
     def autoscale(listed: list[dict[str, Any]]) -> None:
         first.append(_run(cluster, "gpu_autoscaler", {"autoscalers": listed, "verify": False, **options}))
 
-    cluster.grow(size, autoscale, said)
+    cluster.grow(size, arguments.others, autoscale, said)
     said(f"{size}: settles")
     time.sleep(arguments.settle)
     said(f"{size}: is watched")

@@ -279,7 +279,7 @@ class ScaleCluster(Cluster):
         return self._plane.processor_s() | {"all": (sum(times) - idle) / ticks}
 
     def rule_processor_s(self, otherwise: float, rounds: int) -> float:
-        """Of Prometheus for one evaluation of the autoscalers' rule. otherwise: processors that it keeps busy anyway."""
+        """Of Prometheus for one evaluation of the rule. otherwise: processors that it keeps busy anyway."""
         groups = json.loads((self._plane.work / "rules.yml").read_text())["groups"]
         queries = [rule["expr"] for group in groups if group["name"] == RULE_GROUP for rule in group["rules"]]
         began, before = time.monotonic(), self._plane.processor_s()["prometheus"]
@@ -297,18 +297,28 @@ class ScaleCluster(Cluster):
                 if line.endswith("\n"):  # the last one may be half written
                     yield json.loads(line)
 
-    def grow(self, size: Size, autoscale: Callable[[list[dict[str, Any]]], None], said: Callable[[str], None]) -> None:
-        """Nodes with what runs on each, workloads and their autoscalers, until each autoscaler has a value."""
+    def grow(
+        self,
+        size: Size,
+        others: int,
+        autoscale: Callable[[list[dict[str, Any]]], None],
+        said: Callable[[str], None],
+    ) -> None:
+        """Nodes with what runs on each, workloads and their autoscalers, until each autoscaler has a value.
+
+        others: pods a node that have no GPU.
+        """
         core, apps = client.CoreV1Api(self.kube), client.AppsV1Api(self.kube)
         there = len(core.list_node(label_selector="nvidia.com/gpu.present=true").items)
         said(f"{size}: nodes")
         with ThreadPoolExecutor(WRITERS) as writers:
             list(writers.map(lambda index: _node(core, index), range(there, size.nodes)))
-        apps.patch_namespaced_replica_set_scale("training", SYSTEM, {"spec": {"replicas": size.nodes}})
+        for name, replicas in (("training", size.nodes), ("others", others * size.nodes)):
+            apps.patch_namespaced_replica_set_scale(name, SYSTEM, {"spec": {"replicas": replicas}})
         self.deploy(size.autoscalers)
-        daemons = size.nodes * (2 + len(OTHERS))
+        settled = size.nodes * (2 + len(OTHERS) + 1 + others) + size.autoscalers
         said(f"{size}: pods")
-        eventually(lambda: _running(self._plane) >= daemons + size.nodes + size.autoscalers, "pods run", READY_S)
+        eventually(lambda: _running(self._plane) >= settled, "pods run", READY_S)
         exporters = {
             pod["spec"]["nodeName"]: pod["metadata"]["name"]
             for pod in _pods(self._plane, f"/api/v1/namespaces/{MONITORING}/pods", EXPORTERS)
@@ -427,9 +437,9 @@ def _daemons(kube: client.ApiClient) -> None:
         template = {"metadata": {"labels": labels}, "spec": pod}
         spec = {"selector": {"matchLabels": labels}, "template": template}
         apps.create_namespaced_daemon_set(namespace, {"metadata": {"name": name}, "spec": spec})
-    labels = {"app": "training"}
-    resources = {"limits": {"nvidia.com/gpu": str(TRAINING_GPUS)}}
-    pod = {"containers": [{"name": "main", "image": "training", "resources": resources}]}
-    template = {"metadata": {"labels": labels}, "spec": pod}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    apps.create_namespaced_replica_set(SYSTEM, {"metadata": {"name": "training"}, "spec": spec})
+    for name, resources in (("training", {"limits": {"nvidia.com/gpu": str(TRAINING_GPUS)}}), ("others", {})):
+        labels = {"app": name}
+        pod = {"containers": [{"name": "main", "image": name, "resources": resources}]}
+        template = {"metadata": {"labels": labels}, "spec": pod}
+        spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+        apps.create_namespaced_replica_set(SYSTEM, {"metadata": {"name": name}, "spec": spec})

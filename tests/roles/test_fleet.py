@@ -29,9 +29,9 @@ NAMES = ("workers", "requests", "interval", "memory_mib", "millicores")
     ("nodes", "autoscalers", "expected"),
     [
         (300, 251, (6, 200, 2, 1500, 750)),
-        (1000, 500, (10, 200, 2, 5000, 2500)),
-        (1001, 501, (11, 300, 3, 5005, 2503)),
-        (2500, 1250, (25, 500, 5, 12500, 6250)),
+        (600, 500, (10, 200, 2, 3000, 1500)),
+        (601, 501, (11, 300, 3, 3005, 1503)),
+        (2500, 1250, (25, 500, 9, 12500, 6250)),
     ],
 )
 def test_a_large_fleet(nodes: int, autoscalers: int, expected: tuple[int, ...]) -> None:
@@ -65,11 +65,11 @@ def test_adapter_prometheus_and_exporter_are_told() -> None:
     stack = values("prometheus_stack", **LARGE)["__prometheus_stack_values"]
     assert stack["prometheus"]["prometheusSpec"]["resources"] == {"requests": {"cpu": "6250m", "memory": "12500Mi"}}
     exporter = values("dcgm_exporter", **LARGE)["__dcgm_exporter_values"]
-    assert exporter["serviceMonitor"]["interval"] == "5s"
+    assert exporter["serviceMonitor"]["interval"] == "9s"
 
 
 def test_rules_are_evaluated_as_seldom_as_samples_come() -> None:
-    assert values("gpu_autoscaling", **LARGE)["gpu_autoscaling_prometheus"]["evaluation_interval"] == 5
+    assert values("gpu_autoscaling", **LARGE)["gpu_autoscaling_prometheus"]["evaluation_interval"] == 9
     assert "evaluation_interval" not in values("gpu_autoscaling", nodes=300)["gpu_autoscaling_prometheus"]
     mine = values("gpu_autoscaling", kubegpu_prometheus={"evaluation_interval": 3}, **LARGE)
     assert mine["gpu_autoscaling_prometheus"]["evaluation_interval"] == 3

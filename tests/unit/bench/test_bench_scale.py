@@ -185,7 +185,7 @@ def bench(*changes: dict[str, Any]) -> Bench:
         replace(FIGURES, size=Size(nodes, nodes // 2), **change)
         for nodes, change in zip((100, 1000), changes, strict=False)
     ]
-    return Bench({"processors": 2, "model": ""}, Settings(evaluate_s=2, period_s=5), 120, seen)
+    return Bench({"processors": 2, "model": ""}, Settings(evaluate_s=2, period_s=5), 120, 0, seen)
 
 
 @pytest.mark.parametrize(
