@@ -1,6 +1,6 @@
 """ansible-playbook as a test calls it: a process of its own, with its own folder, words and environment.
 
-It is the fork of a process that has imported Ansible, and the forks share what Ansible builds of its modules. Both take
+It is the fork of a process that has imported Ansible. The forks share what Ansible builds of its modules. Both take
 longer than all else that most of these runs do. That Ansible starts without such help is shown on the lab.
 """
 
