@@ -30,7 +30,7 @@ from rich.table import Table
 from scale_cluster import RULE_GROUP, ScaleCluster, Settings, start_scale
 from scale_figures import between, by_user, metric_requests, periods, quantile
 
-WIDTH = 130
+WIDTH = 160
 RULE_ROUNDS = 30
 # What stands in for the Prometheus operator looks for rules five times a second.
 BENCH_ITSELF = "admin"

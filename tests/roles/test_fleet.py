@@ -48,7 +48,7 @@ def test_a_longer_period_needs_fewer_workers_and_requests() -> None:
     assert (fleet["workers"], fleet["requests"]) == (10, 200)
 
 
-LARGE = {"kubegpu_fleet": {"gpu_nodes": 2500, "autoscalers": 1250}}
+LARGE = {"kubegpu_fleet": {"nodes": 2500, "autoscalers": 1250}}
 
 
 def test_the_controller_manager_is_told() -> None:
