@@ -1,7 +1,7 @@
 """One run of a module, in a process of its own as for each task of Ansible.
 
 The process is a fork of one that has imported what modules import, which takes a second. That a module starts without
-such help is shown where Ansible runs it: test_examples.py, test_role.py and the lab.
+such help is shown where Ansible runs it on its own: in the lab.
 """
 
 from __future__ import annotations
