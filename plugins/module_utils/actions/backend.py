@@ -15,6 +15,7 @@ from ..autoscaling.manifests import (
     metric_names,
     recordings_of,
 )
+from ..autoscaling.metrics import with_what_they_read
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
 from ..chain.objects import Key
 from ..cluster.kube import KubeClient
@@ -55,7 +56,7 @@ class PrometheusAdapter:
 
     def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
         named = {f"{namespace}/{name}": hpa for (namespace, name), hpa in hpas.items()}
-        asked_for = set().union(*map(metric_names, hpas.values()))
+        asked_for = with_what_they_read(set().union(*map(metric_names, hpas.values())))
         return [rule for rule in rules if not _is_used(rule, named, asked_for)]
 
     def listed(self, metric_type: str) -> set[str]:

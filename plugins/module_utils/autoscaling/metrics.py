@@ -251,6 +251,11 @@ def sustained_name(metric: str) -> str:
     return f"{metric}_sustained"
 
 
+def with_what_they_read(names: set[str]) -> set[str]:
+    """Names of metrics, and of those whose recorded series these are made of."""
+    return names | {activity for activity in ACTIVITIES if {demand_name(activity), sustained_name(activity)} & names}
+
+
 # A user's metric of such a name would share a profile's rule or series, or be taken for a demand.
 TAKEN_NAMES = frozenset(
     (

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.demand import LONGEST_NAME
@@ -16,7 +17,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import ACTIVITIES, PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.request_counters import COUNTERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport
 
 OWN = {"offered": "asked_total", "served": 'asked_total{code="200"}'}
 
@@ -83,6 +86,17 @@ def test_what_is_sustained_is_known_as_what_it_is_of() -> None:
     found = autoscaler_of(horizontal_pod_autoscaler(wanted), recorded(wanted))
     assert found.metric == wanted.metric
     assert (found.metric.sources, found.metric.is_percent) == (("DCGM_FI_PROF_GR_ENGINE_ACTIVE",), True)
+
+
+def test_the_rule_that_a_demand_reads_stays() -> None:
+    """Its HPA names neither of the metrics that the rule of all records."""
+    wanted = [Autoscaler.from_params(spec(metric="mig"))]
+    rules = prometheus_rules(wanted, RuleOptions())
+    hpas = {autoscaler.key: horizontal_pod_autoscaler(autoscaler) for autoscaler in wanted}
+    backend = PrometheusAdapter(KubeClient(FakeTransport({})))
+    assert len(rules) == 2
+    assert backend.unused_rules(rules, hpas) == []
+    assert backend.unused_rules(rules, {}) == rules
 
 
 def test_each_workload_reads_its_own_series_alone() -> None:
