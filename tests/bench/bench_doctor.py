@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 
 from bench_cluster import Cluster, autoscalers, start_cluster
+from bench_progress import Steps
 from bench_report import Target, number, verdicts
 from bench_runs import Failed, run_module
 from collection import ROOT, install
 from doctor_cluster import HISTORY_S, STEP_S, DoctorCluster, Size, wait_for_values, write_past
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 WIDTH = 120
@@ -98,7 +98,7 @@ def main() -> None:
 def measure(arguments: argparse.Namespace, console: Console) -> Bench:
     largest, promtool = arguments.sizes[-1], Path(os.environ["KUBEGPU_BIN"]) / "promtool"
     past = partial(write_past, size=largest, promtool=promtool)
-    with start_cluster(interval_s=STEP_S, prepare=past) as cluster, Progress(console=console) as progress:
+    with start_cluster(interval_s=STEP_S, prepare=past) as cluster, Steps(console=console) as progress:
         doctor = DoctorCluster(cluster)
         doctor.start()
         task = progress.add_task("looks", total=len(arguments.sizes) * (arguments.rounds + 1))

@@ -16,11 +16,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 
 from bench_cluster import start_cluster
+from bench_progress import Steps
 from bench_report import Report, plot, tables
 from bench_runs import Failed, compare, measure_crowd, measure_import, measure_size
 from collection import ROOT, install
 from rich.console import Console
-from rich.progress import Progress
 
 IMPORT_ROUNDS = 5
 WIDTH = 120
@@ -56,7 +56,7 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace, console: Console) -> Report:
     imports = measure_import(IMPORT_ROUNDS)
-    with start_cluster() as cluster, Progress(console=console) as progress:
+    with start_cluster() as cluster, Steps(console=console) as progress:
         runs = [run for size in arguments.sizes for run in measure_size(cluster, size, arguments.rounds, progress)]
         tasks = []
         if arguments.compare:

@@ -19,8 +19,8 @@ from statistics import median
 from typing import Any
 
 from bench_cluster import Cluster, autoscalers
+from bench_progress import Steps
 from collection import COLLECTIONS_PATH
-from rich.progress import Progress
 
 MODULE_PEAK = Path(__file__).with_name("module_peak.py")
 MB_PER_KIB = 1024 / 1e6  # the kernel counts memory in KiB
@@ -109,7 +109,7 @@ def steps_of(number: int) -> dict[str, tuple[dict[str, Any], Counter[str]]]:
     }
 
 
-def measure_size(cluster: Cluster, number: int, rounds: int, progress: Progress) -> list[Run]:
+def measure_size(cluster: Cluster, number: int, rounds: int, progress: Steps) -> list[Run]:
     """All steps, in their order, as many rounds as asked."""
     cluster.deploy(number)
     done: dict[str, list[Run]] = {step: [] for step in STEPS}
@@ -142,7 +142,7 @@ class Crowd:
         return max(what(crowded) / what(alone) for alone, crowded in zip(self.alone, self.crowded, strict=True))
 
 
-def measure_crowd(cluster: Cluster, number: int, others: int, rounds: int, progress: Progress) -> Crowd:
+def measure_crowd(cluster: Cluster, number: int, others: int, rounds: int, progress: Steps) -> Crowd:
     """An unchanged run and a look, before and after others have come."""
     cluster.deploy(number)
     options, expected = steps_of(number)[FIRST]
@@ -220,7 +220,7 @@ def _middle(runs: Sequence[Run]) -> Run:
     )
 
 
-def compare(cluster: Cluster, number: int, loop: int, rounds: int, progress: Progress) -> list[TaskTime]:
+def compare(cluster: Cluster, number: int, loop: int, rounds: int, progress: Steps) -> list[TaskTime]:
     """The same HPAs by a task of ours, by kubernetes.core.k8s with a list, and by a loop of it."""
     cluster.deploy(number)
     ways = (

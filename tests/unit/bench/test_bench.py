@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from bench_cluster import count_requests
+from bench_progress import Steps
 from bench_report import Report, Target, exponent, plot, tables
 from bench_runs import FIRST, LOOK, OURS, STEPS, THEIR_LOOP, UNCHANGED, Crowd, ImportTime, Run, TaskTime, steps_of
 from rich.console import Console
@@ -111,3 +113,14 @@ def test_the_step_that_grows_most_counts() -> None:
     crowd = Crowd(20_000, alone, [Run(1000, UNCHANGED, 2.2, 100.0, {}), Run(1000, LOOK, 3.0, 120.0, {})])
     assert crowd.ratio(lambda run: run.wall_s) == 1.5
     assert crowd.ratio(lambda run: run.rss_mb) == 1.2
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(False, ["rounds: 1 of 2", "rounds: 2 of 2"]), (True, [])])
+def test_where_there_is_no_terminal_each_step_is_a_line(terminal: bool, lines: list[str]) -> None:
+    output = io.StringIO()
+    # A bar that is never drawn: what is left on a terminal are lines that would scroll.
+    progress = Steps(console=Console(file=output, force_terminal=terminal, width=40), disable=True)
+    task = progress.add_task("rounds", total=2)
+    progress.advance(task)
+    progress.advance(task)
+    assert [line.partition(" ")[2] for line in output.getvalue().splitlines()] == lines
