@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -140,6 +141,49 @@ def test_of_a_step_no_part_is_seen(interval_s: int, tmp_path: Path) -> None:
     expected.append((f"sum({partial})", 120 * interval_s, None))
     selectors = {"offered": "asked_total", "served": "asked_total"}
     check(tmp_path, rules(interval_s, **selectors), {BUSY: "100x120", "asked_total": asked}, expected, interval_s)
+
+
+def test_a_step_of_few_requests_is_seen_before_two_minutes_have_counted_it(tmp_path: Path) -> None:
+    """One request in two seconds, then six: from what ten seconds have at least, and thirty."""
+    asked = counter([*[1] * 90, *[6] * 90, *[1] * 30])
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    offered = "sum(namespace_workload:gpu_demand:offered)"
+    at_least = [(12, 1), (18, 1.6), (40, 2.2), (160, 3)]
+    expected = [(f"{offered} < {rate}", 180 + after_s, None) for after_s, rate in at_least]
+    expected += [(f"{offered} > 3.01", at_s, None) for at_s in range(0, 420, 20)]
+    expected += [(offered, 178, 0.5), (f"{offered} > 2.6", 418, None)]
+    check(tmp_path, rules(**selectors), {BUSY: "100x210", "asked_total": asked}, expected)
+
+
+def test_chance_among_few_requests_is_no_step(tmp_path: Path) -> None:
+    """Two a second by chance, for forty minutes: what there is at least stays below a tenth more."""
+    chance = random.Random(2)
+    asked = [sum(chance.random() < 0.05 for _request in range(80)) for _sample in range(1200)]
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    least = "namespace_workload:gpu_demand:least"
+    above = f"count_over_time((min_over_time({least}[5s]) > 2.2)[2400s:2s])"
+    expected = [(f"sum({above})", 2398, None), (f"count({least} > 0)", 2398, 1)]
+    check(tmp_path, rules(**selectors), {BUSY: "100x1200", "asked_total": counter(asked)}, expected)
+
+
+def test_of_many_requests_nothing_but_their_window_counts(tmp_path: Path) -> None:
+    """The load falls by half: what thirty seconds had at least would hold it up."""
+    asked = counter([*[400] * 60, *[200] * 30])
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    expected = [
+        ("sum(namespace_workload:gpu_demand:least)", 100, None),
+        ("sum(namespace_workload:gpu_demand:offered)", 118, 200),
+        ("sum(namespace_workload:gpu_demand:offered)", 126, 100),
+    ]
+    check(tmp_path, rules(**selectors), {BUSY: "100x90", "asked_total": asked}, expected)
+
+
+def test_what_lasts_is_there_however_rarely_it_is_recorded(tmp_path: Path) -> None:
+    """Every 20 s here: in a quarter of the time the window has no sample."""
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    rows = {BUSY: "40 _x9 40 _x9 90 _x9", "asked_total": "0+20x30"}
+    expected = [("sum(namespace_pod:gpu_sustained:avg)", at_s, value) for at_s, value in ((18, 40), (38, 40), (58, 90))]
+    check(tmp_path, rules(**selectors), rows, expected)
 
 
 def test_answers_that_were_held_up_are_no_load(tmp_path: Path) -> None:

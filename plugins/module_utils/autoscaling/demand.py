@@ -30,6 +30,9 @@ HELD_S = 86_400
 _RATES = (("irate", 5, 100), ("rate", 10, 100), ("rate", 30, 100), ("rate", 120, 30))
 # Two rates in a row are of the same load if the smaller is so much of the larger.
 STEADY = 0.8
+# Of few requests, short windows tell what there is at least: what they count, less so many standard deviations, which
+# are the root of the count. By chance that is a tenth above a constant load a few times a day, and never two tenths.
+_SURELY = 2.5
 
 # What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments.
 # That is wrong by what the load changes there, so both halves of it have to be alike.
@@ -120,8 +123,9 @@ def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:
 
     pods: regular expression of the pods' names.
     """
-    query = f'min_over_time({of.series}{{namespace="{namespace}",pod=~"{pods}"}}[{SUSTAINED_S}s])'
-    return replace(of, name=sustained_name(of.name), query=query)
+    values = f'{of.series}{{namespace="{namespace}",pod=~"{pods}"}}'
+    # Rules that are evaluated less often than that leave no sample in the window. Their last value has lasted.
+    return replace(of, name=sustained_name(of.name), query=f"min_over_time({values}[{SUSTAINED_S}s])\nor\n{values}")
 
 
 def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
@@ -161,18 +165,21 @@ def recordings(
         for function, span, requests in _RATES
     )
     yield f"{raw}rate", f"(\n{rates}\n)\nand\n{series['counters']}"
+    yield f"{raw}least", _least(demand)
     # Answers that were held up come all at once, and of a step the first rate has only a part. What was there twice is
     # neither.
     twice, thrice = (f"{raw}rate{matchers}[{math.ceil((many - 0.5) * interval_s)}s]" for many in (2, 3))
+    least = f"{raw}least{matchers}[{math.ceil(2.5 * interval_s)}s]"
     yield (
         f"{raw}offered",
         f"""\
-sum(
+max(
   (
     min_over_time({twice}) >= {STEADY:g} * max_over_time({twice})
     or min_over_time({thrice})
+    or label_replace(min_over_time({least}), "of", "least", "", "")
   )
-  and {raw}rate{matchers}
+  and on () {raw}rate{matchers}
 )""",
     )
     least, most = _ALIKE
@@ -199,6 +206,23 @@ sum(
     held = f"sum(last_over_time({raw}cost{matchers}[{_BEFORE}])) and time() - {series['learned_time']} < {HELD_S}"
     prior = "" if demand.prior is None else f"\nor\nvector({demand.prior:g})"
     yield f"{raw}cost", f"{series['learned']}\nor\n({held}){prior}"
+
+
+def _least(demand: Demand) -> str:
+    """PromQL of what few requests a second are at least, by the larger of two windows; nothing where they are many.
+
+    So a step is seen in seconds that the window of enough requests shows in minutes. The way down is that window's.
+    """
+    (ten, many), (thirty, _) = ((span, requests / span) for function, span, requests in _RATES[1:3])
+    short, long = (_per_second("rate", demand.offered, f"[{span}s]") for span in (ten, thirty))
+    return f"""\
+max(
+  {short} - {_SURELY:g} * sqrt({short} / {ten})
+  or
+  label_replace({long} - {_SURELY:g} * sqrt({long} / {thirty}), "of", "{thirty}s", "", "")
+)
+unless
+{short} >= {many:g}"""
 
 
 def _matchers(labels: Mapping[str, str]) -> str:
