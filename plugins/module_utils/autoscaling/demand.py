@@ -169,7 +169,7 @@ def recordings(
     # Answers that were held up come all at once, and of a step the first rate has only a part. What was there twice is
     # neither.
     twice, thrice = (f"{raw}rate{matchers}[{math.ceil((many - 0.5) * interval_s)}s]" for many in (2, 3))
-    least = f"{raw}least{matchers}[{math.ceil(2.5 * interval_s)}s]"
+    at_least = f"{raw}least{matchers}[{math.ceil(2.5 * interval_s)}s]"
     yield (
         f"{raw}offered",
         f"""\
@@ -177,7 +177,7 @@ max(
   (
     min_over_time({twice}) >= {STEADY:g} * max_over_time({twice})
     or min_over_time({thrice})
-    or label_replace(min_over_time({least}), "of", "least", "", "")
+    or label_replace(min_over_time({at_least}), "of", "least", "", "")
   )
   and on () {raw}rate{matchers}
 )""",
