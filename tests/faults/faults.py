@@ -256,6 +256,18 @@ def time_sliced(lab: Lab, replicas: int = 2, gpu: int | None = None) -> Iterator
         yield
 
 
+@contextmanager
+def without_profiling(lab: Lab) -> Iterator[None]:
+    """An exporter that is not told of the profiling counters."""
+
+    def unprofiled(counters: Manifest) -> None:
+        lines = counters["data"]["metrics"].splitlines(keepends=True)
+        counters["data"]["metrics"] = "".join(line for line in lines if "_PROF_" not in line)
+
+    with reconfigured(lab, "exporter-metrics-config-map", unprofiled, "DaemonSet", EXPORTER):
+        yield
+
+
 # ---- GPU nodes and drivers
 
 
@@ -489,13 +501,9 @@ def profiling_of_a_busy_gpu_stays_at_0(lab: Lab) -> Iterator[None]:
 
 @fault("PROFILING_MISSING", 15)
 def an_autoscaler_wants_profiling_that_the_exporter_lacks(lab: Lab) -> Iterator[None]:
-    def unprofiled(counters: Manifest) -> None:
-        lines = counters["data"]["metrics"].splitlines(keepends=True)
-        counters["data"]["metrics"] = "".join(line for line in lines if "_PROF_" not in line)
-
     with (
         lab.beside(second_deployment(lab, "chat"), second_autoscaler(lab, "chat", "chat", metric="gpu_compute")),
-        reconfigured(lab, "exporter-metrics-config-map", unprofiled, "DaemonSet", EXPORTER),
+        without_profiling(lab),
     ):
         yield
 

@@ -17,7 +17,6 @@ import testinfra
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture import capture
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
@@ -101,16 +100,14 @@ class Lab:
         )
         return health_report(state, grace=True), health_report(state, grace=False)
 
-    def query(self, text: str) -> dict[str, float]:
-        """The values of a query, by pod."""
-        return {series.labels.get("pod", ""): series.values[-1] for series in self._prometheus.query(text)}
+    def query(self, text: str, by: str = "pod") -> dict[str, float]:
+        """The values of a query, by a label."""
+        return {series.labels.get(by, ""): series.values[-1] for series in self._prometheus.query(text)}
 
     def raw(self, path: str) -> Manifest:
-        """The API server's answer; no items where nobody serves the path."""
-        try:
-            return json.loads(self._kube.get_raw(path))
-        except ApiError:
-            return {"items": []}
+        """The answer of the API server, or of what it hands the path on to."""
+        answer: Manifest = self._kube.get_raw(path)
+        return answer
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Manifest:
         return self._resource(kind).get(name=name, namespace=namespace).to_dict()
