@@ -120,14 +120,13 @@ def test_a_node_without_a_pod_is_named_and_the_others_go_on(proof: Proof) -> Non
 def test_what_a_killed_run_has_left_goes_with_the_next(proof: Proof) -> None:
     """Its pods are there as well, and nobody answers in them."""
     labels = {"k8s-app": "kubegpu-reach"}
+    pod = {"tolerations": [{"operator": "Exists"}], "containers": [{"name": "a", "image": "a"}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
     client.AppsV1Api(proof.kube).create_namespaced_daemon_set(
         "kube-system",
         {
             "metadata": {"name": "kubegpu-reach-before", "labels": labels},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
-            },
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
         },
     )
     assert proof.run().returncode == 0
