@@ -120,7 +120,11 @@ def test_a_node_without_a_pod_is_named_and_the_others_go_on(proof: Proof) -> Non
 def test_what_a_killed_run_has_left_goes_with_the_next(proof: Proof) -> None:
     """Its pods are there as well, and nobody answers in them."""
     labels = {"k8s-app": "kubegpu-reach"}
-    pod = {"tolerations": [{"operator": "Exists"}], "containers": [{"name": "a", "image": "a"}]}
+    pod = {
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "a", "image": "a"}],
+    }
     template = {"metadata": {"labels": labels}, "spec": pod}
     client.AppsV1Api(proof.kube).create_namespaced_daemon_set(
         "kube-system",

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .driver import Driver, Kernel
@@ -35,6 +36,11 @@ class GpuNode:
     headers: bool | None = None
     kernels: tuple[Kernel, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def without(self, addresses: Collection[str]) -> GpuNode:
+        """The node as it is to those who ignore the devices of these PCI addresses."""
+        ignored = {address.lower() for address in addresses}
+        return replace(self, devices=tuple(device for device in self.devices if device.address not in ignored))
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:
