@@ -113,7 +113,9 @@ def test_a_node_without_a_pod_is_named_and_the_others_go_on(proof: Proof) -> Non
     done = proof.run(kubernetes_wait_timeout=2)
 
     assert done.returncode == 2
-    assert "gpu1 has no pod by which to prove that pods reach each other. Seen: none had an address" in said(done.stdout)
+    assert "gpu1 has no pod by which to prove that pods reach each other. Seen: none had an address" in said(
+        done.stdout
+    )
     assert re.search(r"cp1\s+: ok=\d+ .*failed=0", done.stdout)
 
 

@@ -68,7 +68,11 @@ class Controller:
         include |= {"tasks_from": "helm"} if role == "_common" else {}
         tasks = [
             {"ansible.builtin.include_role": include},
-            {"ansible.builtin.debug": {"msg": "it is {{ _common_helm }} of ours: {{ _common_helm == _common_helm_own }}"}},
+            {
+                "ansible.builtin.debug": {
+                    "msg": "it is {{ _common_helm }} of ours: {{ _common_helm == _common_helm_own }}"
+                }
+            },
         ]
         play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
         (self.folder / "play.yml").write_text(json.dumps(play))
@@ -96,7 +100,9 @@ def controller(tmp_path: Path) -> Controller:
     ],
     ids=["the first with labels", "one before", "another major version", "warns", "not helm"],
 )
-def test_helm_of_the_path_is_taken_where_it_fits(controller: Controller, prints: str, code: int, is_taken: bool) -> None:
+def test_helm_of_the_path_is_taken_where_it_fits(
+    controller: Controller, prints: str, code: int, is_taken: bool
+) -> None:
     controller.add("helm", prints, code)
     taken = controller.programs / "helm" if is_taken else controller.own
 
@@ -126,4 +132,6 @@ def test_helm_may_be_named_as_the_path_has_it(controller: Controller) -> None:
 
 
 def test_a_name_that_the_path_does_not_have_is_refused(controller: Controller) -> None:
-    assert "no folder of the PATH has helm3. Nothing was changed." in controller.finds("helm", kubegpu_helm_binary="helm3")
+    assert "no folder of the PATH has helm3. Nothing was changed." in controller.finds(
+        "helm", kubegpu_helm_binary="helm3"
+    )

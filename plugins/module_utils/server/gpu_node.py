@@ -194,7 +194,7 @@ class GpuNode:
         """Why the driver that is there, or is to come with a reboot, cannot drive these GPUs; empty if it can."""
         if {"open", "proprietary"} <= {gpu.flavour for gpu in self._own_gpus}:
             generations = " and ".join(dict.fromkeys(gpu.generation for gpu in self._own_gpus))
-            return f"no single driver drives {generations} GPUs: take one kind of card out"
+            return f"no single driver drives {generations} GPUs: take one kind of card out, or ignore it"
         driver = self.driver_installed or self.driver_loaded or Driver()
         for gpu in self._own_gpus:
             if driver.flavour and gpu.flavour not in ("either", None, driver.flavour):
