@@ -7,12 +7,12 @@ import json
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from control_plane import eventually
 from kubernetes import client
-from kubernetes.client.rest import ApiException
+from kubernetes.client.exceptions import NotFoundException
 
 BRIDGE = "kubegpu-test"
 # systemd, as far as systemd-run is asked for something: it starts what it is told to, and forgets it.
@@ -84,11 +84,9 @@ class PodNetworks:
         target = client.V1ObjectReference(kind="Node", name=server)
         binding = client.V1Binding(metadata={"name": pod.metadata.name}, target=target)
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
-        try:
+        with suppress(NotFoundException):  # the run has taken it away meanwhile
             self._core.create_namespaced_pod_binding(pod.metadata.name, "kube-system", binding, _preload_content=False)
             self._core.patch_namespaced_pod_status(pod.metadata.name, "kube-system", {"status": status})
-        except ApiException as error:
-            assert error.status == 404  # the run has taken it away meanwhile
 
     def _clear(self, names: set[str]) -> None:
         for name in names:

@@ -1,4 +1,4 @@
-"""The proof that pods of all nodes reach each other: DaemonSet, addresses and connections are real, kubelets are not."""
+"""The proof that pods of all nodes reach each other: DaemonSet and connections are real, kubelets are not."""
 
 from __future__ import annotations
 

@@ -29,6 +29,16 @@ WORK = [
         }
     },
 ]
+# The driver's role says who has to reboot.
+REBOOT = {
+    "ansible.builtin.set_fact": {
+        "nvidia_driver_reboot_required": "{{ inventory_hostname in must_reboot }}",
+        "nvidia_driver_reboot_reason": "nouveau is loaded",
+        "_common_server": {
+            "result": {"clusters": "{{ ['/etc/kubernetes'] if inventory_hostname in members else [] }}"}
+        },
+    }
+}
 # Of role _common, what looks at servers; that some are missing is judged by its own tasks.
 SERVERS = [*LOOK, {"ansible.builtin.import_tasks": "missing.yml"}]
 
@@ -45,7 +55,7 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tasks = collection / "roles" / role / "tasks"
         tasks.mkdir(parents=True)
         for name, content in {"preflight": LOOK, "upgrade_preflight": LOOK, "main": WORK, "upgrade": WORK}.items():
-            (tasks / f"{name}.yml").write_text(json.dumps(content))
+            (tasks / f"{name}.yml").write_text(json.dumps([*content, REBOOT] if role == "nvidia_driver" else content))
         (tasks.parent / "meta").symlink_to(ROOT / "roles" / role / "meta")
     common = collection / "roles/_common"
     (common / "tasks").mkdir(parents=True)
@@ -72,9 +82,10 @@ class Fleet:
         silent: str = "",
         refused: str = "",
         broken: str = "",
+        waiting: tuple[str, ...] = (),
         **variables: Any,
     ) -> dict[str, set[str]]:
-        """Which servers each role was done on."""
+        """Which servers each role was done on. waiting: those that have to reboot; gpu1 is a node already."""
         gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
         names = {"kube_control_plane": ["cp1", "cp2"], "kube_node": [f"gpu{number + 1}" for number in range(workers)]}
         hosts = {group: {"hosts": {name: gone if name == silent else {} for name in names[group]}} for group in names}
@@ -82,7 +93,9 @@ class Fleet:
         (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": here, "children": hosts}}))
         (self.folder / "done").mkdir()
         # Which play takes whom is decided before there is a host with variables: so these are said on the command line.
-        words = json.dumps({"refused": [refused], "broken": [broken], **variables})
+        words = json.dumps(
+            {"refused": [refused], "broken": [broken], "must_reboot": waiting, "members": ["gpu1"], **variables}
+        )
         done = ansible_playbook(
             "-i", "hosts.yml", ROOT / "playbooks" / f"{playbook}.yml", "-e", words, cwd=self.folder,
             env={"ANSIBLE_COLLECTIONS_PATH": str(self.collections), "ANSIBLE_SSH_ARGS": "-o BatchMode=yes"},
@@ -185,3 +198,20 @@ def test_an_upgrade_stops_with_the_servers_among_which_one_breaks(
 def test_an_upgrade_stops_at_a_control_plane_that_breaks(fleet: Fleet, playbook: str, role: str) -> None:
     done = fleet.run(playbook, broken="cp1", kubegpu_fail_fast=False)
     assert "cp2" not in done.get(role, set())
+
+
+def test_servers_that_wait_for_a_reboot_are_told_once_before_there_is_a_cluster(fleet: Fleet) -> None:
+    """A node that waits goes on: it was drained and will be rebooted by its upgrade."""
+    done = fleet.run("nodes", waiting=("gpu1", "gpu2", "cp2"))
+
+    assert done["nvidia_container_toolkit"] == ALL, "all of them are prepared before"
+    assert fleet.code != 0
+    assert fleet.said.count("driver -> cluster: 2 of 5 servers have to reboot") == 2, (
+        "once as an error, once as a result"
+    )
+    assert "cp2: nouveau is loaded. gpu2: nouveau is loaded. Next: reboot them and run this again" in fleet.said
+
+
+def test_a_node_that_waits_for_a_reboot_does_not_stop_the_others(fleet: Fleet) -> None:
+    fleet.run("nodes", waiting=("gpu1",))
+    assert fleet.code == 0

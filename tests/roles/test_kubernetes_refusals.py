@@ -79,7 +79,7 @@ BEHIND = {"kubernetes_control_plane_endpoint": "k8s.example:8443"}
         (SILENCE, BEHIND, ""),
         (REFUSED, BEHIND, ""),
     ],
-    ids=["firewall", "name", "nothing listens yet", "name of a balancer", "balancer without servers", "balancer closes"],
+    ids=["firewall", "name", "nothing listens yet", "a balancer's name", "balancer without servers", "one that closes"],
 )
 def test_an_api_server_that_the_controller_will_not_reach_is_refused(
     answer: dict[str, Any], variables: dict[str, str], said: str

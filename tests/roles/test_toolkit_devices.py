@@ -1,4 +1,4 @@
-"""The devices of the CDI specification, against what nvidia-smi tells. Both programs are stand-ins with the words of NVIDIA's."""
+"""The devices of the CDI specification, by stand-ins of nvidia-ctk and nvidia-smi that say what those say."""
 
 from __future__ import annotations
 
