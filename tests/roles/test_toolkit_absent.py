@@ -1,4 +1,4 @@
-"""A toolkit that others brought keeps the devices that its containers get. In check mode, so that nothing here changes."""
+"""A toolkit that others brought keeps the devices that its containers get. In check mode: nothing here changes."""
 
 from __future__ import annotations
 
