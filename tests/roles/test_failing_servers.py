@@ -24,7 +24,7 @@ WORK = [
     {
         "ansible.builtin.copy": {
             "content": "{{ ansible_play_batch | join(' ') }}",
-            "dest": "{{ inventory_dir }}/done/{{ role_name | regex_replace('.*[.]', '') }}-{{ inventory_hostname }}",
+            "dest": "{{ done_folder }}/{{ role_name | regex_replace('.*[.]', '') }}-{{ inventory_hostname }}",
             "mode": "0644",
         }
     },
@@ -94,7 +94,14 @@ class Fleet:
         (self.folder / "done").mkdir()
         # Which play takes whom is decided before there is a host with variables: so these are said on the command line.
         words = json.dumps(
-            {"refused": [refused], "broken": [broken], "must_reboot": waiting, "members": ["gpu1"], **variables}
+            {
+                "refused": [refused],
+                "broken": [broken],
+                "must_reboot": waiting,
+                "members": ["gpu1"],
+                "done_folder": str(self.folder / "done"),
+                **variables,
+            }
         )
         done = ansible_playbook(
             "-i", "hosts.yml", ROOT / "playbooks" / f"{playbook}.yml", "-e", words, cwd=self.folder,
