@@ -36,9 +36,9 @@ def role(*files: str, group: str = "kube_control_plane", **variables: Any) -> Ro
         "__kubernetes_found": found,
         "__kubernetes_elsewhere": {"results": []},
         "_common_server": {"result": {"clusters": [], "swaps": []}},
-        **{name: value for name, value in variables.items() if name.startswith("__")},
+        **{name: value for name, value in variables.items() if name.startswith("_")},
     }
-    options = {name: value for name, value in variables.items() if not name.startswith("__")}
+    options = {name: value for name, value in variables.items() if not name.startswith("_")}
     return RoleValues("kubernetes", inventory | options, told)
 
 
@@ -87,6 +87,15 @@ def test_an_api_server_that_the_controller_will_not_reach_is_refused(
     told = reasons(__kubernetes_api=answer, **variables)
     assert said in told
     assert bool(said) == ("controller -> API server" in told)
+
+
+@pytest.mark.parametrize(("swap", "refused"), [("refuse", True), ("allow", False), ("disable", False)])
+def test_swap_is_refused_only_where_it_is_asked_for(swap: str, refused: bool) -> None:
+    server = {"result": {"clusters": [], "swaps": ["/swap.img"]}}
+    kubernetes = role(kubernetes_swap=swap, _common_server=server)
+
+    assert ("cp1 swaps: /swap.img." in "\n".join(kubernetes["__kubernetes_reasons"])) == refused
+    assert kubernetes["__kubernetes_merged.kubelet.failSwapOn | default(true)"] == (swap != "allow")
 
 
 def test_the_endpoint_is_asked_before_there_is_a_cluster(tmp_path: Path) -> None:
