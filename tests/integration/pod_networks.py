@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from control_plane import eventually
 from kubernetes import client
 from kubernetes.client.exceptions import NotFoundException
 
-BRIDGE = "kubegpu-test"
+BRIDGE = f"kubegpu{os.getpid()}"  # several runs may be side by side
 # systemd, as far as systemd-run is asked for something: it starts what it is told to, and forgets it.
 SYSTEMD_RUN = '#!/bin/sh\nshift 3\nsetsid "$@" </dev/null >/dev/null 2>&1 &\n'
 

@@ -20,15 +20,16 @@ from programs import FOLDER
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="takes root and ip")
 
 RANGES = {"cp1": "10.251.1", "gpu1": "10.251.2"}
+ROLE = {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "reach"}
 PLAY = [
     {
         "hosts": "all",
         "connection": "local",
         "gather_facts": False,
-        "max_fail_percentage": 0,
+        "max_fail_percentage": "{{ most | default(0) }}",
         "tasks": [
             {"ansible.builtin.set_fact": {"hostname": "{{ inventory_hostname }}", "cacheable": True}},
-            {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "reach"}},
+            {"ansible.builtin.include_role": {**ROLE, "tasks_from": "{{ part | default('reach') }}"}},
         ],
     }
 ]
@@ -157,3 +158,14 @@ def test_one_server_by_itself_asks_the_dns_of_the_others(proof: Proof) -> None:
     assert alone.returncode == 0
     assert "Have a pod on each node" not in alone.stdout
     assert "Seen: 10.251.2.250:53 on gpu1: " in said(beside.stdout)
+
+
+def test_a_node_that_is_not_ready_is_named_and_the_others_go_on(proof: Proof) -> None:
+    """Until the cluster's DNS is asked for, of which there is none here."""
+    core = client.CoreV1Api(proof.kube)
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    core.patch_node_status("cp1", ready)
+    done = proof.run(part="verify", most=99, kubernetes_wait_timeout=1)
+
+    assert "node -> cluster: gpu1 was not Ready within 1 s. Seen: gpu1=." in said(done.stdout)
+    assert re.search(r"Wait until the cluster's DNS answers\] \*+ .*cp1", said(done.stdout))
