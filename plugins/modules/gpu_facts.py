@@ -22,6 +22,13 @@ options:
         lacks counts as not there.
     type: path
     default: /
+  ignore:
+    description:
+      - PCI addresses of GPUs that count as not there, V(0000:03:00.0) for instance. A small card for a screen, which
+        wants another driver than the others, is one.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Can run in check mode and return what it would return otherwise.
@@ -236,17 +243,23 @@ ansible_facts:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 
+ARGUMENTS: dict[str, Any] = {
+    "root": {"type": "path", "default": "/"},
+    "ignore": {"type": "list", "elements": "str", "default": []},
+}
+
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     root = Path(module.params["root"])
     if not root.is_dir():
         module.fail_json(msg=f"node files: root {root} is no folder. Name one that holds sys, proc and var/lib/dpkg")
-    node = read_gpu_node(root)
+    node = read_gpu_node(root).without(module.params["ignore"])
     for warning in node.warnings:
         module.warn(warning)
     module.exit_json(changed=False, ansible_facts={"gpu_facts": node.facts()})

@@ -1,4 +1,4 @@
-"""The digits that helm's archive is checked against."""
+"""Which helm it is, and the digits that its archive is checked against."""
 
 from __future__ import annotations
 
@@ -44,3 +44,94 @@ def test_the_archive_is_checked_against_the_digits_of_its_release(
     tmp_path: Path, override: dict[str, Any], expected: str
 ) -> None:
     assert checksum(tmp_path, kubegpu_versions_override={"archives": {"helm": override}}) == expected
+
+
+class Controller:
+    """With programs in its PATH, each of which prints a version and notes that it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.programs = folder, folder / "bin"
+        self.own = folder / f"data/helm-{HELM['version']}"
+        self.programs.mkdir()
+        self.own.parent.mkdir()
+
+    def add(self, name: str, prints: str, code: int = 0) -> None:
+        (self.programs / name).write_text(f"#!/bin/sh\ntouch {self.folder}/asked\necho '{prints}'\nexit {code}\n")
+        (self.programs / name).chmod(0o755)
+
+    def was_asked(self) -> bool:
+        return (self.folder / "asked").exists()
+
+    def finds(self, role: str = "_common", **variables: Any) -> str:
+        """The helm that is taken, or what is said instead."""
+        include = {"name": f"kubegpu.autoscale.{role}", "public": True}
+        include |= {"tasks_from": "helm"} if role == "_common" else {}
+        tasks = [
+            {"ansible.builtin.include_role": include},
+            {
+                "ansible.builtin.debug": {
+                    "msg": "it is {{ _common_helm }} of ours: {{ _common_helm == _common_helm_own }}"
+                }
+            },
+        ]
+        play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
+        (self.folder / "play.yml").write_text(json.dumps(play))
+        known = {"kubegpu_helm_folder": str(self.own.parent), "ansible_python_interpreter": sys.executable, **variables}
+        done = ansible_playbook(
+            "-i", "localhost,", "play.yml", "-e", json.dumps(known), cwd=self.folder,
+            env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "PATH": f"{self.programs}:/usr/bin:/bin"},
+        )  # fmt: skip
+        return " ".join(done.stdout.partition("it is " if done.returncode == 0 else "fatal: ")[2].split())
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    return Controller(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("prints", "code", "is_taken"),
+    [
+        ("v3.13.0+g825e86f", 0, True),
+        ("v3.12.3+g3a31588", 0, False),
+        ("v4.0.1+g12500dd", 0, False),
+        ("v3.21.4+g825e86f", 1, True),
+        ("not a version", 0, False),
+    ],
+    ids=["the first with labels", "one before", "another major version", "warns", "not helm"],
+)
+def test_helm_of_the_path_is_taken_where_it_fits(
+    controller: Controller, prints: str, code: int, is_taken: bool
+) -> None:
+    controller.add("helm", prints, code)
+    taken = controller.programs / "helm" if is_taken else controller.own
+
+    assert controller.finds().startswith(f"{taken} of ours")
+
+
+def test_without_one_ours_is_taken(controller: Controller) -> None:
+    assert controller.finds().startswith(f"{controller.own} of ours: True")
+
+
+def test_ours_is_taken_before_that_of_the_path_which_is_not_asked(controller: Controller) -> None:
+    """Another release in the PATH does not change what a cluster is installed by."""
+    controller.add("helm", "v3.22.0+g825e86f")
+    controller.own.touch()
+
+    assert controller.finds().startswith(f"{controller.own} of ours: True")
+    assert not controller.was_asked()
+
+
+def test_helm_may_be_named_as_the_path_has_it(controller: Controller) -> None:
+    """Whatever its release: who names it knows it."""
+    controller.add("helm3", "v3.2.1+g825e86f")
+
+    for role in ("_common", "helm"):
+        assert controller.finds(role, kubegpu_helm_binary="helm3").startswith(f"{controller.programs}/helm3 of ours")
+    assert not controller.was_asked()
+
+
+def test_a_name_that_the_path_does_not_have_is_refused(controller: Controller) -> None:
+    assert "no folder of the PATH has helm3. Nothing was changed." in controller.finds(
+        "helm", kubegpu_helm_binary="helm3"
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Look, Machine, Seen, play
+from role_values import RoleValues
 
 from lab import upstream
 from lab.systems import systems
@@ -445,3 +446,12 @@ def test_dkms_leaves_the_kernel_to_unattended_upgrades(tmp_path: Path) -> None:
     unattended = Look(tmp_path, PACKAGES["Ubuntu up to 580"][0])["unattended"]
 
     assert not [pattern for pattern in unattended if pattern.startswith("linux-")]
+
+
+def test_an_ignored_card_is_not_counted_though_the_driver_shows_it() -> None:
+    lines = ["00000000:0A:00.0, Enabled", "00000000:31:00.0, Enabled"]
+    for ignored, shown in ([], lines), (["0000:0a:00.0"], lines[1:]):
+        role = RoleValues(
+            "nvidia_driver", {"kubegpu_ignored_gpus": ignored}, {"__nvidia_driver_smi": {"stdout_lines": lines}}
+        )
+        assert role["__nvidia_driver_shown"] == shown

@@ -20,7 +20,8 @@ testinfra_hosts = ["ansible://kube_node"]
 INVENTORIES = ("-i", EPHEMERAL / "my-servers", "-i", EPHEMERAL / "lab")
 # What site.yml begins with; the rest of it is on the cluster, whatever the servers run.
 PLAYBOOKS = [f"kubegpu.autoscale.{name}" for name in ("nodes", "cluster", "gpu")]
-COMMAND = (Path(sys.executable).with_name("ansible-playbook"), *INVENTORIES, *PLAYBOOKS)
+PLAY = (Path(sys.executable).with_name("ansible-playbook"), *INVENTORIES)
+COMMAND = (*PLAY, *PLAYBOOKS)
 # What is its user's own: a key, a list of known hosts, and no ansible.cfg.
 CONTROLLER = {name: value for name, value in ENVIRONMENT.items() if name != "ANSIBLE_CONFIG"} | {
     "ANSIBLE_PRIVATE_KEY_FILE": str(EPHEMERAL / "login"),
@@ -102,3 +103,20 @@ def test_a_pod_gets_the_gpu_that_it_asks_for(host: Host, first_run: FirstRun) ->
     host.check_output(f"{kubectl} wait --for=jsonpath='{{.status.phase}}'=Succeeded --timeout=120s pod/look")
 
     assert re.fullmatch(r"\['nvidia\d'\]", host.check_output(f"{kubectl} logs look"))
+
+
+def test_each_playbook_by_itself_finds_what_the_others_have_left(host: Host, first_run: FirstRun) -> None:
+    """In a process of its own a playbook knows of the servers what it asks them. `gpu` finds their GPUs by PCI."""
+    kubectl = "kubectl --kubeconfig /etc/kubernetes/admin.conf"
+    label = f"{kubectl} get node --selector nvidia.com/gpu.present=true --output name"
+    host.check_output(f"{kubectl} label node --all nvidia.com/gpu.present-")
+    log = EPHEMERAL / "alone.log"
+    for playbook in PLAYBOOKS:
+        with log.open("a") as out:
+            where = {"cwd": EPHEMERAL / "my-servers", "env": CONTROLLER}
+            code = subprocess.run((*PLAY, playbook), **where, stdout=out, stderr=out).returncode
+        assert code == 0, log.read_text()
+
+    assert re.search(r"Look at the PCI devices\] \*+\nok: ", log.read_text())
+    assert re.findall(r"changed=(\d+)", log.read_text()).count("0") >= 3, "servers have all that they are to have"
+    assert host.check_output(label).startswith("node/")

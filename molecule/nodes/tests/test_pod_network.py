@@ -18,9 +18,18 @@ def test_a_run_proves_that_pods_reach_pods_of_other_nodes(host: Host) -> None:
         broken = run(*prove)
     finally:
         host.check_output("systemctl reload kubegpu-pod-network")
-    whole = run(*prove)
+    whole = run(*prove, "-v")
 
     assert not broken.succeeded
-    assert re.search(r"a pod of (cp1|gpu1) does not reach the cluster's DNS in pods of other nodes", broken.text)
+    for server, other in (("cp1", "gpu1"), ("gpu1", "cp1")):
+        seen = rf"Seen: \S+:8080 on {other}: \S"
+        assert re.search(rf"a pod of {server} does not reach pods of other nodes. {seen}", broken.text)
+    assert "kubernetes_cni: flannel or cilium" in broken.text
     assert (whole.succeeded, whole.changed) == (True, 0)
-    assert "kubegpu-reach" not in host.check_output("ip netns list; ls /var/lib/cni/networks/kubegpu")
+    assert len(re.findall(r'"reached": \[ ?"[^\]]*:8080"', whole.text)) == 2
+
+
+def test_nothing_stays_of_the_proof(host: Host) -> None:
+    kubectl = "kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null"
+    assert host.check_output(f"{kubectl} get daemonsets,pods -A -l k8s-app=kubegpu-reach -o name") == ""
+    assert host.run("timeout 30 sh -c 'while systemctl is-active kubegpu-reach.service; do sleep 1; done'").rc == 0

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .driver import Driver, Kernel
@@ -35,6 +36,11 @@ class GpuNode:
     headers: bool | None = None
     kernels: tuple[Kernel, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def without(self, addresses: Collection[str]) -> GpuNode:
+        """The node as it is to those who ignore the devices of these PCI addresses."""
+        ignored = {address.lower() for address in addresses}
+        return replace(self, devices=tuple(device for device in self.devices if device.address not in ignored))
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:
@@ -188,7 +194,7 @@ class GpuNode:
         """Why the driver that is there, or is to come with a reboot, cannot drive these GPUs; empty if it can."""
         if {"open", "proprietary"} <= {gpu.flavour for gpu in self._own_gpus}:
             generations = " and ".join(dict.fromkeys(gpu.generation for gpu in self._own_gpus))
-            return f"no single driver drives {generations} GPUs: take one kind of card out"
+            return f"no single driver drives {generations} GPUs: take one kind of card out, or ignore it"
         driver = self.driver_installed or self.driver_loaded or Driver()
         for gpu in self._own_gpus:
             if driver.flavour and gpu.flavour not in ("either", None, driver.flavour):

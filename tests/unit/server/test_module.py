@@ -98,3 +98,19 @@ def test_examples_name_facts_that_exist(tree: Tree) -> None:
     named = {part.split("'")[0] for part in text.split("ansible_facts['gpu_facts']['")[1:]}
     assert named
     assert named <= tree.facts().keys()
+
+
+def test_a_card_that_is_ignored_is_not_there(capsys: pytest.CaptureFixture[str], tree: Tree) -> None:
+    """A GT 1030 beside a Blackwell: no single driver drives both."""
+    tree.device("0000:0A:00.0".lower(), "0x1d01", "0x030000")
+    tree.device("0000:41:00.0", "0x2901")
+
+    def facts(*ignored: str) -> dict[str, Any]:
+        with patch_module_args({"root": str(tree.root), "ignore": list(ignored)}), pytest.raises(SystemExit):
+            gpu_facts.main()
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)["ansible_facts"]["gpu_facts"]
+        return answer
+
+    assert facts()["driver_flavour"] is None
+    assert facts("0000:0A:00.0")["driver_flavour"] == "open"
+    assert [gpu["pci_address"] for gpu in facts("0000:0A:00.0")["gpus"]] == ["0000:31:00.0", "0000:41:00.0"]

@@ -1,0 +1,202 @@
+#!/usr/bin/python
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pod_reach
+short_description: Connects from a pod of this node to other pods, or answers for one
+version_added: 0.1.0
+description:
+  - Enters the network namespace of a pod that containerd runs on this node. It connects from there, or listens there.
+    The pod needs no program for that, so the pause image is enough.
+  - What listens ends with its pod.
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+options:
+  pod:
+    description: UID of the pod.
+    type: str
+    required: true
+  addresses:
+    description:
+      - Addresses to connect to by TCP, C(<address>:<port>) each, and what each is to say at once.
+      - An empty text asks for the connection alone.
+    type: dict
+    default: {}
+  answer_for:
+    description: Seconds for which the pod says its UID to whoever connects to O(port). With 0 it does not.
+    type: int
+    default: 0
+  port:
+    description: Port of the pod that O(answer_for) is about.
+    type: int
+    default: 8080
+  timeout:
+    description: Seconds to wait for each connection.
+    type: int
+    default: 3
+  containerd:
+    description: Folder where containerd keeps what it runs for Kubernetes.
+    type: path
+    default: /run/containerd/io.containerd.runtime.v2.task/k8s.io
+attributes:
+  check_mode:
+    description: Can run in check mode and return what it would return otherwise.
+    support: partial
+    details: It is skipped there, since the pods are not there.
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Have a pod of this node say which one it is
+  kubegpu.autoscale.pod_reach:
+    pod: 5f0c7d3e-91a4-4f9e-8a77-2c1f6d0b8e11
+    answer_for: 60
+
+- name: See whether a pod of this node reaches that of another, and the cluster's DNS
+  kubegpu.autoscale.pod_reach:
+    pod: 5f0c7d3e-91a4-4f9e-8a77-2c1f6d0b8e11
+    addresses:
+      10.244.3.7:8080: a3b1c2d4-07f6-4a53-9c37-b1d0e5a98f22
+      10.244.0.2:53: ""
+  register: reach
+  failed_when: reach.result.missed | length > 0
+"""
+
+RETURN = r"""
+result:
+  description: The connections that were tried.
+  returned: always
+  type: dict
+  contains:
+    reached:
+      description: Addresses that said what they were to say.
+      type: list
+      elements: str
+      sample: ["10.244.3.7:8080"]
+    missed:
+      description: Addresses that did not, with the reason.
+      type: dict
+      sample: {"10.244.0.2:53": timed out}
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, Any] = {
+    "pod": {"type": "str", "required": True},
+    "addresses": {"type": "dict", "default": {}},
+    "answer_for": {"type": "int", "default": 0},
+    "port": {"type": "int", "default": 8080},
+    "timeout": {"type": "int", "default": 3},
+    "containerd": {"type": "path", "default": "/run/containerd/io.containerd.runtime.v2.task/k8s.io"},
+}
+UNIT = "kubegpu-reach.service"
+# Containerd removes the file of a namespace with its pod.
+LISTEN = """
+import os, socket, sys, time
+namespace, pod, port, seconds = sys.argv[1:]
+end = time.monotonic() + int(seconds)
+both = socket.has_dualstack_ipv6()
+family = socket.AF_INET6 if both else socket.AF_INET
+server = socket.create_server(("", int(port)), family=family, dualstack_ipv6=both)
+server.settimeout(1)
+while os.path.exists(namespace) and time.monotonic() < end:
+    try:
+        peer, _ = server.accept()
+        with peer:
+            peer.sendall(pod.encode())
+    except OSError:
+        pass
+"""
+# Prints by address why it is missed; an empty text says that it is not.
+CONNECT = """
+import json, socket, sys
+from concurrent.futures import ThreadPoolExecutor
+timeout = int(sys.argv[1])
+wanted = json.load(sys.stdin)
+def ask(address):
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout) as peer:
+            said = peer.makefile().read() if wanted[address] else ""
+    except (OSError, ValueError) as error:
+        return str(error)
+    return "" if said == wanted[address] else f"another answers there: {said[:40]!r}"
+with ThreadPoolExecutor(64) as pool:
+    print(json.dumps(dict(zip(wanted, pool.map(ask, wanted)))))
+"""
+
+
+class ReachError(Exception):
+    """What keeps this module out of a pod's network."""
+
+
+def namespace_of(pod: str, containerd: Path) -> str:
+    """Path of the network namespace, by the annotation that containerd gives each sandbox."""
+    for path in containerd.glob("*/config.json"):
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # it goes, or is being written
+            continue
+        if config.get("annotations", {}).get("io.kubernetes.cri.sandbox-uid") == pod:
+            spaces = config.get("linux", {}).get("namespaces", [])
+            paths = [space["path"] for space in spaces if space["type"] == "network" and space.get("path")]
+            if paths:
+                return paths[0]
+    raise ReachError(f"containerd runs no pod {pod} with a network of its own; looked in {containerd}")
+
+
+def python(namespace: str, code: str, *words: object) -> list[str]:
+    """A command that runs code of Python in the network namespace."""
+    return ["nsenter", f"--net={namespace}", sys.executable, "-c", code, *map(str, words)]
+
+
+def run(command: list[str], text: str = "") -> str:
+    done = subprocess.run(command, check=False, input=text, capture_output=True, text=True)
+    if done.returncode:
+        raise ReachError(f"{command[0]}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def listen(namespace: str, pod: str, port: int, seconds: int) -> None:
+    """By systemd, so that it goes on when this module has ended; one of a run before is replaced."""
+    subprocess.run(["systemctl", "stop", UNIT], check=False, capture_output=True)
+    words = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}"]
+    run([*words, *python(namespace, LISTEN, namespace, pod, port, seconds)])
+
+
+def connect(namespace: str, addresses: Mapping[str, str], timeout: int) -> dict[str, str]:
+    """Why addresses are missed; empty for those that are not."""
+    answers: dict[str, str] = json.loads(run(python(namespace, CONNECT, timeout), json.dumps(addresses)))
+    return answers
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    if module.check_mode:
+        module.exit_json(skipped=True, msg="the pods are not there in check mode")
+    options = module.params
+    try:
+        namespace = namespace_of(options["pod"], Path(options["containerd"]))
+        if options["answer_for"]:
+            listen(namespace, options["pod"], options["port"], options["answer_for"])
+        answers = connect(namespace, options["addresses"], options["timeout"]) if options["addresses"] else {}
+    except (OSError, ReachError) as error:
+        module.fail_json(msg=f"node -> pod {options['pod']}: {error}")
+    reached = [address for address, reason in answers.items() if not reason]
+    missed = {address: reason for address, reason in answers.items() if reason}
+    module.exit_json(changed=False, result={"reached": reached, "missed": missed})
+
+
+if __name__ == "__main__":
+    main()

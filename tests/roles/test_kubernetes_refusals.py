@@ -1,0 +1,167 @@
+"""What the role kubernetes refuses before anything is changed, and what it says of certificates that run out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from base64 import b64encode
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_forks import ansible_playbook
+from collection import COLLECTIONS_PATH
+from role_values import RoleValues
+
+FOLDER = "/etc/kubernetes/kubegpu"
+WORKER = [FOLDER, f"{FOLDER}/applied.yaml", "/etc/kubernetes/kubelet.conf"]
+
+
+def role(*files: str, group: str = "kube_control_plane", **variables: Any) -> RoleValues:
+    """The role on cp1, a server with these files, in this group."""
+    found = {"files": [{"path": path, "checksum": "0"} for path in files]}
+    facts = {"hostname": "cp1", "default_ipv4": {"address": "192.0.2.1"}}
+    inventory = {
+        "inventory_hostname": "cp1",
+        "groups": {"kube_control_plane": ["cp0"], group: ["cp1"]},
+        "hostvars": {"cp0": {}, "cp1": {"__kubernetes_found": found}},
+        "ansible_play_hosts": ["cp1"],
+        "kubegpu_kubeconfig": "/nowhere/kubeconfig",
+    }
+    told = {
+        "ansible_facts": facts,
+        "__kubernetes_found": found,
+        "__kubernetes_elsewhere": {"results": []},
+        "_common_server": {"result": {"clusters": [], "swaps": []}},
+        **{name: value for name, value in variables.items() if name.startswith("_")},
+    }
+    options = {name: value for name, value in variables.items() if not name.startswith("_")}
+    return RoleValues("kubernetes", inventory | options, told)
+
+
+def reasons(*files: str, **variables: Any) -> str:
+    return "\n".join(role(*files, **variables)["__kubernetes_reasons"])
+
+
+def test_a_worker_that_is_called_a_control_plane_is_refused_and_not_reset() -> None:
+    assert "cp1 is a worker of the cluster and now in kube_control_plane." in reasons(*WORKER)
+
+
+@pytest.mark.parametrize(
+    ("files", "group"),
+    [
+        ([*WORKER, f"{FOLDER}/initialised"], "kube_control_plane"),
+        ([path for path in WORKER if "applied" not in path], "kube_control_plane"),
+        (WORKER, "kube_node"),
+    ],
+    ids=["a control plane", "one whose join was interrupted", "a worker that stays one"],
+)
+def test_others_are_not_taken_for_a_worker_that_changes(files: list[str], group: str) -> None:
+    assert "is a worker of the cluster" not in reasons(*files, group=group)
+
+
+SILENCE = {"status": -1, "msg": "Request failed: <urlopen error timed out>"}
+NO_NAME = {"status": -1, "msg": "Request failed: <urlopen error [Errno -2] Name or service not known>"}
+REFUSED = {"status": -1, "msg": "Request failed: <urlopen error [Errno 111] Connection refused>"}
+BEHIND = {"kubernetes_control_plane_endpoint": "k8s.example:8443"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "variables", "said"),
+    [
+        (SILENCE, {}, "does not reach 192.0.2.1:6443"),
+        (NO_NAME, {"kubernetes_api_address": "api.example"}, "does not reach api.example:6443"),
+        (REFUSED, {}, ""),
+        (NO_NAME, BEHIND, "does not reach k8s.example:8443"),
+        (SILENCE, BEHIND, ""),
+        (REFUSED, BEHIND, ""),
+    ],
+    ids=["firewall", "name", "nothing listens yet", "a balancer's name", "balancer without servers", "one that closes"],
+)
+def test_an_api_server_that_the_controller_will_not_reach_is_refused(
+    answer: dict[str, Any], variables: dict[str, str], said: str
+) -> None:
+    told = reasons(__kubernetes_api=answer, **variables)
+    assert said in told
+    assert bool(said) == ("controller -> API server" in told)
+
+
+@pytest.mark.parametrize(("swap", "refused"), [("refuse", True), ("allow", False), ("disable", False)])
+def test_swap_is_refused_only_where_it_is_asked_for(swap: str, refused: bool) -> None:
+    server = {"result": {"clusters": [], "swaps": ["/swap.img"]}}
+    kubernetes = role(kubernetes_swap=swap, _common_server=server)
+
+    assert ("cp1 swaps: /swap.img." in "\n".join(kubernetes["__kubernetes_reasons"])) == refused
+    assert kubernetes["__kubernetes_merged.kubelet.failSwapOn | default(true)"] == (swap != "allow")
+
+
+def test_the_endpoint_is_asked_before_there_is_a_cluster(tmp_path: Path) -> None:
+    """By the task itself: a name that nobody has."""
+    tasks = [
+        {"ansible.builtin.set_fact": {"hostname": "localhost", "cacheable": True}},
+        {
+            "ansible.builtin.include_role": {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "preflight"},
+            "vars": {"_common_collects": True},
+        },
+        {"ansible.builtin.debug": {"msg": "answer: {{ __kubernetes_api.msg }} of {{ __kubernetes_api.url }}"}},
+    ]
+    known = {
+        "_common_server": {"result": {"clusters": [], "swaps": []}},
+        "_common_os": "Debian 12",
+        "kubernetes_control_plane_endpoint": "nobody.invalid",
+    }
+    assert "of https://nobody.invalid:6443/version" in play(tmp_path, tasks, known)
+
+
+def play(folder: Path, tasks: list[dict[str, Any]], variables: dict[str, Any]) -> str:
+    """What a play of these tasks says, on this machine as a control plane."""
+    book = [{"hosts": "kube_control_plane", "connection": "local", "gather_facts": False, "tasks": tasks}]
+    (folder / "play.yml").write_text(json.dumps(book))
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"kube_control_plane": {"hosts": {"localhost": {}}}}))
+    known = {
+        "ansible_python_interpreter": sys.executable,
+        "ansible_facts": {"user_uid": 0, "user_id": "root", "hostname": "localhost", "distribution": "Debian"},
+        **variables,
+    }
+    words = ("-i", "hosts.yml", "play.yml", "-e", json.dumps(known))
+    done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 0, said
+    return said
+
+
+@pytest.mark.parametrize(("days", "is_said"), [(20, True), (40, False)])
+def test_certificates_that_run_out_are_warned_of(tmp_path: Path, days: int, is_said: bool) -> None:
+    """And what is fetched beside the inventory is kept out of git."""
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=admin", "-days", str(days)]
+    subprocess.run(["openssl", *words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    data = b64encode(certificate.read_bytes()).decode()
+    admin = {
+        "clusters": [{"cluster": {"server": "https://192.0.2.1:6443", "certificate-authority-data": "AA=="}}],
+        "users": [{"user": {"client-certificate-data": data}}],
+    }
+    (tmp_path / "admin.conf").write_text(yaml.safe_dump(admin))
+    fetched = tmp_path / "inventory/.kubegpu/kubeconfig"
+    fetched.parent.parent.mkdir()
+    role = {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "kubeconfig"}
+    known = {"__kubernetes_admin_conf": str(tmp_path / "admin.conf"), "kubegpu_kubeconfig": str(fetched)}
+    said = play(tmp_path, [{"ansible.builtin.include_role": role}], known)
+
+    assert ("certificates -> localhost: kubeadm's certificates are valid until" in said) == is_said
+    assert yaml.safe_load(fetched.read_text()) == admin
+    assert (fetched.with_name(".gitignore").read_text(), fetched.stat().st_mode & 0o777) == ("*\n", 0o600)
+
+
+def test_routes_are_foreign_to_systemd_networkd() -> None:
+    """It takes away what it does not know when it restarts, and at `netplan apply`."""
+    file = role()["__kubernetes_network_files[2]"]
+    settings = ConfigParser()
+    settings.optionxform = str  # type: ignore[assignment]
+    settings.read_string(file["content"])
+
+    assert file["path"] == "/etc/systemd/networkd.conf.d/kubegpu.conf"
+    assert dict(settings["Network"]) == {"ManageForeignRoutes": "no", "ManageForeignRoutingPolicyRules": "no"}

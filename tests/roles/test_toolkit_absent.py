@@ -1,0 +1,46 @@
+"""A toolkit that others brought keeps the devices that its containers get. In check mode: nothing here changes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_forks import ansible_playbook
+from collection import COLLECTIONS_PATH
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bool) -> None:
+    specification, pin = tmp_path / "nvidia.yaml", tmp_path / "kubegpu-nvidia-container-toolkit.pref"
+    specification.touch()
+    if is_ours:
+        pin.touch()
+    role = {"name": "kubegpu.autoscale.nvidia_container_toolkit", "tasks_from": "absent"}
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [
+            {"ansible.builtin.set_fact": {"architecture": "x86_64", "gpu_facts": {"gpus": []}, "cacheable": True}},
+            {"ansible.builtin.include_role": role},
+        ],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    known = {
+        "ansible_python_interpreter": sys.executable,
+        "nvidia_container_toolkit_state": "absent",
+        "__nvidia_container_toolkit_cdi_spec": str(specification),
+        "__nvidia_container_toolkit_docker_file": str(tmp_path / "daemon.json"),
+        "_common_apt_pin_file": str(pin),
+    }
+    done = ansible_playbook(
+        "-i", "localhost,", "--check", "play.yml", "-e", json.dumps(known),
+        cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
+    )  # fmt: skip
+    found = re.search(r"Take the devices away\] \**\n(\w+)", done.stdout)
+
+    assert found, done.stdout + done.stderr
+    assert found[1] == ("changed" if is_ours else "skipping")
