@@ -64,11 +64,15 @@ result:
         - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has the labels that it
           selects PrometheusRules and monitors by.
       type: dict
+    sees_releases:
+      description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.
+      type: bool
     not_looked_at: {description: "Reasons why parts could not be read.", type: list, elements: str}
   sample:
     answers: true
     context: gpus-in-europe
     server: https://192.0.2.10:6443
+    sees_releases: true
     not_looked_at: []
     components:
       prometheus:
@@ -162,7 +166,8 @@ def main() -> None:
         except HopError:
             if not module.check_mode:
                 raise
-            module.outcome = Outcome(result={**place, "answers": False, "components": {}, "not_looked_at": []})
+            nothing = {"answers": False, "components": {}, "sees_releases": False, "not_looked_at": []}
+            module.outcome = Outcome(result={**place, **nothing})
         else:
             module.outcome = Outcome(result={**place, "answers": True, **outcome.result})
 

@@ -46,7 +46,7 @@ class ControlPlane:
             f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--advertise-client-urls=http://127.0.0.1:{etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
         )  # fmt: skip
-        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\nguest,guest,2\n")
+        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\nguest,guest,2\nlooker,looker,3\n")
         self.run(
             "kube-apiserver", self.work / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
@@ -75,7 +75,7 @@ class ControlPlane:
         return kube
 
     def kubeconfig_of(self, user: str) -> Path:
-        """For `guest`, who has no right but what a test grants."""
+        """For `guest` or `looker`, who have no right but what a test grants."""
         settings = json.loads(self.kubeconfig.read_text())
         settings["users"] = [{"name": "admin", "user": {"token": user}}]
         path = self.kubeconfig.with_name(f"kubeconfig-{user}")

@@ -49,6 +49,8 @@ _GPU_LABELS = re.compile(
     r"nvidia\.com/gpu\.present=true|feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.present=true"
     r"|cloud\.google\.com/gke-accelerator=.+|k8s\.amazonaws\.com/accelerator=.+"
 )
+# An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
+ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 _STOCK_COLLECT_S = 30.0
 # The DRA driver of NVIDIA's GPUs.
 GPU_DRIVER = "gpu.nvidia.com"
@@ -478,6 +480,7 @@ class State:
     webhooks:        ValidatingWebhookConfigurations.
     events:          warnings about objects that wait or fail: exporters, targets whose pods do not come, such pods.
     resource_slices: GPUs that pods can claim. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
+    quotas:          ResourceQuotas of the autoscalers' namespaces.
     unavailable:     why an input could not be read, by the name of the field. Such a field is empty.
     """
 
@@ -500,6 +503,7 @@ class State:
     events: Sequence[Manifest] = ()
     resource_slices: Sequence[Manifest] = ()
     claim_templates: Sequence[Manifest] = ()
+    quotas: Sequence[Manifest] = ()
     prometheus: PrometheusState = PrometheusState("")
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
