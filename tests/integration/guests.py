@@ -31,3 +31,19 @@ def allowed(kube: client.ApiClient, user: str, role: dict[str, Any]) -> Iterator
     finally:
         rbac.delete_cluster_role_binding(name)
         rbac.delete_cluster_role(name)
+
+
+@contextmanager
+def allowed_in(kube: client.ApiClient, namespace: str, user: str, role: dict[str, Any]) -> Iterator[str]:
+    """Grants a Role in one namespace, whichever it names itself."""
+    rbac, name = client.RbacAuthorizationV1Api(kube), role["metadata"]["name"]
+    rbac.create_namespaced_role(namespace, {"metadata": {"name": name}, "rules": role["rules"]})
+    reference = {"apiGroup": GROUP, "kind": "Role", "name": name}
+    subjects = [{"kind": "User", "name": user, "apiGroup": GROUP}]
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+    rbac.create_namespaced_role_binding(namespace, binding)
+    try:
+        yield user
+    finally:
+        rbac.delete_namespaced_role_binding(name, namespace)
+        rbac.delete_namespaced_role(name, namespace)

@@ -76,6 +76,9 @@ _LISTS: dict[str, Resource] = {
     "webhooks": VALIDATING_WEBHOOKS,
 }
 
+# Of these the namespaces of the scope are all that matters: who may not list them all is asked for those.
+_OF_NAMESPACES = ("hpas", "scaled_objects")
+
 # Reasons of a kubelet that does not start a pod which the scheduler has given to it.
 _REJECTED = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError|NodeAffinity")
 
@@ -95,7 +98,13 @@ def capture(
     """
     kube, reading = ReadOnce(kube), Reading()
     version = reading.take("version", lambda: kube.get_raw("/version"), None)
-    answers = in_parallel(kube.list, list(_LISTS.values()))
+    places = {scope.namespace} if scope.namespace else {namespace for namespace, _name in only or ()}
+    answers = [
+        attempt(partial(_list_in_scope, kube, _LISTS[name], places))
+        if name in _OF_NAMESPACES and _is_denied(answer)
+        else answer
+        for name, answer in zip(_LISTS, in_parallel(kube.list, list(_LISTS.values())), strict=True)
+    ]
     lists = {name: reading.note(name, answer) for name, answer in zip(_LISTS, answers, strict=True)}
     clock = attempt(lambda: prometheus.query("time()")[0].values[0])
     if not facts:
@@ -137,6 +146,15 @@ def capture(
         prometheus=with_scrape_errors(prometheus, state),
         events=_events(kube, reading, state),
     )
+
+
+def _is_denied(answer: object) -> bool:
+    return isinstance(answer, ApiError) and answer.status == 403
+
+
+def _list_in_scope(kube: ReadOnce, resource: Resource, namespaces: Collection[str]) -> list[Manifest]:
+    """Raises: ApiError, that of the whole cluster if there is no namespace to ask for."""
+    return list(list_in(kube, resource, namespaces).values() if namespaces else kube.list(resource) or ())
 
 
 def _autoscalers(

@@ -455,6 +455,8 @@ class Plan:
     rules:        our PrometheusRules by name; None if that kind is not served.
     unserved:     autoscalers whose target's kind is not served; unscalable: whose target has no scale subresource.
     query_errors: the fault of a user's own query, by metric. empty_queries: metrics whose query gives nothing now.
+    rule:         where a rule of ours would be, and its labels; None if that is not known.
+    unread:       why HPAs of other namespaces are not known; empty if they are.
     no_resources: why there is no CPU and memory of pods; empty where there is, or nobody asks for it.
     """
 
@@ -468,6 +470,8 @@ class Plan:
     empty_queries: Sequence[str] = ()
     is_keda_known: bool = True
     no_resources: str = ""
+    rule: Manifest | None = None
+    unread: str = ""
 
 
 @dataclass(frozen=True)

@@ -404,6 +404,17 @@ def test_a_kind_that_may_not_be_read_is_missed_by_autoscalers_of_gpus_alone() ->
     assert missed() == {"no right to list fleets of apiGroup 'example.com' in namespace ml"}
 
 
+def test_who_may_list_hpas_of_one_namespace_alone_gets_a_report_of_it() -> None:
+    live = LiveCluster()
+    hpas = live.answers[f"GET {PATHS['hpas']}"]
+    live.answers[f"GET {PATHS['hpas'].replace('/hori', '/namespaces/ml/hori')}"] = hpas
+    live.answers[f"GET {PATHS['hpas']}"] = ApiError(403, {"message": "forbidden"}, f"GET {PATHS['hpas']}")
+    assert look(live)["autoscalers"] == []
+    found = look(live, scope=Scope("ml"))
+    assert [(autoscaler["name"], autoscaler["verified"]) for autoscaler in found["autoscalers"]] == [("chat", True)]
+    assert not any("autoscaling" in skipped["reason"] for skipped in found["not_checked"])
+
+
 def test_a_prometheus_that_is_not_there_is_a_finding() -> None:
     live = LiveCluster()
     unserved = refusal(503, "no endpoints available for service")
