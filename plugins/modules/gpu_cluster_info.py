@@ -61,8 +61,8 @@ result:
         - Each has C(owned), whether this collection made it, and C(release), namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
           and C(manifest).
-        - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has the labels that it
-          selects PrometheusRules and monitors by.
+        - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has labels by which it
+          selects PrometheusRules and monitors, and the namespaces that it takes them from; none for all.
       type: dict
     sees_releases:
       description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.
@@ -85,7 +85,9 @@ result:
           port: 9090
           path_prefix: ""
           rule_labels: {role: alert-rules}
+          rule_namespaces: [observability]
           monitor_labels: {}
+          monitor_namespaces: ~
           scrape_interval: 30.0
           reads_rules: true
       prometheus_operator:

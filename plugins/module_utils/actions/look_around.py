@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
     DAEMON_SETS,
     DEPLOYMENTS,
+    NAMESPACES,
     PROMETHEUSES,
     SECRETS,
     SERVICES,
@@ -30,6 +32,7 @@ _LISTS: dict[str, Resource] = {
     "stateful_sets": STATEFUL_SETS,
     "services": SERVICES,
     "prometheuses": PROMETHEUSES,
+    "namespaces": NAMESPACES,
 }
 
 
@@ -70,6 +73,8 @@ def _components(kube: KubeClient) -> Outcome:
         api_services={group: api for group, api in zip(groups, apis, strict=True) if isinstance(api, dict)},
         releases=releases or frozenset(),
     )
+    namespaces = dict(zip(_LISTS, answers, strict=True))["namespaces"]
+    objects = replace(objects, namespaces=namespaces if isinstance(namespaces, list) else None)
     return Outcome(
         result={
             "components": find_components(objects),

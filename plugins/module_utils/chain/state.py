@@ -37,6 +37,7 @@ from .objects import (
     youngest,
 )
 from .selectors import labels_match
+from .signs import DRA, EXPORTER, plugin_container
 
 # A finding that concerns everything.
 ALL = "*"
@@ -626,8 +627,7 @@ class State:
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
         """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed, no node has to have one."""
-        drivers = (container for daemon_set in self.daemon_sets for container in containers_of(daemon_set))
-        if any("dra-driver" in str(container.get("image")) for container in drivers):
+        if any(map(DRA.container, self.daemon_sets)):
             return {}
         return {
             name: node
@@ -638,12 +638,12 @@ class State:
     @cached_property
     def exporters(self) -> list[Manifest]:
         """DaemonSets of dcgm-exporter, whoever installed them."""
-        return [daemon_set for daemon_set in self.daemon_sets if exporter_container(daemon_set)]
+        return [daemon_set for daemon_set in self.daemon_sets if EXPORTER.container(daemon_set)]
 
     @cached_property
     def plugins(self) -> list[Manifest]:
         """DaemonSets of NVIDIA's device plugin, of the operator or of a cloud; GPU feature discovery is none."""
-        return [daemon_set for daemon_set in self.daemon_sets if _plugin_container(daemon_set)]
+        return [daemon_set for daemon_set in self.daemon_sets if plugin_container(daemon_set)]
 
     @cached_property
     def _pods_by_daemon_set(self) -> dict[str, list[Manifest]]:
@@ -808,24 +808,6 @@ def lost_gpus(node: Manifest) -> str:
         f"{allocatable.get(resource, 0)} of {int(parse_quantity(str(amount)))} {resource} are allocatable"
         for resource, amount in capacity.items()
         if resource.startswith(NVIDIA) and allocatable.get(resource, 0) < parse_quantity(str(amount))
-    )
-
-
-def exporter_container(daemon_set: Manifest) -> Manifest | None:
-    return next(
-        (container for container in containers_of(daemon_set) if "dcgm-exporter" in container.get("image", "")), None
-    )
-
-
-def _plugin_container(daemon_set: Manifest) -> Manifest | None:
-    return next(
-        (
-            container
-            for container in containers_of(daemon_set)
-            if re.search(r"nvidia.*device-plugin|k8s-device-plugin", container.get("image", ""))
-            and "device-plugin" in container["name"]
-        ),
-        None,
     )
 
 
