@@ -62,7 +62,7 @@ result:
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
           and C(manifest).
         - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has labels by which it
-          selects PrometheusRules and monitors, and the namespaces that it takes them from; none for all.
+          selects PrometheusRules and monitors. The namespaces that it takes them from are V(none) for all.
       type: dict
     sees_releases:
       description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.

@@ -43,7 +43,7 @@ class Tenant:
 
 @pytest.fixture
 def tenant(plane: tuple[ControlPlane, client.ApiClient], chain: MetricChain, workloads: Workloads) -> Iterator[Tenant]:
-    """In a cluster with two pods that hold a GPU each, and an HPA of somebody else on the same metric elsewhere."""
+    """Its workload has two pods that hold a GPU each."""
     workloads.deployment("chat", replicas=2)
     workloads.node("gpu1", gpus=4)
     for pod in ("chat-0", "chat-1"):

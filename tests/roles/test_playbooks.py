@@ -75,7 +75,12 @@ def test_nothing_becomes_root_on_the_controller_where_a_task_is_delegated_to_it(
 def test_a_limit_that_leaves_the_cluster_out_is_said(tmp_path: Path, limit: str, warned: bool) -> None:
     """On a server that does not answer: the warning comes before anybody is asked."""
     server = {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
-    inventory = {"all": {"hosts": {} if "," in limit else {"localhost": {}}, "children": {"kube_node": {"hosts": {"gpu1": server}}}}}
+    inventory = {
+        "all": {
+            "hosts": {} if "," in limit else {"localhost": {}},
+            "children": {"kube_node": {"hosts": {"gpu1": server}}},
+        }
+    }
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
     known = json.dumps({"kubegpu_kubeconfig": str(tmp_path / "none"), "kubegpu_cluster_timeout": 1})
     words = ("-i", "hosts.yml", ROOT / "playbooks" / "gpu.yml", "--limit", limit, "-e", known)
