@@ -83,10 +83,12 @@ def test_an_autoscaler_is_made_proven_judged_and_removed(tenant: Tenant) -> None
     assert "an HPA elsewhere may use PrometheusRule kubegpu-gpu, which stays" in warning
 
 
-def test_the_playbook_goes_through(tmp_path: Path, tenant: Tenant) -> None:
+def test_the_playbooks_go_through(tmp_path: Path, tenant: Tenant) -> None:
     wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
     variables = {"kubegpu_kubeconfig": tenant.kubeconfig, "gpu_autoscaling_autoscalers": [wanted]}
     assert run_playbook(tmp_path, "kubegpu.autoscale.autoscaling", variables).returncode == 0
+    variables |= {"gpu_doctor_namespace": tenant.namespace, "gpu_doctor_report_dir": str(tmp_path / "report")}
+    assert run_playbook(tmp_path, "kubegpu.autoscale.doctor", variables).returncode == 0
 
 
 @pytest.mark.parametrize(
