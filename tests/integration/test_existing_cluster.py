@@ -128,7 +128,9 @@ def test_doctor_and_uninstall_need_the_documented_rights_alone(
         assert report["autoscalers"][0]["verified"] is True
         assert [skipped for skipped in report["not_checked"] if "no right" in skipped["reason"]] == []
 
-        removed = run_playbook(tmp_path, "kubegpu.autoscale.uninstall", {**mine, "kubegpu_uninstall": True})
+        uninstall = ("kubegpu.autoscale.uninstall", {**mine, "kubegpu_uninstall": True})
+        assert run_playbook(tmp_path, *uninstall, "--tags", "metrics_server").returncode == 0
+        removed = run_playbook(tmp_path, *uninstall)
         assert removed.returncode == 0
     assert objects(plane[0]) == before
 
