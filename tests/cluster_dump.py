@@ -25,7 +25,7 @@ def objects_of(get: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
             if "list" in kind["verbs"] and "/" not in kind["name"] and kind["name"] not in PASSING:
                 for item in get(f"{version}/{kind['name']}")["items"]:
                     metadata = item["metadata"]
-                    owners = [each["kind"] for each in metadata.get("ownerReferences", []) if each.get("controller")]
+                    owners = [owner["kind"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")]
                     if not set(owners) & set(CONTROLLERS) and AUTOMATIC not in metadata.get("labels", {}):
                         found[f"{kind['name']} {metadata.get('namespace', '')}/{metadata['name']}"] = item
     return found

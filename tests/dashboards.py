@@ -50,7 +50,9 @@ def dashboard(name: str) -> dict[str, Any]:
                 "targetBlank": False,
             }
         ],
-        "templating": {"list": [_data_source(), *(_variable(*each) for each in written.get("variables", {}).items())]},
+        "templating": {
+            "list": [_data_source(), *(_variable(*variable) for variable in written.get("variables", {}).items())]
+        },
         "annotations": {"list": []},
         "panels": _panels(written["rows"]),
     }

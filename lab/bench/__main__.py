@@ -42,7 +42,9 @@ class Bench:
         self.configurations = read_configurations()
         self.lanes = arguments.lanes
         self.workloads = [
-            workload for each in self.configurations.values() for workload in each.workloads(arguments.lanes)
+            workload
+            for configuration in self.configurations.values()
+            for workload in configuration.workloads(arguments.lanes)
         ]
         self.names = [workload.name for workload in self.workloads]
         self.image = versions()["images"]["python"]
@@ -105,7 +107,7 @@ class Bench:
 
     def learned(self) -> bool:
         query = "count(namespace_workload:gpu_demand:learned) or vector(0)"
-        demands = sum("demand" in (each.configuration.autoscaler or {}) for each in self.workloads)
+        demands = sum("demand" in (workload.configuration.autoscaler or {}) for workload in self.workloads)
         return (self.cluster.value(query) or 0) >= demands
 
     def set_sync_period(self, seconds: int) -> None:
@@ -132,12 +134,16 @@ class Bench:
             self.cluster.rest(self.names, manifests.player(self.image, round_.pod_start_s))
         now = time.time()
         begin = begins(round_, self.lanes, now, self.chance)
-        self.cluster.put_traces({each.name: trace(round_.shape, begin[each.lane - 1], now) for each in self.workloads})
+        self.cluster.put_traces(
+            {workload.name: trace(round_.shape, begin[workload.lane - 1], now) for workload in self.workloads}
+        )
         time.sleep(max(min(begin) - HPA_S - time.time(), 0))
         self.cluster.release()
         time.sleep(max(max(begin) + round_.looks_s - time.time(), 0))
         record = self.cluster.record()
-        return [self.judge(round_, each, begin[each.lane - 1], record[each.name]) for each in self.workloads]
+        return [
+            self.judge(round_, workload, begin[workload.lane - 1], record[workload.name]) for workload in self.workloads
+        ]
 
     def judge(self, round_: Round, workload: Workload, begin: float, record: dict[str, list[list[float]]]) -> Result:
         ago = time.time() - begin + 5

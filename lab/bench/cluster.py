@@ -92,7 +92,7 @@ class BenchCluster:
         self.request("PATCH", f"{DEPLOYMENTS}/{name}", body=patch, content=kind)
 
     def _all_have(self, names: Sequence[str], count: int) -> bool:
-        found = {each["metadata"]["name"]: each for each in self.request("GET", DEPLOYMENTS)["items"]}
+        found = {deployment["metadata"]["name"]: deployment for deployment in self.request("GET", DEPLOYMENTS)["items"]}
         pods = [pod["metadata"]["labels"].get("app") for pod in self.request("GET", PODS)["items"]]
         return all(
             found[name]["status"].get("observedGeneration", 0) >= found[name]["metadata"]["generation"]

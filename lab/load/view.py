@@ -88,12 +88,12 @@ def summary_table(summaries: Mapping[str, Summary]) -> Table:
         return "never" if value is None else f"{value:.1f} s"
 
     rows: dict[str, Callable[[Summary], str]] = {
-        "step up to the HPA's decision": lambda each: seconds(each.reaction_s),
-        "step up to the ideal replicas, ready": lambda each: seconds(each.ideal_ready_s),
-        "replicas at the peak, and ideal": lambda each: f"{each.peak_replicas}, {each.ideal_replicas}",
-        "step down to the HPA's decision": lambda each: seconds(each.scale_down_reaction_s),
-        "step down to the minimum": lambda each: seconds(each.minimum_ready_s),
-        "requests served, rejected, failed": lambda each: f"{each.served}, {each.rejected}, {each.failed}",
+        "step up to the HPA's decision": lambda summary: seconds(summary.reaction_s),
+        "step up to the ideal replicas, ready": lambda summary: seconds(summary.ideal_ready_s),
+        "replicas at the peak, and ideal": lambda summary: f"{summary.peak_replicas}, {summary.ideal_replicas}",
+        "step down to the HPA's decision": lambda summary: seconds(summary.scale_down_reaction_s),
+        "step down to the minimum": lambda summary: seconds(summary.minimum_ready_s),
+        "requests served, rejected, failed": lambda summary: f"{summary.served}, {summary.rejected}, {summary.failed}",
     }
     table = Table("", *summaries, title="load step", show_header=len(summaries) > 1)
     for name, of in rows.items():

@@ -54,7 +54,11 @@ def recorded(api_version: str, kind: str) -> Schema:
 
 
 def write(kind: str, source: str, file: Path) -> None:
-    [crd] = [each for each in yaml.safe_load_all(file.read_text()) if each and each["spec"]["names"]["kind"] == kind]
+    [crd] = [
+        document
+        for document in yaml.safe_load_all(file.read_text())
+        if document and document["spec"]["names"]["kind"] == kind
+    ]
     row = {"source": source, "read": f"{datetime.now(UTC):%Y-%m-%d}", "versions": read(crd)}
     text = yaml.safe_dump(row, sort_keys=False, width=150, default_flow_style=None)
     head = "---\n# Names and types of the kind's spec, by python -m lab.upstream.crds.\n"

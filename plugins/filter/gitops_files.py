@@ -33,8 +33,10 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
 
 def _secrets(parts: Sequence[Part]) -> list[str]:
     found = [f"{part.name}: {path}" for part in parts if part.release for path in secrets_in(part.release.values)]
-    objects = [(part.name, each) for part in parts for each in part.objects]
-    return found + [f"{name}: Secret {each['metadata']['name']}" for name, each in objects if each["kind"] == "Secret"]
+    objects = [(part.name, manifest) for part in parts for manifest in part.objects]
+    return found + [
+        f"{name}: Secret {manifest['metadata']['name']}" for name, manifest in objects if manifest["kind"] == "Secret"
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -113,7 +113,8 @@ ARGUMENTS: dict[str, Any] = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     repositories = [
-        Repository(**{**each, "packages": tuple(each["packages"])}) for each in module.params["repositories"]
+        Repository(**{**repository, "packages": tuple(repository["packages"])})
+        for repository in module.params["repositories"]
     ]
     try:
         module.exit_json(changed=False, result=look(repositories, module.params["proxy"]))

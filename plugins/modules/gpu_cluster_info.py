@@ -61,14 +61,18 @@ result:
         - Each has C(owned), whether this collection made it, and C(release), namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
           and C(manifest).
-        - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has the labels that it
-          selects PrometheusRules and monitors by.
+        - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has labels by which it
+          selects PrometheusRules and monitors. The namespaces that it takes them from are V(none) for all.
       type: dict
+    sees_releases:
+      description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.
+      type: bool
     not_looked_at: {description: "Reasons why parts could not be read.", type: list, elements: str}
   sample:
     answers: true
     context: gpus-in-europe
     server: https://192.0.2.10:6443
+    sees_releases: true
     not_looked_at: []
     components:
       prometheus:
@@ -81,7 +85,9 @@ result:
           port: 9090
           path_prefix: ""
           rule_labels: {role: alert-rules}
+          rule_namespaces: [observability]
           monitor_labels: {}
+          monitor_namespaces: ~
           scrape_interval: 30.0
           reads_rules: true
       prometheus_operator:
@@ -162,7 +168,8 @@ def main() -> None:
         except HopError:
             if not module.check_mode:
                 raise
-            module.outcome = Outcome(result={**place, "answers": False, "components": {}, "not_looked_at": []})
+            nothing = {"answers": False, "components": {}, "sees_releases": False, "not_looked_at": []}
+            module.outcome = Outcome(result={**place, **nothing})
         else:
             module.outcome = Outcome(result={**place, "answers": True, **outcome.result})
 

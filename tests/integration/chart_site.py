@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -78,10 +80,24 @@ class Site:
         """Its unpacked folder."""
         return self._work / "sources" / name
 
-    def play(self, playbook: Any, **variables: Any) -> subprocess.CompletedProcess[str]:
-        known = {"kubegpu_kubeconfig": str(self.plane.kubeconfig), "kubegpu_helm_binary": str(self._helm)}
-        known |= {"kubegpu_chart_mirror": f"http://127.0.0.1:{self._server.server_port}", "helm_state": "present"}
-        return run_playbook(self._work, playbook, {**known, **OPTIONS, **variables})
+    def play(self, playbook: Any, *flags: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+        """With a helm that is there, unless kubegpu_helm_folder says where the roles are to bring one."""
+        known = {"kubegpu_kubeconfig": str(self.plane.kubeconfig), "helm_state": "present"}
+        known |= {"kubegpu_chart_mirror": f"http://127.0.0.1:{self._server.server_port}"}
+        if "kubegpu_helm_folder" not in variables:
+            known["kubegpu_helm_binary"] = str(self._helm)
+        return run_playbook(self._work, playbook, {**known, **OPTIONS, **variables}, *flags)
+
+    def mirror_helm(self) -> str:
+        """Puts helm's archive into the mirror, for this machine. Gives its digits."""
+        folder = self._charts / "get.helm.sh"
+        folder.mkdir()
+        archive = (
+            folder / f"helm-{VERSIONS['kubegpu_pinned_versions']['archives']['helm']['version']}-linux-amd64.tar.gz"
+        )
+        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+            tar.add(self._helm, "linux-amd64/helm")
+        return hashlib.sha256(archive.read_bytes()).hexdigest()
 
     def bring(self, *roles: str, **variables: Any) -> subprocess.CompletedProcess[str]:
         return self.play(local(roles=[f"kubegpu.autoscale.{role}" for role in roles]), **variables)

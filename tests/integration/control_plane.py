@@ -10,14 +10,12 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
 from programs import program
-from urllib3.exceptions import HTTPError
 
 STARTUP_S = 120
 
@@ -46,7 +44,7 @@ class ControlPlane:
             f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--advertise-client-urls=http://127.0.0.1:{etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
         )  # fmt: skip
-        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\nguest,guest,2\n")
+        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\nguest,guest,2\nlooker,looker,3\n")
         self.run(
             "kube-apiserver", self.work / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
@@ -63,7 +61,7 @@ class ControlPlane:
         self.kubeconfig.write_text(_kubeconfig(f"https://{self.address}:{api}", certificate))
         eventually(certificate.is_file, "the API server has a certificate", STARTUP_S)
         kube = config.new_client_from_config(str(self.kubeconfig))
-        eventually(lambda: _answers(kube), "the API server is ready", STARTUP_S)
+        eventually(self._is_ready, "the API server is ready", STARTUP_S)
         self.run(
             "kube-controller-manager", self.work / "kube-controller-manager", "--kubeconfig=kubeconfig",
             f"--secure-port={manager}", "--cert-dir=certs", "--leader-elect=false",
@@ -75,7 +73,7 @@ class ControlPlane:
         return kube
 
     def kubeconfig_of(self, user: str) -> Path:
-        """For `guest`, who has no right but what a test grants."""
+        """For `guest` or `looker`, who have no right but what a test grants."""
         settings = json.loads(self.kubeconfig.read_text())
         settings["users"] = [{"name": "admin", "user": {"token": user}}]
         path = self.kubeconfig.with_name(f"kubeconfig-{user}")
@@ -84,11 +82,20 @@ class ControlPlane:
 
     def get(self, path: str) -> Any:
         """What the API server answers to the administrator at `path`."""
+        return json.loads(self._text(path))
+
+    def _is_ready(self) -> bool:
+        """With its own roles: what everybody may read is among these."""
+        with suppress(OSError):
+            return self._text("/readyz") == b"ok" and self._text("/api/v1/namespaces/default") != b""
+        return False
+
+    def _text(self, path: str) -> bytes:
         cluster = json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]
         request = urllib.request.Request(cluster["server"] + path, headers={"Authorization": "Bearer admin"})
         trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
         with urllib.request.urlopen(request, context=trust) as answer:
-            return json.load(answer)
+            return answer.read()
 
     def run(self, name: str, *command: object) -> None:
         log = (self.work / f"{name}.log").open("wb")
@@ -141,13 +148,6 @@ def _address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         return probe.getsockname()[0]
-
-
-def _answers(kube: client.ApiClient) -> bool:
-    try:
-        return client.CoreV1Api(kube).list_namespace().items != []
-    except (ApiException, HTTPError):
-        return False
 
 
 def _kubeconfig(server: str, authority: Path) -> str:

@@ -32,7 +32,11 @@ def play(
 
 def alerts(kube: client.ApiClient) -> dict[str, Any]:
     found = client.CustomObjectsApi(kube).list_namespaced_custom_object(*PLACE)["items"]
-    return {each["metadata"]["name"]: each for each in found if "alerts" in each["metadata"]["name"]}
+    return {
+        rule_object["metadata"]["name"]: rule_object
+        for rule_object in found
+        if "alerts" in rule_object["metadata"]["name"]
+    }
 
 
 def test_present_and_absent_each_change_once(play: Callable[..., str], kube: client.ApiClient) -> None:
@@ -50,7 +54,12 @@ def test_present_and_absent_each_change_once(play: Callable[..., str], kube: cli
 
 def test_alerts_are_left_out_and_labelled_as_asked(play: Callable[..., str], kube: client.ApiClient) -> None:
     play(gpu_alerts_disabled=["GpuHot"], gpu_alerts_labels={"team": "ml"})
-    rules = [rule for each in alerts(kube).values() for group in each["spec"]["groups"] for rule in group["rules"]]
+    rules = [
+        rule
+        for rule_object in alerts(kube).values()
+        for group in rule_object["spec"]["groups"]
+        for rule in group["rules"]
+    ]
     told = {rule["alert"]: rule["labels"] for rule in rules if "alert" in rule}
     assert "GpuHot" not in told
     assert told["GpuThrottled"] == {"severity": "warning", "hop": "node", "team": "ml"}

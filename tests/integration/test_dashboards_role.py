@@ -28,7 +28,7 @@ def play(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient]) -> Callab
 
 def dashboards(kube: client.ApiClient) -> dict[str, Any]:
     found = client.CoreV1Api(kube).list_config_map_for_all_namespaces(label_selector="grafana_dashboard=1").items
-    return {each.metadata.name: each for each in found}
+    return {config_map.metadata.name: config_map for config_map in found}
 
 
 def test_dashboards_come_change_and_go(play: Callable[..., str], kube: client.ApiClient, workloads: Workloads) -> None:

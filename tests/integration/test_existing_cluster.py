@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from collection import ROOT
 from control_plane import ControlPlane
+from guests import APPLY, GUEST, LOOK, LOOKER, allowed
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from playbook import run_playbook
 from workloads import Workloads
 
-RIGHTS = yaml.safe_load((ROOT / "docs" / "rights.yml").read_text())
-USER = "guest"
 KINDS = (
     ("/api/v1", "namespaces"), ("/api/v1", "configmaps"), ("/api/v1", "services"), ("/apis/apps/v1", "deployments"),
     ("/apis/autoscaling/v2", "horizontalpodautoscalers"), ("/apis/monitoring.coreos.com/v1", "prometheusrules"),
@@ -28,20 +25,14 @@ KINDS = (
 @pytest.fixture
 def kubeconfig(plane: tuple[ControlPlane, client.ApiClient], tmp_path: Path) -> Iterator[Path]:
     """Of a user with the documented rights, in a file whose current context is another cluster."""
-    rbac, name = client.RbacAuthorizationV1Api(plane[1]), RIGHTS["metadata"]["name"]
-    rbac.create_cluster_role(RIGHTS)
-    subject = {"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    rbac.create_cluster_role_binding({"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
-    config = json.loads(plane[0].kubeconfig_of(USER).read_text())
+    config = json.loads(plane[0].kubeconfig_of(GUEST).read_text())
     config["clusters"].append({"name": "other", "cluster": {"server": "https://192.0.2.1:6443"}})
     config["contexts"].append({"name": "other", "context": {"cluster": "other", "user": "admin"}})
     config["current-context"] = "other"
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(config))
-    yield path
-    rbac.delete_cluster_role_binding(name)
-    rbac.delete_cluster_role(name)
+    with allowed(plane[1], GUEST, APPLY):
+        yield path
 
 
 @pytest.fixture
@@ -109,3 +100,57 @@ def test_autoscaling_needs_the_documented_rights_and_changes_nothing_else(
     made = {f"horizontalpodautoscalers {namespace}/chat", "prometheusrules monitoring/kubegpu-gpu"}
     assert set(after) - set(before) == made
     assert {title: manifest for title, manifest in after.items() if title not in made} == before
+
+
+def test_doctor_and_uninstall_need_the_documented_rights_alone(
+    tmp_path: Path,
+    plane: tuple[ControlPlane, client.ApiClient],
+    kube: client.ApiClient,
+    chain: MetricChain,
+    workloads: Workloads,
+) -> None:
+    """Who may apply makes an autoscaler, who may look examines it, and the first takes it away again."""
+    namespace = workloads.namespace
+    workloads.deployment("chat")
+    workloads.node("gpu1", gpus=4)
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus(namespace, {"chat-0": 50})
+    autoscaler = {"namespace": namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    before = objects(plane[0])
+    with allowed(kube, GUEST, APPLY), allowed(kube, LOOKER, LOOK):
+        mine = {"kubegpu_kubeconfig": str(plane[0].kubeconfig_of(GUEST)), "gpu_autoscaling_autoscalers": [autoscaler]}
+        assert run_playbook(tmp_path, "kubegpu.autoscale.autoscaling", mine).returncode == 0
+
+        theirs = {"kubegpu_kubeconfig": str(plane[0].kubeconfig_of(LOOKER)), "gpu_doctor_report_dir": str(tmp_path)}
+        theirs |= {"gpu_doctor_namespace": namespace, "gpu_doctor_grace": False}
+        assert run_playbook(tmp_path, "kubegpu.autoscale.doctor", theirs).returncode == 0
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert report["autoscalers"][0]["verified"] is True
+        assert [skipped for skipped in report["not_checked"] if "no right" in skipped["reason"]] == []
+
+        uninstall = ("kubegpu.autoscale.uninstall", {**mine, "kubegpu_uninstall": True})
+        assert run_playbook(tmp_path, *uninstall, "--tags", "metrics_server").returncode == 0
+        removed = run_playbook(tmp_path, *uninstall)
+        assert removed.returncode == 0
+    assert objects(plane[0]) == before
+
+
+def test_who_may_not_look_for_charts_leaves_none_of_ours_behind(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], kube: client.ApiClient, workloads: Workloads
+) -> None:
+    """A chart that an administrator brought is seen by the mark of its objects."""
+    apps, namespace = client.AppsV1Api(kube), workloads.namespace
+    labels, note = {"kubegpu.autoscale/release": "dcgm-exporter"}, "meta.helm.sh/release-"
+    notes = {f"{note}name": "dcgm-exporter", f"{note}namespace": namespace}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "dcgm-exporter:4"}]}}
+    metadata = {"name": "dcgm-exporter", "labels": labels, "annotations": notes}
+    spec = {"selector": {"matchLabels": labels}, "template": pod}
+    apps.create_namespaced_daemon_set(namespace, {"metadata": metadata, "spec": spec})
+    try:
+        with allowed(kube, GUEST, APPLY):
+            mine = {"kubegpu_kubeconfig": str(plane[0].kubeconfig_of(GUEST)), "kubegpu_uninstall": True}
+            refused = run_playbook(tmp_path, "kubegpu.autoscale.uninstall", mine)
+    finally:
+        apps.delete_namespaced_daemon_set("dcgm-exporter", namespace)
+    assert refused.returncode == 2
+    assert f"the collection made {namespace}/dcgm-exporter, and this user may not list Secrets" in refused.stdout

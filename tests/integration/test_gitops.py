@@ -86,12 +86,14 @@ def documents(folder: Path) -> list[Object]:
 
 def of_kind(folder: Path, kind: str) -> dict[str, Object]:
     return {
-        each["metadata"]["name"]: each["spec"] for each in documents(folder) if each["kind"] == kind and "spec" in each
+        manifest["metadata"]["name"]: manifest["spec"]
+        for manifest in documents(folder)
+        if manifest["kind"] == kind and "spec" in manifest
     }
 
 
 def by_identity(manifests: Iterator[Object] | list[Object]) -> dict[tuple[str, str], Object]:
-    return {(each["kind"], each["metadata"]["name"]): each for each in manifests if each}
+    return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests if manifest}
 
 
 def without_crds(values: Object) -> Object:
@@ -141,7 +143,11 @@ def test_the_chart_brings_the_crds_that_the_role_applies(site: Site, folders: di
         "--values",
         values,
     )
-    brought = {each["spec"]["names"]["kind"] for each in yaml.safe_load_all(text) if each and "Custom" in each["kind"]}
+    brought = {
+        manifest["spec"]["names"]["kind"]
+        for manifest in yaml.safe_load_all(text)
+        if manifest and "Custom" in manifest["kind"]
+    }
     served = client.ApiextensionsV1Api(site.kube).list_custom_resource_definition().items
     assert brought == {crd.spec.names.kind for crd in served if crd.spec.group == "monitoring.coreos.com"}
 
@@ -150,14 +156,14 @@ def test_each_object_is_the_one_that_a_module_made(site: Site, folders: dict[str
     kube = DynamicClient(site.kube)
     for folder in folders.values():
         wanted = by_identity(
-            each for each in documents(folder) if MANAGED_BY in each.get("metadata", {}).get("labels", {})
+            manifest for manifest in documents(folder) if MANAGED_BY in manifest.get("metadata", {}).get("labels", {})
         )
         found: dict[tuple[str, str], Object] = {}
-        for api_version, kind in {(each["apiVersion"], each["kind"]) for each in wanted.values()}:
+        for api_version, kind in {(manifest["apiVersion"], manifest["kind"]) for manifest in wanted.values()}:
             listed = kube.resources.get(api_version=api_version, kind=kind).get(
                 label_selector=f"{MANAGED_BY}={MANAGER}"
             )
-            found |= by_identity({"kind": kind, **each.to_dict()} for each in listed.items)
+            found |= by_identity({"kind": kind, **manifest.to_dict()} for manifest in listed.items)
         assert {kind for kind, _name in wanted} == {
             "ConfigMap",
             "HorizontalPodAutoscaler",
@@ -166,7 +172,7 @@ def test_each_object_is_the_one_that_a_module_made(site: Site, folders: dict[str
         }
         assert set(found) == set(wanted)
         assert [key for key in wanted if not is_up_to_date(found[key], wanted[key], MANAGER)] == []
-        assert all(each["metadata"]["namespace"] for key, each in wanted.items() if key[0] != "RuntimeClass")
+        assert all(manifest["metadata"]["namespace"] for key, manifest in wanted.items() if key[0] != "RuntimeClass")
 
 
 def test_both_tools_bring_the_same(folders: dict[str, Path]) -> None:
@@ -180,7 +186,9 @@ def test_both_tools_bring_the_same(folders: dict[str, Path]) -> None:
         assert source["helm"]["valuesObject"] == flux[name]["values"]
         assert (source["chart"], source["targetRevision"]) == (chart["chart"], chart["version"])
         assert spec["destination"]["namespace"] == flux[name]["targetNamespace"]
-    assert not [each for folder in folders.values() for each in documents(folder) if each["kind"] == "Secret"]
+    assert not [
+        manifest for folder in folders.values() for manifest in documents(folder) if manifest["kind"] == "Secret"
+    ]
 
 
 def test_nothing_of_the_folder_carries_the_mark_of_a_role_s_release(folders: dict[str, Path]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from control_plane import eventually
 from kubernetes import client
+from kubernetes.client.exceptions import ApiException
 from metric_chain import MONITORING, MetricChain
 from workloads import Workloads
 
@@ -118,3 +119,34 @@ def test_findings_fail_the_task_if_asked_to(run: Run, chain: MetricChain, spec: 
 def test_an_autoscaler_that_there_is_not(run: Run, workloads: Workloads) -> None:
     done = run("gpu_doctor", namespace=workloads.namespace, name="nobody")
     assert f"there is no HPA {workloads.namespace}/nobody" in done["msg"]
+
+
+def test_an_hpa_that_wants_fewer_and_may_not_says_so(
+    run: Run,
+    examine: Callable[..., dict[str, Any]],
+    kube: client.ApiClient,
+    chain: MetricChain,
+    workloads: Workloads,
+) -> None:
+    """In the words of the controller. No policy can forbid it: the API server takes none that allows nothing."""
+    workloads.deployment("chat", replicas=2)
+    workloads.node("gpu1", gpus=4)
+    pods = ("chat-0", "chat-1")
+    for pod in pods:
+        workloads.ready_pod(pod, app="chat")
+    chain.exporter.gpus(workloads.namespace, dict.fromkeys(pods, 40))
+    wanted = {"namespace": workloads.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    wanted["scale_down"] = {"select_policy": "Disabled", "stabilization_window_seconds": 0}
+    assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[wanted]).get("failed")
+    assert "HPA_DOWN_DISABLED" not in causes(examine())
+
+    chain.exporter.gpus(workloads.namespace, dict.fromkeys(pods, 5))
+    eventually(lambda: causes(examine()) == ["HPA_DOWN_DISABLED"], "the doctor says that it is held", 40)
+    [finding] = examine()["findings"]
+    assert "ScaleDownLimit: the desired replica count is decreasing faster" in finding["seen"][0]
+
+    api = client.AutoscalingV2Api(kube)
+    for policy in ({"value": 0, "periodSeconds": 60}, {"value": 1, "periodSeconds": 1801}):
+        body = {"spec": {"behavior": {"scaleUp": {"policies": [{"type": "Pods", **policy}]}}}}
+        with pytest.raises(ApiException, match="must be"):
+            api.patch_namespaced_horizontal_pod_autoscaler("chat", workloads.namespace, body)

@@ -7,21 +7,18 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture import capture
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
-from collection import ROOT
 from control_plane import ControlPlane, eventually
+from guests import LOOK, LOOKER, allowed
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from workloads import Workloads
 
-DOCUMENTED = yaml.safe_load((ROOT / "docs" / "doctor" / "rights.yml").read_text())
-USER = "guest"
 # By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
 # reason to read: events of pods that wait, the adapter's ConfigMap, workloads of other kinds, claims of devices, a
 # second replica of Prometheus.
@@ -30,6 +27,7 @@ MISSED = {
     "namespaces": "list namespaces of apiGroup '' at the cluster scope",
     "services": "list services of apiGroup '' at the cluster scope",
     "pods": "list pods of apiGroup '' in namespace {namespace}|list pods of apiGroup '' in namespace monitoring",
+    "resourcequotas": "list resourcequotas of apiGroup '' in namespace {namespace}",
     "services/proxy": "get services/proxy of apiGroup '' in namespace monitoring",
     "daemonsets": "list daemonsets of apiGroup 'apps' at the cluster scope",
     "deployments": "list deployments of apiGroup 'apps' in namespace {namespace}",
@@ -52,7 +50,7 @@ class Guest:
 
     def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
         self._rbac = client.RbacAuthorizationV1Api(kube)
-        self._kube = KubeClient(connect({"kubeconfig": str(plane.kubeconfig_of(USER))}))
+        self._kube = KubeClient(connect({"kubeconfig": str(plane.kubeconfig_of(LOOKER))}))
 
     def examine(self, namespace: str) -> dict[str, Any]:
         prometheus = PrometheusClient(
@@ -62,31 +60,20 @@ class Guest:
         return health_report(state, grace=False)
 
     def may(self, rules: list[dict[str, Any]]) -> None:
-        self._rbac.patch_cluster_role(DOCUMENTED["metadata"]["name"], {"rules": rules})
+        self._rbac.patch_cluster_role(LOOK["metadata"]["name"], {"rules": rules})
 
 
 @pytest.fixture
 def guest(plane: tuple[ControlPlane, client.ApiClient], monkeypatch: pytest.MonkeyPatch) -> Iterator[Guest]:
     # A kubeconfig that is loaded becomes the library's default, here for the tests that follow in this process.
     monkeypatch.setattr(client.Configuration, "_default", None)
-    rbac = client.RbacAuthorizationV1Api(plane[1])
-    name = DOCUMENTED["metadata"]["name"]
-    rbac.create_cluster_role(DOCUMENTED)
-    rbac.create_cluster_role_binding(
-        {
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}],
-        }
-    )
-    yield Guest(*plane)
-    rbac.delete_cluster_role_binding(name)
-    rbac.delete_cluster_role(name)
+    with allowed(plane[1], LOOKER, LOOK):
+        yield Guest(*plane)
 
 
 def without(resource: str) -> list[dict[str, Any]]:
     """The documented rules less one resource."""
-    rules = deepcopy(DOCUMENTED["rules"])
+    rules = deepcopy(LOOK["rules"])
     for rule in rules:
         rule["resources"] = [plural for plural in rule["resources"] if plural != resource]
     return [rule for rule in rules if rule["resources"]]
@@ -117,5 +104,5 @@ def test_the_documented_rights_suffice_and_each_is_missed(
         eventually(lambda: reasons(guest.examine(namespace)), f"{resource} is missed", 10)
         found = guest.examine(namespace)
         assert (resource, reasons(found)) == (resource, expected)
-        guest.may(DOCUMENTED["rules"])
+        guest.may(LOOK["rules"])
         eventually(lambda: not reasons(guest.examine(namespace)), f"{resource} is there again", 10)

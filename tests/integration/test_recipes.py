@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from control_plane import ControlPlane, eventually, running
+from guests import APPLY, GUEST, LOOK, LOOKER, allowed
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
+from module_process import run_module
 from workloads import Workloads
 
 from lab.bench.configurations import filled, read_recipes
@@ -86,6 +88,19 @@ def chain(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[MetricChain]
     chain.stop()
 
 
+@pytest.fixture
+def run(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[Run]:
+    """The doctor has the rights to look that the collection ships, and the other modules those to apply."""
+
+    def run(module: str = "gpu_autoscaler", **options: Any) -> dict[str, Any]:
+        unverified = {"verify": False} if module == "gpu_autoscaler" else {}
+        kubeconfig = plane[0].kubeconfig_of(LOOKER if module == "gpu_doctor" else GUEST)
+        return run_module(module, {"kubeconfig": str(kubeconfig), **unverified, **options})
+
+    with allowed(plane[1], GUEST, APPLY), allowed(plane[1], LOOKER, LOOK):
+        yield run
+
+
 class Site:
     """A namespace set up after a recipe: two pods with a GPU each, which do not need a third."""
 
@@ -144,6 +159,7 @@ def test_a_recipe_is_judged_taken_over_and_left_again(
 
         def says() -> set[str]:
             report = run("gpu_doctor", namespace=site.namespace, grace=False)["result"]
+            assert not [skipped for skipped in report["not_checked"] if "no right" in skipped["reason"]]
             return {finding["id"] for finding in report["findings"]}
 
         eventually(lambda: (says(), site.replicas()) == (recipe.says, recipe.replicas), "the recipe is judged", 60)

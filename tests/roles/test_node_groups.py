@@ -17,7 +17,7 @@ from lab.upstream.crds import recorded
 Object = dict[str, Any]
 PAGE = (ROOT / "docs" / "clusters" / "node-groups.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-MANIFESTS = [each for block in BLOCKS for each in yaml.safe_load_all(block) if "kind" in each]
+MANIFESTS = [manifest for block in BLOCKS for manifest in yaml.safe_load_all(block) if "kind" in manifest]
 # Labels that the cloud sets, by what the page's commands say.
 CLOUDS = {
     "gke": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
@@ -28,15 +28,15 @@ CLOUDS = {
 def groups() -> dict[str, tuple[dict[str, str], list[Object]]]:
     """Labels and taints of each group's nodes."""
     found: dict[str, tuple[dict[str, str], list[Object]]] = {}
-    for each in MANIFESTS:
-        if each["kind"] == "NodePool":
-            template = each["spec"]["template"]
+    for manifest in MANIFESTS:
+        if manifest["kind"] == "NodePool":
+            template = manifest["spec"]["template"]
             single = {
                 row["key"]: row["values"][0] for row in template["spec"]["requirements"] if len(row["values"]) == 1
             }
             found["karpenter"] = ({**template["metadata"]["labels"], **single}, template["spec"]["taints"])
-        if each["kind"] == "ClusterConfig":
-            found |= {row["name"]: (row["labels"], row["taints"]) for row in each["managedNodeGroups"]}
+        if manifest["kind"] == "ClusterConfig":
+            found |= {row["name"]: (row["labels"], row["taints"]) for row in manifest["managedNodeGroups"]}
     taint = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
     return found | {cloud: (labels, [taint]) for cloud, labels in CLOUDS.items()}
 
@@ -61,11 +61,11 @@ def reaches(values: Mapping[str, Any], labels: Mapping[str, str], taints: list[O
 
 
 def test_karpenter_s_kinds_know_each_field() -> None:
-    karpenter = [each for each in MANIFESTS if "karpenter" in each["apiVersion"]]
-    assert {each["kind"] for each in karpenter} == {"NodePool", "EC2NodeClass"}
-    for each in karpenter:
-        schema = recorded(each["apiVersion"], each["kind"])
-        assert [error.message for error in Draft202012Validator(schema).iter_errors(each["spec"])] == []
+    karpenter = [manifest for manifest in MANIFESTS if "karpenter" in manifest["apiVersion"]]
+    assert {manifest["kind"] for manifest in karpenter} == {"NodePool", "EC2NodeClass"}
+    for manifest in karpenter:
+        schema = recorded(manifest["apiVersion"], manifest["kind"])
+        assert [error.message for error in Draft202012Validator(schema).iter_errors(manifest["spec"])] == []
 
 
 @pytest.mark.parametrize("role", ["nvidia_device_plugin", "dcgm_exporter"])

@@ -203,6 +203,42 @@ ADDRESSES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
+def choosy(*namespaces: str) -> dict[str, Any]:
+    """Theirs, which takes rules and monitors of these namespaces alone."""
+    return {"prometheus": [{**prometheus("x/theirs"), "rule_namespaces": namespaces, "monitor_namespaces": namespaces}]}
+
+
+# Role, and what is there: whether the role warns that Prometheus would not read what it brings.
+SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a monitor in the namespace": (EXPORTER, choosy("monitoring"), ""),
+    "a monitor elsewhere": (EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
+    "a monitor of nowhere": (EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"),
+    "a monitor of ours": (EXPORTER, {}, ""),
+    "alerts in the namespace": ("gpu_alerts", choosy("x"), ""),
+    "alerts elsewhere": ("gpu_alerts", choosy("a"), "x/theirs takes rules of a, and not of x"),
+}
+
+
+@pytest.fixture(scope="module")
+def warned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each role says in its preflight, all in one run."""
+    blocks = []
+    for name, (role, components, _expected) in SELECTED.items():
+        cluster = {"context": "test", "components": components}
+        variables = {f"{role}_state": "present", "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
+        asked = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": "preflight"}}
+        blocks.append({"vars": variables, "block": [{"ansible.builtin.debug": {"msg": f"CASE {name}:"}}, asked]})
+    done = run_playbook(tmp_path_factory.mktemp("play"), local(*blocks), {}, ANSIBLE_STDOUT_CALLBACK="minimal")
+    parts = " ".join(done.stdout.split()).split("CASE ")[1:]
+    return {name: part.split("WARNING: ", 1)[-1] for part in parts for name in SELECTED if part.startswith(f"{name}:")}
+
+
+@pytest.mark.parametrize("case", SELECTED)
+def test_what_prometheus_would_not_read_is_warned_of(case: str, warned: dict[str, str]) -> None:
+    expected = SELECTED[case][2]
+    assert (expected in warned[case]) if expected else ("Next: set" not in warned[case])
+
+
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each case ends in, all in one run."""

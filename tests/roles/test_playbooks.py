@@ -69,6 +69,26 @@ def test_nothing_becomes_root_on_the_controller_where_a_task_is_delegated_to_it(
     assert [where for *where, [following] in lines if "vars: {ansible_become: false}" not in following] == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "warned"), [("gpu1", True), ("gpu1,localhost", False), ("all", False), ("kube_node", True)]
+)
+def test_a_limit_that_leaves_the_cluster_out_is_said(tmp_path: Path, limit: str, warned: bool) -> None:
+    """On a server that does not answer: the warning comes before anybody is asked."""
+    server = {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
+    inventory = {
+        "all": {
+            "hosts": {} if "," in limit else {"localhost": {}},
+            "children": {"kube_node": {"hosts": {"gpu1": server}}},
+        }
+    }
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    known = json.dumps({"kubegpu_kubeconfig": str(tmp_path / "none"), "kubegpu_cluster_timeout": 1})
+    words = ("-i", "hosts.yml", ROOT / "playbooks" / "gpu.yml", "--limit", limit, "-e", known)
+    done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+    said = " ".join(done.stdout.split())
+    assert (f"WARNING: --limit {limit} has no localhost" in said) is warned
+
+
 def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: Path) -> None:
     spare = {"name": "spare", "context": {"cluster": "spare", "user": "none"}}
     cluster = {"name": "spare", "cluster": {"server": "https://127.0.0.1:10"}}

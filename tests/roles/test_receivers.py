@@ -58,7 +58,7 @@ def file(values: dict[str, Any], tmp_path: Path) -> Path:
 def test_receivers_switch_alertmanager_on_and_their_secrets_are_files(values: dict[str, Any]) -> None:
     assert values["enabled"] is True
     assert values["alertmanagerSpec"]["secrets"] == ["slack", "smtp", "pager"]
-    ways = {each["name"]: each for each in values["config"]["receivers"]}
+    ways = {receiver["name"]: receiver for receiver in values["config"]["receivers"]}
     assert ways["on-call"]["slack_configs"][0]["api_url_file"] == f"{SECRETS}/slack/url"
     assert ways["team"]["email_configs"][0]["auth_password_file"] == f"{SECRETS}/smtp/password"
     assert "auth_username" not in ways["open-relay"]["email_configs"][0]

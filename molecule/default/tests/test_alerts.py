@@ -35,7 +35,7 @@ RECORDED = sorted({rule["record"] for rule in RULES if "record" in rule} - NOT_I
 
 def test_the_operator_has_taken_each_rule(host: Host) -> None:
     found = kubectl(host, "--namespace monitoring get prometheusrules --output=json")["items"]
-    taken = [rule for each in found for group in each["spec"]["groups"] for rule in group["rules"]]
+    taken = [rule for manifest in found for group in manifest["spec"]["groups"] for rule in group["rules"]]
 
     assert {rule["alert"] for rule in taken if "alert" in rule} == {rule["alert"] for rule in RULES if "alert" in rule}
 
@@ -53,10 +53,10 @@ def test_nothing_fires_and_each_light_is_green(host: Host) -> None:
         time.sleep(5)
 
     assert fires == []
-    assert {each["metric"]["hop"] for each in series(host, "hop:kubegpu_chain:state")} == hops
+    assert {sample["metric"]["hop"] for sample in series(host, "hop:kubegpu_chain:state")} == hops
 
 
 def firing(host: Host) -> list[dict[str, Any]]:
     """Alerts, and lights that are not green: a light follows its alert by an evaluation."""
     alerts = series(host, "ALERTS{alertname=~%22Gpu.*%22,alertstate=%22firing%22}")
-    return [each["metric"] for each in [*alerts, *series(host, "hop:kubegpu_chain:state%3E0")]]
+    return [sample["metric"] for sample in [*alerts, *series(host, "hop:kubegpu_chain:state%3E0")]]

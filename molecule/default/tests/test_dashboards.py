@@ -26,7 +26,7 @@ def queries(name: str) -> Iterator[str]:
         for panel in row["panels"]:
             if not panel.get("empty"):
                 yield from (
-                    re.sub(r"\$(\w+)", lambda found: VARIABLES[found[1]], each) for each in panel["queries"].values()
+                    re.sub(r"\$(\w+)", lambda found: VARIABLES[found[1]], query) for query in panel["queries"].values()
                 )
 
 
@@ -37,6 +37,6 @@ def test_each_panel_shows_something(host: Host, name: str) -> None:
 
 def test_grafana_would_find_each_dashboard(host: Host) -> None:
     found = kubectl(host, "get configmaps --all-namespaces --selector grafana_dashboard=1 --output=json")["items"]
-    shown = {json.loads(text)["uid"] for each in found for text in each["data"].values()}
+    shown = {json.loads(text)["uid"] for config_map in found for text in config_map["data"].values()}
 
     assert shown == {f"kubegpu-{name}" for name in WRITTEN}

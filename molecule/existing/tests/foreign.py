@@ -205,7 +205,7 @@ class Site:
     def rests(self) -> bool:
         """Whether an HPA has its metric, and as many replicas as it is to have."""
         hpa = self.owner.get("/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat")
-        conditions = {each["type"]: each["status"] for each in hpa["status"].get("conditions", ())}
+        conditions = {condition["type"]: condition["status"] for condition in hpa["status"].get("conditions", ())}
         return conditions.get("ScalingActive") == "True" and self.replicas() == (self.case.replicas,) * 2
 
     @contextmanager

@@ -44,9 +44,9 @@ def test_a_pool_at_zero_is_no_error(site: Site, host: Host) -> None:
         assert site.play(playbook, **known).returncode == 0
 
     found = site.module("gpu_cluster_info")["result"]["components"]
-    assert [each["name"] for each in found["device_plugin"] if each["owned"]] == [CASE.plugin["name"]]
-    assert [each["name"] for each in found["exporter"] if each["owned"]] == [CASE.exporter["name"]]
-    assert [each["owned"] for each in found["prometheus"]] == [False]
+    assert [component["name"] for component in found["device_plugin"] if component["owned"]] == [CASE.plugin["name"]]
+    assert [component["name"] for component in found["exporter"] if component["owned"]] == [CASE.exporter["name"]]
+    assert [component["owned"] for component in found["prometheus"]] == [False]
     assert site.gpus() in ("", "0")
 
 

@@ -17,7 +17,7 @@ from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
 from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.selectors import labels_match
-from ..chain.state import AdapterConfig, ApiState, AutoscalerState, Scope, State
+from ..chain.state import ABOUT_GPUS, AdapterConfig, ApiState, AutoscalerState, Scope, State
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -32,6 +32,7 @@ from ..cluster.kube import (
     PODS,
     PROMETHEUSES,
     RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     RULES,
     SCALED_OBJECTS,
@@ -75,10 +76,11 @@ _LISTS: dict[str, Resource] = {
     "webhooks": VALIDATING_WEBHOOKS,
 }
 
+# Of these the namespaces of the scope are all that matters: who may not list them all is asked for those.
+_OF_NAMESPACES = ("hpas", "scaled_objects")
+
 # Reasons of a kubelet that does not start a pod which the scheduler has given to it.
 _REJECTED = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError|NodeAffinity")
-# An HPA that nobody made with this collection is looked at if it is about GPUs.
-_ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 
 
 def capture(
@@ -96,7 +98,13 @@ def capture(
     """
     kube, reading = ReadOnce(kube), Reading()
     version = reading.take("version", lambda: kube.get_raw("/version"), None)
-    answers = in_parallel(kube.list, list(_LISTS.values()))
+    places = {scope.namespace} if scope.namespace else {namespace for namespace, _name in only or ()}
+    answers = [
+        attempt(partial(_list_in_scope, kube, _LISTS[name], places))
+        if name in _OF_NAMESPACES and _is_denied(answer)
+        else answer
+        for name, answer in zip(_LISTS, in_parallel(kube.list, list(_LISTS.values())), strict=True)
+    ]
     lists = {name: reading.note(name, answer) for name, answer in zip(_LISTS, answers, strict=True)}
     clock = attempt(lambda: prometheus.query("time()")[0].values[0])
     if not facts:
@@ -114,7 +122,9 @@ def capture(
     namespaces = _namespaces(state, prometheus, services, wanted)
     pods = reading.take("component_pods", lambda: list(list_in(kube, PODS, namespaces).values())) if namespaces else []
     slices, claim_templates = _claims(kube, reading, state, wanted, targets)
-    state = replace(state, component_pods=pods, resource_slices=slices, claim_templates=claim_templates)
+    places = {autoscaler.namespace for autoscaler in wanted}
+    quotas = reading.take("quotas", lambda: list(list_in(kube, RESOURCE_QUOTAS, places).values()))
+    state = replace(state, component_pods=pods, resource_slices=slices, claim_templates=claim_templates, quotas=quotas)
     service = _service(state, prometheus.service)
     replicas = replicas_of(prometheus, service, pods)
     observer = Observer(kube, prometheus, PrometheusAdapter(kube), replicas)
@@ -138,6 +148,15 @@ def capture(
     )
 
 
+def _is_denied(answer: object) -> bool:
+    return isinstance(answer, ApiError) and answer.status == 403
+
+
+def _list_in_scope(kube: ReadOnce, resource: Resource, namespaces: Collection[str]) -> list[Manifest]:
+    """Raises: ApiError, that of the whole cluster if there is no namespace to ask for."""
+    return list(list_in(kube, resource, namespaces).values() if namespaces else kube.list(resource) or ())
+
+
 def _autoscalers(
     kube: ReadOnce, reading: Reading, state: State, only: Collection[Key] | None
 ) -> tuple[list[Autoscaler], dict[Key, TargetState]]:
@@ -159,13 +178,18 @@ def _autoscalers(
         for recording in recordings_of(rule)
     }
     autoscalers = [autoscaler_of(hpa, queries) for hpa in hpas]
-    targets = reading.take("targets", lambda: read_targets(kube, autoscalers), {})
+    refused: dict[Key, ApiError] = {}
+    targets = reading.take("targets", lambda: read_targets(kube, autoscalers, refused=refused), {})
     chosen = {key_of(hpa) for hpa in hpas if only is not None or scope.name or is_managed(hpa)}
-    return [
+    wanted = [
         autoscaler
         for autoscaler in autoscalers
         if autoscaler.key in chosen or _is_about_gpus(autoscaler, targets.get(autoscaler.key))
-    ], targets
+    ]
+    # What nobody looks at may be of any kind.
+    for err in (refused[autoscaler.key] for autoscaler in wanted if autoscaler.key in refused):
+        reading.note("targets", err)
+    return wanted, targets
 
 
 def _claims(
@@ -193,7 +217,7 @@ def _claims(
 def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:
     pod = pod_spec((target.manifest if target else None) or {})
     names = [metric_target.metric.name for metric_target in autoscaler.metric_targets]
-    return bool(gpus_per_pod(pod)) or any(map(_ABOUT_GPUS.search, names))
+    return bool(gpus_per_pod(pod)) or any(map(ABOUT_GPUS.search, names))
 
 
 def _metrics_services(kube: ReadOnce, reading: Reading, wanted: Sequence[Autoscaler]) -> dict[str, Manifest | None]:

@@ -11,7 +11,8 @@ from ..autoscaling.metrics import Metric
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import MetricTarget
 from ..chain.objects import seconds
-from ..chain.state import exporter_container, given_collect_interval_s
+from ..chain.signs import EXPORTER
+from ..chain.state import given_collect_interval_s
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient, Series
@@ -55,7 +56,7 @@ def _collect_period(kube: KubeClient) -> Period:
         daemon_sets = kube.list(DAEMON_SETS) or ()
     except ApiError:
         daemon_sets = ()
-    containers = [container for daemon_set in daemon_sets if (container := exporter_container(daemon_set))]
+    containers = [container for daemon_set in daemon_sets if (container := EXPORTER.container(daemon_set))]
     given = [interval_s for container in containers if (interval_s := given_collect_interval_s(container))]
     return Period(max(given)) if given else Period(_STOCK["collect"], "assumed")
 

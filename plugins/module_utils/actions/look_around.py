@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
     DAEMON_SETS,
     DEPLOYMENTS,
+    NAMESPACES,
     PROMETHEUSES,
     SECRETS,
     SERVICES,
@@ -30,6 +32,7 @@ _LISTS: dict[str, Resource] = {
     "stateful_sets": STATEFUL_SETS,
     "services": SERVICES,
     "prometheuses": PROMETHEUSES,
+    "namespaces": NAMESPACES,
 }
 
 
@@ -60,6 +63,7 @@ def _components(kube: KubeClient) -> Outcome:
     groups = list(METRICS_APIS)
     apis = in_parallel(lambda group: kube.get(APISERVICES, f"{METRICS_APIS[group]}.{group}"), groups)
     unread = [reason(answer) for answer in (*answers, *apis) if isinstance(answer, (ApiError, HopError))]
+    releases = _releases(kube)
     objects = Objects(
         **{
             # The objects of a list do not say their kind.
@@ -67,17 +71,25 @@ def _components(kube: KubeClient) -> Outcome:
             for (name, resource), answer in zip(_LISTS.items(), answers, strict=True)
         },
         api_services={group: api for group, api in zip(groups, apis, strict=True) if isinstance(api, dict)},
-        releases=_releases(kube),
+        releases=releases or frozenset(),
     )
-    return Outcome(result={"components": find_components(objects), "not_looked_at": sorted(set(unread))})
+    namespaces = dict(zip(_LISTS, answers, strict=True))["namespaces"]
+    objects = replace(objects, namespaces=namespaces if isinstance(namespaces, list) else None)
+    return Outcome(
+        result={
+            "components": find_components(objects),
+            "sees_releases": releases is not None,
+            "not_looked_at": sorted(set(unread)),
+        }
+    )
 
 
-def _releases(kube: KubeClient) -> frozenset[tuple[str, str]]:
-    """Those of the collection; objects of one that was interrupted have no mark yet. Who may not read them has none."""
+def _releases(kube: KubeClient) -> frozenset[tuple[str, str]] | None:
+    """Those of the collection; objects of one that was interrupted have no mark yet. None for who may not read them."""
     try:
         records = kube.list_metadata(SECRETS, label_selector=f"owner=helm,{RELEASE}")
     except ApiError as err:
         if err.status in (401, 403):
-            return frozenset()
+            return None
         raise
     return frozenset((record["metadata"]["namespace"], record["metadata"]["labels"][RELEASE]) for record in records)

@@ -33,9 +33,9 @@ def make_objects(
     ours = {
         _identity(found): found
         for resource in served.values()
-        for found in (_named(each, resource) for each in kube.list(resource, label_selector=selector) or ())
+        for found in (_named(manifest, resource) for manifest in kube.list(resource, label_selector=selector) or ())
     }
-    desired = {_identity(each): marked(each, part_of) for each in wanted}
+    desired = {_identity(manifest): marked(manifest, part_of) for manifest in wanted}
     missing = sorted({kind for kind, _namespace, _name in desired} - set(served))
     if missing and not kube.dry_run:
         raise HopError(
@@ -80,11 +80,11 @@ def make_objects(
 
 def _served(kube: KubeClient, kinds: Sequence[Mapping[str, str]]) -> dict[str, Resource]:
     """The kinds that the cluster has, by name."""
-    discovered = {version: kube.discover(version) for version in dict.fromkeys(each["api_version"] for each in kinds)}
+    discovered = {version: kube.discover(version) for version in dict.fromkeys(kind["api_version"] for kind in kinds)}
     return {
-        each["kind"]: discovered[each["api_version"]][each["kind"]]
-        for each in kinds
-        if each["kind"] in discovered[each["api_version"]]
+        kind["kind"]: discovered[kind["api_version"]][kind["kind"]]
+        for kind in kinds
+        if kind["kind"] in discovered[kind["api_version"]]
     }
 
 

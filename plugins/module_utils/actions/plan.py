@@ -120,7 +120,7 @@ def make_plans(
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
-    queries = recorded_queries(kube)
+    queries = recorded_queries(kube, prometheus.service[0])
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
     targets = read_targets(kube, autoscalers, managers=False)
     now_s = prometheus.query("time()")[0].values[0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..autoscaling.manifests import horizontal_pod_autoscaler
+from ..autoscaling.manifests import RuleOptions, horizontal_pod_autoscaler
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..chain.check import Check, CheckResult
 from ..chain.checks import before, labels, metrics_api, scrape, workload
@@ -30,10 +30,15 @@ _CHECKS: tuple[Check, ...] = tuple(
 
 
 def preflight(
-    autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: ClusterSnapshot, *, dry_run: bool
+    autoscalers: Sequence[Autoscaler],
+    objects: Objects,
+    snapshot: ClusterSnapshot,
+    rules: RuleOptions,
+    *,
+    dry_run: bool,
 ) -> list[str]:
     """The warnings. Raises: HopError with all reasons to refuse, if there is one."""
-    state = state_before(autoscalers, objects, snapshot)
+    state = state_before(autoscalers, objects, snapshot, rules)
     results = [
         result for check in _CHECKS if not check.obstacles(state) for result in check.judge(state) if result.type.before
     ]
@@ -52,7 +57,9 @@ def _together(results: Sequence[CheckResult]) -> list[Finding]:
     return sorted(findings.values(), key=lambda finding: list(Hop).index(finding.type.hop))
 
 
-def state_before(autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: ClusterSnapshot) -> State:
+def state_before(
+    autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: ClusterSnapshot, rules: RuleOptions
+) -> State:
     """The cluster with the HPAs that are asked for in place of those that are there."""
     wanted = {autoscaler.key: horizontal_pod_autoscaler(autoscaler) for autoscaler in autoscalers}
     plan = Plan(
@@ -65,13 +72,18 @@ def state_before(autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: 
         snapshot.query_errors,
         snapshot.empty_queries,
         snapshot.scaled_objects is not None,
-        _no_resources(Owner("metrics.k8s.io", snapshot.resource_api)),
+        "" if "resource_api" in snapshot.unread else _no_resources(Owner("metrics.k8s.io", snapshot.resource_api)),
+        {"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
+        objects.unread,
     )
     skipped = plan.unserved | plan.unscalable
     return State(
         0.0,
         plan=plan,
         nodes=snapshot.nodes,
+        prometheuses=snapshot.prometheuses,
+        namespaces=snapshot.namespaces,
+        unavailable=snapshot.unread,
         hpas=[*{**objects.hpas, **wanted}.values()],
         scaled_objects=snapshot.scaled_objects or (),
         prometheus=PrometheusState(snapshot.prometheus_name, error=str(snapshot.prometheus_error or "")),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import autoscaler_of, recordings_of
@@ -17,7 +18,7 @@ from .backend import Backend
 from .observe import Observer
 from .outcome import Outcome
 from .prometheus_replicas import read_replicas
-from .snapshot import metric_of, read_hpas
+from .snapshot import metric_of, read_hpas, read_reachable_hpas
 from .verify import describe, verify
 from .wait import Deadline
 
@@ -36,11 +37,11 @@ def read_autoscalers(
     deadline: until when to wait for the proof; None looks once and judges nothing.
     Raises:   HopError if one that is named does not exist.
     """
-    hpas = read_hpas(kube, namespace)
+    hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, {key[0] for key in keys})[0]
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
-    queries = recorded_queries(kube)
+    queries = recorded_queries(kube, prometheus.service[0])
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
     behaviors, places = describe_behaviors(autoscalers)
     entries = [
@@ -77,10 +78,10 @@ def _entry(autoscaler: Autoscaler, behavior: int) -> dict[str, object]:
     }
 
 
-def recorded_queries(kube: KubeClient) -> dict[str, str]:
-    """What our rules record, by series; none where they cannot be read."""
-    try:
-        rules = kube.list(RULES, label_selector=f"{MANAGED_BY}={MANAGER}") or ()
-    except ApiError:
-        return {}
-    return {recording["record"]: recording["expr"] for rule in rules for recording in recordings_of(rule)}
+def recorded_queries(kube: KubeClient, namespace: str) -> dict[str, str]:
+    """What our rules record, by series: those of the cluster, else of a namespace. None where neither can be read."""
+    for place in (None, namespace):
+        with suppress(ApiError):
+            rules = kube.list(RULES, namespace=place, label_selector=f"{MANAGED_BY}={MANAGER}") or ()
+            return {recording["record"]: recording["expr"] for rule in rules for recording in recordings_of(rule)}
+    return {}

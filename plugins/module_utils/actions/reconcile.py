@@ -10,6 +10,7 @@ from ..autoscaling.spec import Autoscaler, autoscaler_key
 from ..chain.objects import key_of
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.prometheus import PrometheusClient
+from ..errors import enumeration
 from ..marks import is_managed
 from .backend import Backend
 from .dead_time import resolve_dead_times
@@ -31,11 +32,11 @@ def reconcile(
     One object's failure does not stop the others; failures are collected in the outcome's errors.
     Raises: HopError before anything is changed, if there is reason to refuse.
     """
-    objects = read_objects(kube, rules.namespace)
+    objects = read_objects(kube, rules.namespace, {autoscaler.namespace for autoscaler in autoscalers})
     outcome = Outcome()
     if autoscalers:
         snapshot = read_snapshot(kube, prometheus, autoscalers)
-        outcome.warnings += preflight(autoscalers, objects, snapshot, dry_run=kube.dry_run)
+        outcome.warnings += preflight(autoscalers, objects, snapshot, rules, dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
             kube, prometheus, autoscalers, objects, snapshot.targets, rules.evaluation_interval_s
         )
@@ -52,7 +53,7 @@ def reconcile(
     ]
     made, scaled = write(kube, outcome, changes)
     unused = []
-    if not outcome.errors:
+    if not outcome.errors and not objects.unread:  # else HPAs that nobody sees may use them
         wanted = {key_of(manifest)[1] for manifest in desired if manifest["kind"] != HPAS.kind}
         left = [rule for name, rule in rules_there.items() if name not in wanted]
         unused = backend.unused_rules(left, {**objects.hpas, **written})
@@ -68,9 +69,9 @@ def reconcile(
 
 def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
     """Remove autoscalers, and each recording rule with its last user. What is not ours stays."""
-    objects = read_objects(kube, rules.namespace)
-    outcome = Outcome()
     keys = list(dict.fromkeys(map(autoscaler_key, params)))
+    objects = read_objects(kube, rules.namespace, {namespace for namespace, _name in keys})
+    outcome = Outcome()
     ours = {key: objects.hpas[key] for key in keys if key in objects.hpas and is_managed(objects.hpas[key])}
     for key in keys:
         if key in objects.hpas and key not in ours:
@@ -80,6 +81,10 @@ def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
     left = {key: hpa for key, hpa in objects.hpas.items() if key not in gone}
     unused = backend.unused_rules((objects.rules or {}).values(), left)
+    if unused and objects.unread:
+        names = enumeration(sorted(rule["metadata"]["name"] for rule in unused))
+        outcome.warnings.append(f"{objects.unread}; an HPA elsewhere may use PrometheusRule {names}, which stays")
+        unused = []
     if unused:
         unused = backend.unused_rules(unused, {key: hpa for key, hpa in read_hpas(kube).items() if key not in gone})
     removed, _entries = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])

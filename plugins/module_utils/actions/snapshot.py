@@ -1,17 +1,30 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from ..autoscaling.manifests import METRIC_LABEL, Manifest, metrics_of, resources_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, Autoscaler
 from ..chain.objects import Key, key_of
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.kube import APISERVICES, HPAS, NODES, RULES, SCALED_OBJECTS, KubeClient
+from ..cluster.kube import (
+    APISERVICES,
+    HPAS,
+    NAMESPACES,
+    NODES,
+    PROMETHEUSES,
+    RULES,
+    SCALED_OBJECTS,
+    KubeClient,
+)
+from ..cluster.listing import list_in
 from ..cluster.prometheus import PrometheusClient
 from ..marks import MANAGED_BY, MANAGER
+from .reading import attempt, reason
 from .targets import TargetState, read_targets
 
 # The API that an HPA asks for a metric of this type.
@@ -22,12 +35,14 @@ GROUPS = {PODS: "custom.metrics.k8s.io", OBJECT: "custom.metrics.k8s.io", EXTERN
 class Objects:
     """The objects of the kinds that autoscalers are made of.
 
-    hpas:  every HPA of the cluster, by namespace and name. HPAs of others count too: they can be in the way.
-    rules: our recording rules, by name; None if the kind PrometheusRule is not served.
+    hpas:   every HPA of the cluster, by namespace and name. HPAs of others count too: they can be in the way.
+    rules:  our recording rules, by name; None if the kind PrometheusRule is not served.
+    unread: why only HPAs of the autoscalers' own namespaces are known; empty if all are.
     """
 
     hpas: dict[Key, Manifest]
     rules: dict[str, Manifest] | None
+    unread: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,11 +52,13 @@ class ClusterSnapshot:
     targets:          by namespace and name of the autoscaler.
     nodes:            of the cluster.
     scaled_objects:   KEDA's autoscalers; none if KEDA is not there, None if they may not be read.
+    prometheuses:     the operator's objects. namespaces: with their labels, if one of those selects rules by them.
     metrics_apis:     the APIServices of custom.metrics.k8s.io and external.metrics.k8s.io, by group.
     resource_api:     that of metrics.k8s.io, for CPU and memory; not looked at where nobody asks for them.
     prometheus_error: why Prometheus could not be asked.
     query_errors:     what is wrong with a user's own query, by metric.
     empty_queries:    users' metrics whose query gives nothing now.
+    unread:           why something of the whole cluster may not be read, by the field of a State.
     """
 
     targets: dict[Key, TargetState] = field(default_factory=dict)
@@ -53,6 +70,9 @@ class ClusterSnapshot:
     prometheus_error: ApiError | None = None
     query_errors: dict[str, str] = field(default_factory=dict)
     empty_queries: tuple[str, ...] = ()
+    prometheuses: Sequence[Manifest] = ()
+    namespaces: Sequence[Manifest] = ()
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 def metric_of(manifest: Manifest) -> str:
@@ -64,42 +84,81 @@ def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manif
     return {key_of(hpa): {**hpa, "kind": HPAS.kind} for hpa in kube.list(HPAS, namespace=namespace) or ()}
 
 
-def read_objects(kube: KubeClient, rule_namespace: str) -> Objects:
+def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[dict[Key, Manifest], str]:
+    """All HPAs. Who may not list them gets those of the namespaces, and why not all."""
+    try:
+        return read_hpas(kube), ""
+    except ApiError as err:
+        if err.status != 403 or not namespaces:
+            raise
+        hpas = list_in(kube, HPAS, namespaces)
+        return {key: {**hpa, "kind": HPAS.kind} for key, hpa in hpas.items()}, reason(err)
+
+
+def read_objects(kube: KubeClient, rule_namespace: str, namespaces: Collection[str]) -> Objects:
+    """namespaces: of the autoscalers that it is about."""
     rules = kube.list(RULES, namespace=rule_namespace, label_selector=f"{MANAGED_BY}={MANAGER},{METRIC_LABEL}")
+    hpas, unread = read_reachable_hpas(kube, namespaces)
     return Objects(
-        hpas=read_hpas(kube),
-        rules=None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules},
+        hpas,
+        None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules},
+        unread,
     )
 
 
 def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> ClusterSnapshot:
     prometheus_error, query_errors, empty_queries = _try_queries(prometheus, autoscalers)
+    unread: dict[str, str] = {}
+
+    def of_cluster(name: str, read: Callable[[], Any]) -> Any:
+        """None for what is not there, and for what may not be read, which is noted."""
+        found = attempt(read)
+        if isinstance(found, ApiError) and found.status == 403:
+            unread[name] = reason(found)
+            return None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    groups = dict.fromkeys(
+        GROUPS[metric_target.type] for autoscaler in autoscalers for metric_target in autoscaler.metric_targets
+    )
+    asks_for_resources = any(map(resources_of, autoscalers))
+    prometheuses = of_cluster("prometheuses", lambda: kube.list(PROMETHEUSES)) or ()
+    selects_namespaces = any((prometheus.get("spec") or {}).get("ruleNamespaceSelector") for prometheus in prometheuses)
     return ClusterSnapshot(
         targets=read_targets(kube, autoscalers, managers=False),
-        nodes=kube.list(NODES) or (),
-        scaled_objects=_scaled_objects(kube),
+        nodes=of_cluster("nodes", lambda: kube.list(NODES)) or (),
+        scaled_objects=_scaled_objects(kube, {autoscaler.namespace for autoscaler in autoscalers}),
         metrics_apis={
-            group: kube.get(APISERVICES, f"v1beta1.{group}")
-            for group in dict.fromkeys(
-                GROUPS[metric_target.type] for autoscaler in autoscalers for metric_target in autoscaler.metric_targets
-            )
+            group: of_cluster("apis", partial(kube.get, APISERVICES, f"v1beta1.{group}")) for group in groups
         },
-        resource_api=kube.get(APISERVICES, "v1beta1.metrics.k8s.io") if any(map(resources_of, autoscalers)) else None,
+        resource_api=of_cluster("resource_api", lambda: kube.get(APISERVICES, "v1beta1.metrics.k8s.io"))
+        if asks_for_resources
+        else None,
         prometheus_name=prometheus.name,
         prometheus_error=prometheus_error,
         query_errors=query_errors,
         empty_queries=empty_queries,
+        prometheuses=prometheuses,
+        namespaces=of_cluster("namespaces", lambda: kube.list(NAMESPACES)) or () if selects_namespaces else (),
+        unread=unread,
     )
 
 
-def _scaled_objects(kube: KubeClient) -> Sequence[Manifest] | None:
+def _scaled_objects(kube: KubeClient, namespaces: Collection[str]) -> Sequence[Manifest] | None:
     """Who may not read them gets 403 even where KEDA is not installed: rights are asked for first."""
-    try:
-        return kube.list(SCALED_OBJECTS) or ()
-    except ApiError as err:
-        if err.status != 403:
-            raise
-        return None
+    ways: tuple[Callable[[], Sequence[Manifest] | None], ...] = (
+        lambda: kube.list(SCALED_OBJECTS),
+        lambda: list(list_in(kube, SCALED_OBJECTS, namespaces).values()),
+    )
+    for read in ways:
+        try:
+            return read() or ()
+        except ApiError as err:
+            if err.status != 403:
+                raise
+    return None
 
 
 def _try_queries(

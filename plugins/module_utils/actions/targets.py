@@ -35,11 +35,16 @@ class TargetState:
 
 
 def read_targets(
-    kube: KubeClient, autoscalers: Iterable[Autoscaler], *, managers: bool = True
+    kube: KubeClient,
+    autoscalers: Iterable[Autoscaler],
+    *,
+    managers: bool = True,
+    refused: dict[Key, ApiError] | None = None,
 ) -> dict[Key, TargetState]:
     """By namespace and name of the autoscaler. Discovery once a version, a list once a kind and namespace.
 
     managers: keep who has written each field of a target, which is a good part of it.
+    refused:  takes the autoscalers of kinds that may not be read, which then have no state. None raises ApiError.
     """
     autoscalers = list(autoscalers)
     kinds = {
@@ -53,10 +58,15 @@ def read_targets(
         if resource is not None:
             places.setdefault(resource, set()).add(namespace)
     pruned = () if managers else (("metadata", "managedFields"),)
-    listed = {
-        resource: list_in(kube, replace(resource, pruned_fields=pruned), namespaces)
-        for resource, namespaces in places.items()
-    }
+    listed = {}
+    for resource, namespaces in places.items():
+        try:
+            listed[resource] = list_in(kube, replace(resource, pruned_fields=pruned), namespaces)
+        except ApiError as err:
+            if refused is None or err.status != 403:
+                raise
+            refused |= {key: err for key, kind in resources.items() if kind == resource}
+    autoscalers = [autoscaler for autoscaler in autoscalers if autoscaler.key not in (refused or ())]
     states = {
         autoscaler.key: TargetState(False, False, None)
         if (resource := resources[autoscaler.key]) is None

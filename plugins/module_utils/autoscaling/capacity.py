@@ -1,5 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How many pods the nodes can hold, as far as their GPUs decide: what the scheduler's filters say of empty nodes."""
+"""How many pods the nodes can hold, as far as their GPUs decide: what the scheduler's filters say of empty nodes.
+
+A quota of their namespace may hold fewer.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,36 @@ def replicas_that_fit(
     if not wanted:
         return 0
     return sum(_fit_on(node, wanted, claimable or {}) for node in nodes if may_run_on(pod, node))
+
+
+def pods_within(pod: PodSpec, hard: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Pods that a ResourceQuota leaves room for if nothing else counts in it, and the resource that decides.
+
+    None if it limits nothing of what the pod asks for. Init containers do not count.
+    """
+    rooms = [
+        (int(parse_quantity(str(limit)) // wanted), resource)
+        for resource, limit in hard.items()
+        if (wanted := _counted(pod, resource)) > 0
+    ]
+    return min(rooms, default=None)
+
+
+def _counted(pod: PodSpec, resource: str) -> float:
+    """What one pod takes of a resource, by the names of quotas. A request that is not given is the limit."""
+    if resource in ("pods", "count/pods"):
+        return 1
+    kind, _, name = resource.partition(".")
+    if kind not in ("requests", "limits"):
+        if resource not in ("cpu", "memory"):
+            return 0
+        kind, name = "requests", resource
+    total = 0.0
+    for container in pod.get("containers") or ():
+        resources = container.get("resources") or {}
+        amounts = [(resources.get(part) or {}).get(name) for part in dict.fromkeys((kind, "limits"))]
+        total += next((parse_quantity(str(amount)) for amount in amounts if amount is not None), 0.0)
+    return total
 
 
 def may_run_on(pod: PodSpec, node: Node) -> bool:

@@ -25,6 +25,16 @@ def labels_match(selector: Selector | None, labels: Mapping[str, str]) -> bool:
     return all(_holds(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
+def labels_that_match(selector: Selector) -> dict[str, str]:
+    """Labels of an object that a selector is to select; empty if no label can do it, or if none is needed."""
+    labels = dict(selector.get("matchLabels") or {})
+    for expression in selector.get("matchExpressions") or ():
+        values = expression.get("values") or ("true",)
+        if expression["operator"] in ("In", "Exists") and labels.get(expression["key"]) not in values:
+            labels.setdefault(expression["key"], values[0])
+    return labels if labels_match(selector, labels) else {}
+
+
 def format_selector(selector: Selector) -> str:
     """The text of a selector, for a request."""
     equal = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]

@@ -37,6 +37,7 @@ from .objects import (
     youngest,
 )
 from .selectors import labels_match
+from .signs import DRA, EXPORTER, plugin_container
 
 # A finding that concerns everything.
 ALL = "*"
@@ -49,6 +50,8 @@ _GPU_LABELS = re.compile(
     r"nvidia\.com/gpu\.present=true|feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.present=true"
     r"|cloud\.google\.com/gke-accelerator=.+|k8s\.amazonaws\.com/accelerator=.+"
 )
+# An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
+ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 _STOCK_COLLECT_S = 30.0
 # The DRA driver of NVIDIA's GPUs.
 GPU_DRIVER = "gpu.nvidia.com"
@@ -453,6 +456,8 @@ class Plan:
     rules:        our PrometheusRules by name; None if that kind is not served.
     unserved:     autoscalers whose target's kind is not served; unscalable: whose target has no scale subresource.
     query_errors: the fault of a user's own query, by metric. empty_queries: metrics whose query gives nothing now.
+    rule:         where a rule of ours would be, and its labels; None if that is not known.
+    unread:       why HPAs of other namespaces are not known; empty if they are.
     no_resources: why there is no CPU and memory of pods; empty where there is, or nobody asks for it.
     """
 
@@ -466,6 +471,8 @@ class Plan:
     empty_queries: Sequence[str] = ()
     is_keda_known: bool = True
     no_resources: str = ""
+    rule: Manifest | None = None
+    unread: str = ""
 
 
 @dataclass(frozen=True)
@@ -478,6 +485,7 @@ class State:
     webhooks:        ValidatingWebhookConfigurations.
     events:          warnings about objects that wait or fail: exporters, targets whose pods do not come, such pods.
     resource_slices: GPUs that pods can claim. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
+    quotas:          ResourceQuotas of the autoscalers' namespaces.
     unavailable:     why an input could not be read, by the name of the field. Such a field is empty.
     """
 
@@ -500,6 +508,7 @@ class State:
     events: Sequence[Manifest] = ()
     resource_slices: Sequence[Manifest] = ()
     claim_templates: Sequence[Manifest] = ()
+    quotas: Sequence[Manifest] = ()
     prometheus: PrometheusState = PrometheusState("")
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
@@ -618,8 +627,7 @@ class State:
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
         """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed, no node has to have one."""
-        drivers = (container for daemon_set in self.daemon_sets for container in containers_of(daemon_set))
-        if any("dra-driver" in str(container.get("image")) for container in drivers):
+        if any(map(DRA.container, self.daemon_sets)):
             return {}
         return {
             name: node
@@ -630,12 +638,12 @@ class State:
     @cached_property
     def exporters(self) -> list[Manifest]:
         """DaemonSets of dcgm-exporter, whoever installed them."""
-        return [daemon_set for daemon_set in self.daemon_sets if exporter_container(daemon_set)]
+        return [daemon_set for daemon_set in self.daemon_sets if EXPORTER.container(daemon_set)]
 
     @cached_property
     def plugins(self) -> list[Manifest]:
         """DaemonSets of NVIDIA's device plugin, of the operator or of a cloud; GPU feature discovery is none."""
-        return [daemon_set for daemon_set in self.daemon_sets if _plugin_container(daemon_set)]
+        return [daemon_set for daemon_set in self.daemon_sets if plugin_container(daemon_set)]
 
     @cached_property
     def _pods_by_daemon_set(self) -> dict[str, list[Manifest]]:
@@ -800,24 +808,6 @@ def lost_gpus(node: Manifest) -> str:
         f"{allocatable.get(resource, 0)} of {int(parse_quantity(str(amount)))} {resource} are allocatable"
         for resource, amount in capacity.items()
         if resource.startswith(NVIDIA) and allocatable.get(resource, 0) < parse_quantity(str(amount))
-    )
-
-
-def exporter_container(daemon_set: Manifest) -> Manifest | None:
-    return next(
-        (container for container in containers_of(daemon_set) if "dcgm-exporter" in container.get("image", "")), None
-    )
-
-
-def _plugin_container(daemon_set: Manifest) -> Manifest | None:
-    return next(
-        (
-            container
-            for container in containers_of(daemon_set)
-            if re.search(r"nvidia.*device-plugin|k8s-device-plugin", container.get("image", ""))
-            and "device-plugin" in container["name"]
-        ),
-        None,
     )
 
 

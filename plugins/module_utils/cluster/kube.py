@@ -51,6 +51,7 @@ PODS = Resource("v1", "Pod", "pods", pruned_fields=(("metadata", "managedFields"
 POD_MONITORS = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 PROMETHEUSES = Resource("monitoring.coreos.com/v1", "Prometheus", "prometheuses")
 RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+RESOURCE_QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")

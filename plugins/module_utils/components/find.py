@@ -9,22 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
-from ..chain.objects import containers_of, flag, labels_of, name_of, seconds
-from ..chain.selectors import labels_match
+from ..chain.objects import containers_of, flag, key_of, labels_of, name_of, owners, seconds
+from ..chain.selectors import labels_match, labels_that_match
+from ..chain.signs import (
+    DRA,
+    EXPORTER,
+    HOST_ENGINE,
+    NODE_FEATURE_DISCOVERY,
+    OPERATOR,
+    PROMETHEUS,
+    plugin_container,
+)
 from ..marks import RELEASE, is_managed
 
-_OPERATOR = re.compile(r"(^|/)prometheus-operator([:@]|$)")
-_PROMETHEUS = re.compile(r"(^|/)(prometheus|prometheus-rhel\d+)([:@]|$)")
-_EXPORTER = re.compile(r"dcgm-exporter")
-# The DCGM that exporters connect to, where they have none of their own.
-_HOST_ENGINE = re.compile(r"(^|/)dcgm([:@]|$)")
-_PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device-plugin")
-_DRA = re.compile(r"dra-driver.*gpu|dra-driver-nvidia|nvidia-dra-driver|k8s-dra-driver")
-_NFD = re.compile(r"node-feature-discovery")
 # The half of the DRA driver that gives out NVLink domains, and no GPU.
 _NO_DRA = "compute-domains"
-# The feature discovery that comes with the plugin has its image, and offers no GPU.
-_NO_PLUGIN = re.compile(r"feature-discovery|mps-control|config-manager|mig-manager")
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
@@ -34,7 +33,8 @@ METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
 class Objects:
     """What was read of a cluster; an empty list for what it does not have.
 
-    releases: namespace and name of each Helm release that the collection made.
+    namespaces: None if they could not be read.
+    releases:   namespace and name of each Helm release that the collection made.
     """
 
     daemon_sets: Sequence[Manifest] = ()
@@ -42,6 +42,7 @@ class Objects:
     stateful_sets: Sequence[Manifest] = ()
     services: Sequence[Manifest] = ()
     prometheuses: Sequence[Manifest] = ()
+    namespaces: Sequence[Manifest] | None = None
     api_services: Mapping[str, Manifest] = field(default_factory=dict)
     releases: Collection[tuple[str, str]] = ()
 
@@ -59,12 +60,14 @@ def find_components(objects: Objects) -> dict[str, Any]:
 
     return {
         "prometheus": [*_operated(objects), *_plain(objects)],
-        "prometheus_operator": entries(workload for workload in workloads if _runs(workload, _OPERATOR)),
-        "exporter": of_gpus(driver for driver in drivers if _runs(driver, _EXPORTER)),
-        "host_engine": of_gpus(driver for driver in drivers if _runs(driver, _HOST_ENGINE)),
-        "device_plugin": of_gpus(driver for driver in drivers if _is_plugin(driver)),
+        "prometheus_operator": _operators(workloads, objects),
+        "exporter": of_gpus(driver for driver in drivers if EXPORTER.container(driver)),
+        "host_engine": of_gpus(driver for driver in drivers if HOST_ENGINE.container(driver)),
+        "device_plugin": of_gpus(driver for driver in drivers if plugin_container(driver)),
         "dra_driver": of_gpus(driver for driver in drivers if _gives_by_dra(driver)),
-        "node_feature_discovery": entries(workload for workload in workloads if _runs(workload, _NFD)),
+        "node_feature_discovery": entries(
+            workload for workload in workloads if NODE_FEATURE_DISCOVERY.container(workload)
+        ),
         "metrics_apis": {group: _server(api, objects) for group, api in objects.api_services.items()},
     }
 
@@ -92,33 +95,32 @@ def _images(workload: Manifest) -> Iterable[str]:
     return (str(container.get("image", "")) for container in containers_of(workload))
 
 
-def _runs(workload: Manifest, image: re.Pattern[str]) -> bool:
-    return any(image.search(name) for name in _images(workload))
-
-
-def _is_plugin(daemon_set: Manifest) -> bool:
-    return any(
-        _PLUGIN.search(str(container.get("image", ""))) and not _NO_PLUGIN.search(container["name"])
-        for container in containers_of(daemon_set)
-        if not _NO_PLUGIN.search(str(container.get("image", "")))
-    )
+def _operators(workloads: Iterable[Manifest], objects: Objects) -> list[dict[str, Any]]:
+    """Where none is seen, a Prometheus that somebody has made pods of tells of one."""
+    seen = [_entry(workload, objects) for workload in workloads if OPERATOR.container(workload)]
+    made = {
+        (workload["metadata"]["namespace"], name)
+        for workload in objects.stateful_sets
+        for kind, name in owners(workload)
+        if kind == "Prometheus"
+    }
+    return seen or [_entry(prometheus, objects) for prometheus in objects.prometheuses if key_of(prometheus) in made]
 
 
 def _gives_by_dra(daemon_set: Manifest) -> bool:
-    return any(
-        _DRA.search(str(container.get("image", ""))) and container["name"] != _NO_DRA
-        for container in containers_of(daemon_set)
-    )
+    """The half of its DaemonSet that gives out NVLink domains is none."""
+    containers = [container for container in containers_of(daemon_set) if container["name"] != _NO_DRA]
+    return DRA.container({"metadata": {}, "spec": {"containers": containers}}) is not None
 
 
 def _origin(daemon_set: Manifest, objects: Objects) -> str:
     """Who brought it: the collection, NVIDIA's GPU operator, GKE, a Helm release, or a manifest."""
     labels, namespace = labels_of(daemon_set), daemon_set["metadata"]["namespace"]
     of_gke = any("gke.gcr.io" in image or "gke-release" in image for image in _images(daemon_set))
-    owners = [owner["kind"] for owner in daemon_set["metadata"].get("ownerReferences") or ()]
+    makers = {kind for kind, _name in owners(daemon_set)}
     if is_owned(daemon_set, objects.releases):
         return "kubegpu"
-    if labels.get("app.kubernetes.io/managed-by") == "gpu-operator" or "ClusterPolicy" in owners:
+    if labels.get("app.kubernetes.io/managed-by") == "gpu-operator" or "ClusterPolicy" in makers:
         return "gpu-operator"
     if of_gke or namespace.startswith("gke-"):
         return "gke"
@@ -144,20 +146,34 @@ def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
             **_entry(prometheus, objects),
             **_address(objects.services, metadata["namespace"], labels, {spec.get("portName") or "web", 9090}),
             "path_prefix": (spec.get("routePrefix") or "/").rstrip("/"),
-            "rule_labels": dict((spec.get("ruleSelector") or {}).get("matchLabels") or {}),
-            "monitor_labels": dict((spec.get("serviceMonitorSelector") or {}).get("matchLabels") or {}),
+            "rule_labels": labels_that_match(spec.get("ruleSelector") or {}),
+            "rule_namespaces": _namespaces(prometheus, spec.get("ruleNamespaceSelector"), objects.namespaces),
+            "monitor_labels": labels_that_match(spec.get("serviceMonitorSelector") or {}),
+            "monitor_namespaces": _namespaces(
+                prometheus, spec.get("serviceMonitorNamespaceSelector"), objects.namespaces
+            ),
             "scrape_interval": seconds(spec.get("scrapeInterval")) or 30.0,
             "reads_rules": spec.get("ruleSelector") is not None,
         }
 
 
+def _namespaces(
+    prometheus: Manifest, selector: Mapping[str, Any] | None, namespaces: Iterable[Manifest] | None
+) -> list[str] | None:
+    """Those that a Prometheus takes objects from; None for all, or if that is not known. No selector means its own."""
+    if selector is None:
+        return [prometheus["metadata"]["namespace"]]
+    if not selector or namespaces is None:
+        return None
+    return sorted(
+        namespace["metadata"]["name"] for namespace in namespaces if labels_match(selector, labels_of(namespace))
+    )
+
+
 def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
     """Workloads that run Prometheus and that no operator made."""
     for workload in (*objects.stateful_sets, *objects.deployments):
-        container = next(
-            (container for container in containers_of(workload) if _PROMETHEUS.search(str(container.get("image", "")))),
-            None,
-        )
+        container = PROMETHEUS.container(workload)
         if container is None or "operator.prometheus.io/name" in labels_of(workload) or _is_operated(workload):
             continue
         labels = (workload["spec"].get("template") or {}).get("metadata", {}).get("labels") or {}
@@ -168,7 +184,9 @@ def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
             **_address(objects.services, workload["metadata"]["namespace"], labels, ports),
             "path_prefix": re.sub(r"^https?://[^/]+", "", prefix),
             "rule_labels": {},
+            "rule_namespaces": None,
             "monitor_labels": {},
+            "monitor_namespaces": None,
             "scrape_interval": None,
             "reads_rules": False,
         }

@@ -75,7 +75,7 @@ def read_parts(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
             name=row["name"],
             needs=tuple(name for name in row.get("needs", ()) if name in names),
             release=_release(row["release"], row.get("crds", {})) if row.get("release") else None,
-            objects=tuple(marked(each, row.get("part_of")) for each in row.get("objects", ())),
+            objects=tuple(marked(manifest, row.get("part_of")) for manifest in row.get("objects", ())),
         )
         for row in rows
     ]

@@ -102,7 +102,10 @@ def _section(plan: Plan, index: int) -> Element:
         element("p", plan["sentence"]),
         _table(plan),
         element("div", element("article", plan_plot(plan, index), class_="card"), class_="cards plots"),
-        [element("h3", "Decisions"), element("ol", [element("li", _decision(each)) for each in plan["decisions"]])]
+        [
+            element("h3", "Decisions"),
+            element("ol", [element("li", _decision(decision)) for decision in plan["decisions"]]),
+        ]
         if plan["decisions"]
         else None,
         [element("p", note, class_="quiet") for note in plan["notes"]],
@@ -111,7 +114,7 @@ def _section(plan: Plan, index: int) -> Element:
 
 
 def _left_out(result: Mapping[str, Any]) -> Element | None:
-    rows = [element("li", f"{name_of(each)}: {each['reason']}") for each in result["not_planned"]]
+    rows = [element("li", f"{name_of(autoscaler)}: {autoscaler['reason']}") for autoscaler in result["not_planned"]]
     return element("section", element("h2", "Not planned"), element("ul", rows)) if rows else None
 
 

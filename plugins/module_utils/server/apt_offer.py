@@ -94,7 +94,9 @@ class Offer:
             config.write_text(
                 _SETTINGS.format(folder=folder)
                 + (_SOURCES.format(folder=folder) if repositories else "")
-                + "".join(_proxy(urlsplit(each.uri).hostname or "", proxy) for each in repositories if proxy)
+                + "".join(
+                    _proxy(urlsplit(repository.uri).hostname or "", proxy) for repository in repositories if proxy
+                )
             )
             told = _run("apt-get", *_option(config), "update")
             lines = (told.stdout + told.stderr).splitlines()

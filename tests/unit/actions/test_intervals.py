@@ -23,7 +23,7 @@ QUEUE = Autoscaler.from_params(
 
 
 def exporter(image: str = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5", **container: Any) -> Manifest:
-    """Found by its image, whatever it is called."""
+    """Found by its image or its variables, whatever it is called."""
     containers = [{"name": "main", "image": image, **container}]
     return {"metadata": {"name": "gpu-metrics"}, "spec": {"template": {"spec": {"containers": containers}}}}
 
@@ -72,7 +72,8 @@ COLLECT: dict[str, tuple[list[Manifest], Period]] = {
     "by long flag with =": ([exporter(args=["--collect-interval=3000"])], Period(3)),
     "a flag wins over the variable": ([exporter(args=["-c", "500"], env=interval("10000"))], Period(0.5)),
     "the slowest of two": ([exporter(env=interval("1000")), exporter(env=interval("30000"))], Period(30)),
-    "another DaemonSet": ([exporter("prom/node-exporter:1", env=interval("1000"))], Period(30, "assumed")),
+    "one whose image has another name": ([exporter("mirror/gpu@sha256:00", env=interval("1000"))], Period(1)),
+    "another DaemonSet": ([exporter("prom/node-exporter:1", args=["-c", "1000"])], Period(30, "assumed")),
     "no word of it": ([exporter()], Period(30, "assumed")),
     "none": ([], Period(30, "assumed")),
 }

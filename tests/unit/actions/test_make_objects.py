@@ -27,7 +27,7 @@ def config_map(name: str, text: str = "{}", **labels: str) -> dict[str, Any]:
 
 def listed(*objects: dict[str, Any]) -> dict[str, Any]:
     """In a list the server leaves out what they are."""
-    return {"items": [{key: each[key] for key in ("metadata", "data")} for each in objects]}
+    return {"items": [{key: manifest[key] for key in ("metadata", "data")} for manifest in objects]}
 
 
 def made(
@@ -37,7 +37,7 @@ def made(
     transport = FakeTransport({**SERVED, "GET /api/v1/configmaps": listed(*there), **answers})
     outcome = make_objects(KubeClient(transport, dry_run=dry_run), "boards", KINDS, wanted)
     assert not outcome.errors
-    return {each["name"]: each["action"] for each in outcome.result["objects"]}, transport
+    return {entry["name"]: entry["action"] for entry in outcome.result["objects"]}, transport
 
 
 def test_only_what_differs_is_sent_and_what_is_not_wanted_goes() -> None:
@@ -93,5 +93,5 @@ def test_a_refusal_of_the_server_is_an_error_of_that_object_alone() -> None:
         }
     )
     outcome = make_objects(KubeClient(transport), "boards", KINDS, [config_map("a"), config_map("b")])
-    assert [each["action"] for each in outcome.result["objects"]] == ["failed", "created"]
+    assert [entry["action"] for entry in outcome.result["objects"]] == ["failed", "created"]
     assert [error.status for error in outcome.errors] == [403]

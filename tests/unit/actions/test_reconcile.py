@@ -82,7 +82,7 @@ def test_what_matches_is_only_read_and_each_kind_once() -> None:
     assert not outcome.warnings
     assert Counter(transport.asked).most_common(1)[0][1] == 1
     assert {request.method for request in transport.requests} == {"GET"}
-    assert len(transport.requests) == 9
+    assert len(transport.requests) == 10
 
 
 def test_only_what_differs_is_applied() -> None:
@@ -521,6 +521,76 @@ def test_who_may_not_see_keda_is_told_and_served() -> None:
     wanted = autoscalers("chat")
     outcome = run(cluster(("chat",), manifests(wanted, RULE_OPTIONS), **scaled), wanted)
     assert ["may not list scaledobjects" in warning for warning in outcome.warnings] == [True]
+
+
+PROMETHEUSES = "GET /apis/monitoring.coreos.com/v1/prometheuses"
+CLUSTER_WIDE = (
+    f"GET {HPAS}",
+    "GET /api/v1/nodes",
+    PROMETHEUSES,
+    f"GET {APISERVICE}",
+    "GET /apis/keda.sh/v1alpha1/scaledobjects",
+)
+
+
+def prometheus_object(**spec: Any) -> dict[str, Any]:
+    selector = {"matchLabels": {"release": "kube-prometheus-stack"}}
+    return {"metadata": {"name": "k8s", "namespace": "monitoring"}, "spec": {"ruleSelector": selector, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "warned"),
+    [
+        ({}, ""),
+        (
+            {"ruleSelector": {"matchLabels": {"role": "rules"}}},
+            "ruleSelector of Prometheus monitoring/k8s is role=rules",
+        ),
+        (
+            {"ruleSelector": {"matchExpressions": [{"key": "release", "operator": "NotIn", "values": ["x"]}]}},
+            "",
+        ),
+        ({"ruleNamespaceSelector": {"matchLabels": {"rules": "yes"}}}, "ruleNamespaceSelector of Prometheus"),
+        ({"ruleNamespaceSelector": {"matchLabels": {"watched": "yes"}}}, ""),
+    ],
+)
+def test_rules_that_no_prometheus_would_select_are_warned_of(spec: dict[str, Any], warned: str) -> None:
+    namespace = {"metadata": {"name": "monitoring", "labels": {"watched": "yes"}}}
+    answers = {
+        PROMETHEUSES: {"items": [prometheus_object(**spec)]},
+        "GET /api/v1/namespaces": {"items": [namespace]},
+    }
+    warnings = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings
+    assert [warned in text for text in warnings] == ([True] if warned else [])
+    assert all("they are made in namespace monitoring with labels release=" in text for text in warnings)
+
+
+def test_who_has_the_rights_of_a_namespace_alone_is_told_and_served() -> None:
+    """Of what may be somebody else's nothing is removed."""
+    wanted = autoscalers("chat")
+    live = manifests(wanted, RULE_OPTIONS)
+    [rule] = [manifest for manifest in live if manifest["kind"] == "PrometheusRule"]
+    unused = deepcopy(rule)
+    unused["metadata"]["name"] = "kubegpu-other"
+    unused["metadata"]["labels"]["kubegpu.autoscale/metric"] = "other"
+    unused["spec"]["groups"][0]["rules"] = [{"record": "namespace_pod:other:avg", "expr": "vector(1)"}]
+    denied = {request: ApiError(403, {"message": "no"}, request) for request in CLUSTER_WIDE}
+    in_namespaces = {
+        f"GET {HPAS.replace('/hori', '/namespaces/ml/hori')}": {
+            "items": [manifest for manifest in live if manifest["kind"] == "HorizontalPodAutoscaler"]
+        },
+        "GET /apis/keda.sh/v1alpha1/namespaces/ml/scaledobjects": {"items": []},
+    }
+    transport = cluster(("chat",), [*live, unused], **denied, **in_namespaces)
+    outcome = run(transport, wanted)
+    assert (outcome.changed, outcome.errors) == (False, [])
+    [warning] = outcome.warnings
+    assert "no right to list nodes of apiGroup '' at the cluster scope" in warning
+
+    kube = KubeClient(transport, dry_run=True)
+    left = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "target": {"name": "chat"}}], RULE_OPTIONS)
+    assert left.result["rules"] == []
+    assert "an HPA elsewhere may use PrometheusRule kubegpu-gpu, kubegpu-other, which stays" in left.warnings[0]
 
 
 def test_gpus_that_are_claimed_need_no_limit() -> None:

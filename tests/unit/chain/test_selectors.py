@@ -6,6 +6,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.selectors import (
     format_selector,
     labels_match,
+    labels_that_match,
     parse_selector,
 )
 
@@ -42,3 +43,35 @@ def test_a_selector_that_is_written_and_read_again_is_the_same(text: str) -> Non
     selector = parse_selector(text)
     assert selector is not None
     assert parse_selector(format_selector(selector)) == selector
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels"),
+    [
+        ({}, {}),
+        ({"matchLabels": {"role": "rules"}}, {"role": "rules"}),
+        ({"matchExpressions": [{"key": "role", "operator": "In", "values": ["rules", "alerts"]}]}, {"role": "rules"}),
+        ({"matchExpressions": [{"key": "rules", "operator": "Exists"}]}, {"rules": "true"}),
+        ({"matchExpressions": [{"key": "role", "operator": "NotIn", "values": ["old"]}]}, {}),
+        (
+            {
+                "matchLabels": {"team": "ml"},
+                "matchExpressions": [
+                    {"key": "team", "operator": "In", "values": ["web", "ml"]},
+                    {"key": "draft", "operator": "DoesNotExist"},
+                ],
+            },
+            {"team": "ml"},
+        ),
+        # Nothing has both.
+        (
+            {
+                "matchLabels": {"team": "ml"},
+                "matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["ml"]}],
+            },
+            {},
+        ),
+    ],
+)
+def test_labels_are_chosen_so_that_a_selector_selects(selector: dict[str, object], labels: dict[str, str]) -> None:
+    assert labels_that_match(selector) == labels

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import ssl
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import CRDS, HPAS, KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.parallel import CONNECTIONS, in_parallel
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
+from kubernetes.client import Configuration
 
 PATIENCE_S = 20
 HPA = {"kind": "HorizontalPodAutoscaler", "metadata": {"namespace": "ml", "name": "chat"}, "spec": {}}
@@ -36,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.connections += 1
 
     def _answer(self) -> None:
-        path = self.path.partition("?")[0]
+        path = urlsplit(self.path).path  # a proxy is asked for a whole address
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length)
         if path in DISCOVERY:
@@ -98,6 +102,70 @@ def test_a_request_as_the_server_sees_it(server: Server) -> None:
     assert headers["authorization"] == "Bearer secret"
     assert headers["Content-Type"] == "application/apply-patch+yaml"
     assert json.loads(body) == HPA
+
+
+def kubeconfig(folder: Path, **cluster: str) -> str:
+    """Path of one whose cluster has these settings, by their names with - for _."""
+    settings = {name.replace("_", "-"): value for name, value in cluster.items()}
+    parts = {"cluster": "there", "user": "me"}
+    path = folder / "kubeconfig"
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "there", "cluster": settings}],
+                "users": [{"name": "me", "user": {"token": "secret"}}],
+                "contexts": [{"name": "there", "context": parts}],
+                "current-context": "there",
+            }
+        )
+    )
+    return str(path)
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy of this machine. A kubeconfig that is loaded becomes the library's default: not beyond this test."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Configuration, "_default", None)
+
+
+def test_the_proxy_of_the_kubeconfig_is_asked(server: Server, tmp_path: Path, unset: None) -> None:
+    """For a cluster that only the proxy knows."""
+    server.answers = iter([HPA])
+    path = kubeconfig(tmp_path, server="http://cluster.invalid:6443", proxy_url=server.address)
+    client = KubeClient(connect({"kubeconfig": path}, sleep=lambda _seconds: None))
+    assert client.get(HPAS, "chat", "ml") == HPA
+    assert server.seen[0][0] == f"GET http://cluster.invalid:6443{HPAS.path('ml', 'chat')}"
+
+
+@pytest.mark.parametrize("name", ["kubernetes.example", "another.example", ""])
+def test_the_name_of_the_certificate_may_be_in_the_kubeconfig(
+    server: Server, tmp_path: Path, unset: None, name: str
+) -> None:
+    """As where a tunnel or a load balancer stands before the API server: its address is not in the certificate."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    kind = (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=kubernetes -addext subjectAltName=DNS:kubernetes.example"
+    )
+    subprocess.run(["openssl", *kind.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.answers = iter([HPA])
+    settings = {"server": f"https://127.0.0.1:{server.server_address[1]}", "certificate_authority": str(certificate)}
+    path = kubeconfig(tmp_path, **settings, **({"tls_server_name": name} if name else {}))
+
+    def ask() -> Any:
+        return KubeClient(connect({"kubeconfig": path}, sleep=lambda _seconds: None)).get(HPAS, "chat", "ml")
+
+    if name == "kubernetes.example":
+        assert ask() == HPA
+    else:
+        with pytest.raises(ApiError, match="certificate"):
+            ask()
 
 
 def test_a_selector_is_escaped(server: Server) -> None:

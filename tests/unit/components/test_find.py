@@ -69,7 +69,9 @@ def test_prometheus_of_an_operator_by_any_name() -> None:
         "port": 8080,
         "path_prefix": "/prom",
         "rule_labels": {"role": "alert-rules"},
+        "rule_namespaces": ["observability"],
         "monitor_labels": {},
+        "monitor_namespaces": ["observability"],
         "scrape_interval": 15.0,
         "reads_rules": True,
     }
@@ -217,3 +219,123 @@ def test_who_serves_the_metrics_apis() -> None:
     }
     assert found["external.metrics.k8s.io"]["is_adapter"] is False
     assert found["metrics.k8s.io"]["service"] == ""
+
+
+DIGEST = "registry.example.com/mirror/8fd3@sha256:00"
+SOCKETS = {"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+
+
+def with_labels(manifest: dict[str, Any], **labels: str) -> dict[str, Any]:
+    """On its pods. Without the dots and slashes of names that Python does not have."""
+    manifest["spec"]["template"]["metadata"]["labels"] |= {
+        {"name": "app.kubernetes.io/name"}.get(key, key): value for key, value in labels.items()
+    }
+    return manifest
+
+
+def plugin(image: str, variable: str, **more: Any) -> dict[str, Any]:
+    mount = {"env": [{"name": variable}], "volumeMounts": [{"name": "sockets", "mountPath": "/sockets"}]}
+    manifest = workload("DaemonSet", "kube-system/gpus", image, of_container=mount, **more)
+    manifest["spec"]["template"]["spec"]["volumes"] = [SOCKETS]
+    return manifest
+
+
+NAMELESS = {
+    "an operator by its arguments": (
+        "prometheus_operator",
+        workload(
+            "Deployment",
+            "openshift-monitoring/operator",
+            "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:00",
+            of_container={"args": ["--kubelet-service=kube-system/kubelet", "--prometheus-config-reloader=x@sha256:0"]},
+        ),
+    ),
+    "an operator by its label": (
+        "prometheus_operator",
+        with_labels(workload("Deployment", "monitoring/operator", DIGEST), name="prometheus-operator"),
+    ),
+    "an exporter by its variables": (
+        "exporter",
+        workload("DaemonSet", "gpu/metrics", DIGEST, of_container={"env": [{"name": "DCGM_EXPORTER_LISTEN"}]}),
+    ),
+    "an exporter by its label": (
+        "exporter",
+        with_labels(workload("DaemonSet", "gpu/metrics", DIGEST), app="nvidia-dcgm-exporter"),
+    ),
+    "a host engine by its command": (
+        "host_engine",
+        workload("DaemonSet", "gpu/engine", DIGEST, of_container={"command": ["/usr/bin/nv-hostengine", "-n"]}),
+    ),
+    "a device plugin by the kubelet's sockets": ("device_plugin", plugin(DIGEST, "NVIDIA_MIG_MONITOR_DEVICES")),
+    "a DRA driver by its command": (
+        "dra_driver",
+        workload("DaemonSet", "gpu/dra", DIGEST, of_container={"command": ["gpu-kubelet-plugin"]}),
+    ),
+    "node-feature-discovery by its command": (
+        "node_feature_discovery",
+        workload("DaemonSet", "nfd/worker", DIGEST, of_container={"command": ["nfd-worker"]}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NAMELESS)
+def test_what_has_no_name_in_its_image_is_found_all_the_same(case: str) -> None:
+    kind, manifest = NAMELESS[case]
+    lists = {"deployments": [manifest]} if manifest["kind"] == "Deployment" else {"daemon_sets": [manifest]}
+    found = find_components(Objects(**lists))
+    assert {kind for kind, entries in found.items() if entries} == {kind}
+    assert [entry["name"].split("/")[1] for entry in found[kind]] == [manifest["metadata"]["name"]]
+
+
+def test_a_plain_prometheus_is_known_by_its_storage() -> None:
+    server = workload("StatefulSet", "monitoring/one", DIGEST, of_container={"args": ["--storage.tsdb.path=/data"]})
+    sidecar = workload("StatefulSet", "monitoring/two", DIGEST, of_container={"args": ["sidecar", "--tsdb.path=/data"]})
+    [seen] = find_components(Objects(stateful_sets=[server, sidecar]))["prometheus"]
+    assert seen["name"] == "monitoring/one"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plugin("intel/intel-gpu-plugin:0.3", "NODE_NAME"),
+        plugin("nvcr.io/nvidia/k8s-device-plugin:v0.17", "NVIDIA_DRIVER", container="gpu-feature-discovery"),
+        workload("DaemonSet", "gpu/shell", DIGEST, of_container={"env": [{"name": "NVIDIA_VISIBLE_DEVICES"}]}),
+        with_labels(workload("DaemonSet", "monitoring/node", DIGEST), name="prometheus-node-exporter"),
+    ],
+)
+def test_what_is_something_else_is_not_found(other: dict[str, Any]) -> None:
+    assert not any(find_components(Objects(daemon_sets=[other])).values())
+
+
+def prometheus_object(**spec: Any) -> dict[str, Any]:
+    return {"kind": "Prometheus", "metadata": {"namespace": "observability", "name": "k8s"}, "spec": spec}
+
+
+@pytest.mark.parametrize(("owner", "operators"), [("k8s", ["observability/k8s"]), ("other", [])])
+def test_an_operator_that_is_not_seen_is_told_by_what_it_made(owner: str, operators: list[str]) -> None:
+    owners = [{"kind": "Prometheus", "name": owner}]
+    made = workload("StatefulSet", "observability/prometheus-k8s", DIGEST, ownerReferences=owners)
+    found = find_components(Objects(stateful_sets=[made], prometheuses=[prometheus_object()]))
+    assert [entry["name"] for entry in found["prometheus_operator"]] == operators
+
+
+@pytest.mark.parametrize(
+    ("selector", "namespaces"),
+    [
+        ({}, ["observability"]),
+        ({"ruleNamespaceSelector": None}, ["observability"]),
+        ({"ruleNamespaceSelector": {}}, None),
+        ({"ruleNamespaceSelector": {"matchLabels": {"watched": "yes"}}}, ["ml", "monitoring"]),
+    ],
+)
+def test_the_namespaces_that_rules_are_taken_from(selector: dict[str, Any], namespaces: list[str] | None) -> None:
+    watched = [{"metadata": {"name": name, "labels": {"watched": "yes"}}} for name in ("monitoring", "ml")]
+    others = [*watched, {"metadata": {"name": "observability"}}]
+    [seen] = find_components(Objects(prometheuses=[prometheus_object(**selector)], namespaces=others))["prometheus"]
+    assert (seen["rule_namespaces"], seen["monitor_namespaces"]) == (namespaces, ["observability"])
+
+
+def test_namespaces_that_nobody_could_read_accuse_nobody() -> None:
+    selecting = prometheus_object(ruleNamespaceSelector={"matchLabels": {"watched": "yes"}})
+    [seen] = find_components(Objects(prometheuses=[selecting]))["prometheus"]
+    assert seen["rule_namespaces"] is None

@@ -332,6 +332,7 @@ class Cluster:
     budget: Manifest = field(default_factory=lambda: dict(BUDGET))
     resource_slices: list[Manifest] = field(default_factory=list)
     claim_templates: list[Manifest] = field(default_factory=list)
+    quotas: list[Manifest] = field(default_factory=list)
     rejected: list[Manifest] = field(default_factory=list)
     demand: DemandState | None = None
     managed: bool = True
@@ -368,6 +369,7 @@ class Cluster:
             events=self.events,
             resource_slices=self.resource_slices,
             claim_templates=self.claim_templates,
+            quotas=self.quotas,
             scaled_objects=self.scaled_objects,
             hpas=[hpa, *self.other_hpas],
             prometheus=PrometheusState(

@@ -174,7 +174,7 @@ def test_the_number_of_requests_does_not_grow() -> None:
     few, many = LiveCluster(), LiveCluster(nodes=200, autoscalers=100)
     assert ids(look(few)) == []
     assert ids(look(many)) == ["ADAPTER_THROTTLED"]  # as its chart has it, it is too slow for so many
-    assert len(many.requests) == len(few.requests) <= 49
+    assert len(many.requests) == len(few.requests) <= 50
     assert {request.method for request in many.requests} == {"GET"}
 
 
@@ -385,6 +385,34 @@ def test_autoscalers_that_are_not_about_gpus_are_left_alone() -> None:
     found = look(live, scope=Scope("ml", "web"))
     assert "HPA_NOT_SEEN" in ids(look(live, scope=Scope("ml", "web"), grace=False))
     assert [autoscaler["metric"] for autoscaler in found["autoscalers"]] == ["requests_per_second"]
+
+
+def test_a_kind_that_may_not_be_read_is_missed_by_autoscalers_of_gpus_alone() -> None:
+    """Anybody's HPA scales anything: the others are judged."""
+    live = LiveCluster()
+    theirs, path = hpa("queue", metric="messages"), "/apis/example.com/v1/namespaces/ml/fleets"
+    theirs["spec"]["scaleTargetRef"] = {"apiVersion": "example.com/v1", "kind": "Fleet", "name": "queue"}
+    live.answers[f"GET {PATHS['hpas']}"]["items"].append(theirs)
+    live.answers["GET /apis/example.com/v1"] = {"resources": [{"name": "fleets", "kind": "Fleet"}]}
+    live.answers[f"GET {path}"] = ApiError(403, {"message": "forbidden"}, f"GET {path}")
+
+    def missed() -> set[str]:
+        return {skipped["reason"] for skipped in look(live)["not_checked"] if "no right" in skipped["reason"]}
+
+    assert missed() == set()
+    theirs["spec"]["metrics"][0]["pods"]["metric"]["name"] = "gpu"
+    assert missed() == {"no right to list fleets of apiGroup 'example.com' in namespace ml"}
+
+
+def test_who_may_list_hpas_of_one_namespace_alone_gets_a_report_of_it() -> None:
+    live = LiveCluster()
+    hpas = live.answers[f"GET {PATHS['hpas']}"]
+    live.answers[f"GET {PATHS['hpas'].replace('/hori', '/namespaces/ml/hori')}"] = hpas
+    live.answers[f"GET {PATHS['hpas']}"] = ApiError(403, {"message": "forbidden"}, f"GET {PATHS['hpas']}")
+    assert look(live)["autoscalers"] == []
+    found = look(live, scope=Scope("ml"))
+    assert [(autoscaler["name"], autoscaler["verified"]) for autoscaler in found["autoscalers"]] == [("chat", True)]
+    assert not any("autoscaling" in skipped["reason"] for skipped in found["not_checked"])
 
 
 def test_a_prometheus_that_is_not_there_is_a_finding() -> None:

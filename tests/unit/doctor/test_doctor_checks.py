@@ -18,6 +18,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state impo
     MetricState,
     ReplicaState,
     Row,
+    Scope,
 )
 from clusters import (
     ADAPTER_RULES,
@@ -897,6 +898,61 @@ def _(cluster: Cluster) -> None:
     cluster.hpa["spec"]["behavior"] = {"scaleUp": {"selectPolicy": "Disabled"}}
 
 
+def held_down(cluster: Cluster, age_s: float = 7200) -> None:
+    """It wants fewer replicas, and its rules forbid that."""
+    cluster.hpa["spec"]["behavior"] = {"scaleDown": {"selectPolicy": "Disabled"}}
+    cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=age_s, reason="ScaleDownLimit")
+
+
+def scaled_object(cluster: Cluster, **annotations: str) -> None:
+    """KEDA's, which owns the HPA. Annotations without their prefix, with _ for -."""
+    keda = {f"autoscaling.keda.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    metadata = {**meta("theirs", "ml"), "annotations": keda}
+    trigger = {"type": "prometheus", "metadata": {"query": "avg(DCGM_FI_DEV_GPU_UTIL)"}}
+    cluster.scaled_objects = [
+        {"metadata": metadata, "spec": {"scaleTargetRef": {"name": "chat"}, "triggers": [trigger]}}
+    ]
+    cluster.hpa["metadata"]["ownerReferences"] = [{"kind": "ScaledObject", "name": "theirs"}]
+
+
+@fault("HPA_UP_DISABLED", "by KEDA")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["spec"]["behavior"] = {"scaleUp": {"selectPolicy": "Disabled"}}
+    scaled_object(cluster, paused_scale_out="true")
+
+
+@fault("HPA_DOWN_DISABLED")
+def _(cluster: Cluster) -> None:
+    held_down(cluster)
+
+
+@fault("HPA_DOWN_DISABLED", "by KEDA")
+def _(cluster: Cluster) -> None:
+    held_down(cluster)
+    scaled_object(cluster, paused_scale_in="true")
+
+
+@fault("HPA_DOWN_DISABLED", "by its tolerance")
+def _(cluster: Cluster) -> None:
+    cluster.hpa["spec"]["behavior"] = {"scaleDown": {"tolerance": "1"}}
+
+
+@fault("HPA_PAUSED")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster, paused="true")
+
+
+@fault("HPA_PAUSED", "at a number of replicas")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster, paused_replicas="2")
+
+
+@fault("WORKLOAD_MAXIMUM_OVER_QUOTA")
+def _(cluster: Cluster) -> None:
+    hard = {"pods": "100", "requests.nvidia.com/gpu": "3"}
+    cluster.quotas = [{"metadata": meta("gpus", "ml"), "spec": {"hard": hard}}]
+
+
 @fault("HPA_METRIC_OF_ALL_GPUS")
 def _(cluster: Cluster) -> None:
     described = {"apiVersion": "v1", "kind": "Service", "name": "dcgm-exporter"}
@@ -1117,6 +1173,58 @@ def test_each_finding_that_has_a_time_says_since_when() -> None:
         break_it(cluster)
         without |= {finding["id"] for finding in cluster.report()["findings"] if finding["since"] is None}
     assert without == WITHOUT_A_TIME
+
+
+def test_what_may_be_meant_is_no_finding() -> None:
+    """A fixed number, replicas that nobody wants fewer of, a pause that is over, a quota of other pods."""
+    cluster = Cluster()
+    cluster.hpa["spec"] |= {"minReplicas": 4, "behavior": {"scaleDown": {"selectPolicy": "Disabled"}}}
+    hard = {"requests.nvidia.com/gpu": "1"}
+    cluster.quotas = [
+        {"metadata": meta("others", "embed"), "spec": {"hard": hard}},
+        {"metadata": meta("best-effort", "ml"), "spec": {"hard": hard, "scopes": ["BestEffort"]}},
+        {"metadata": meta("volumes", "ml"), "spec": {"hard": {"persistentvolumeclaims": "0", "requests.cpu": "4"}}},
+    ]
+    scaled_object(cluster, paused="false")
+    cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=7200, reason="TooFewReplicas")
+    assert ids(cluster.report(grace=False)) == []
+
+
+def test_an_hpa_that_wants_fewer_has_half_an_hour() -> None:
+    cluster = Cluster()
+    held_down(cluster, age_s=1700)
+    assert ids(cluster.report()) == []
+    assert ids(cluster.report(grace=False)) == ["HPA_DOWN_DISABLED"]
+
+
+def test_an_hpa_that_can_only_have_one_number_is_said_to() -> None:
+    cluster = Cluster()
+    FAULTS["HPA_AT_MAXIMUM"](cluster)
+    cluster.hpa["spec"]["minReplicas"] = 4
+    [finding] = cluster.report()["findings"]
+    assert finding["seen"] == ["ScalingLimited for 120 minutes at max_replicas and min_replicas 4"]
+    assert "can never scale" in finding["cause"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "query", "expected"),
+    [
+        (Scope(), "avg(DCGM_FI_DEV_GPU_UTIL)", ["HPA_PAUSED"]),
+        (Scope("ml"), "avg(DCGM_FI_DEV_GPU_UTIL)", ["HPA_PAUSED"]),
+        (Scope("embed"), "avg(DCGM_FI_DEV_GPU_UTIL)", []),
+        (Scope(), "sum(rate(http_requests_total[1m]))", []),
+    ],
+)
+def test_a_pause_is_seen_where_its_hpa_is_gone(scope: Scope, query: str, expected: list[str]) -> None:
+    """As KEDA leaves it: it removes the HPA."""
+    cluster = Cluster()
+    scaled_object(cluster, paused="true")
+    cluster.scaled_objects[0]["spec"]["triggers"][0]["metadata"]["query"] = query
+    state = replace(cluster.state(), autoscalers=[], hpas=[], scope=scope)
+    found = health_report(state)
+    assert ids(found) == expected
+    if expected:
+        assert found["findings"][0]["fix"].startswith("kubectl -n ml annotate scaledobject theirs ")
 
 
 def test_a_readiness_gate_is_quoted() -> None:

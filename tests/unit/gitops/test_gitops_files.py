@@ -59,9 +59,11 @@ OCI = [{"name": "plugin", "release": release("plugin", repository="oci://registr
 @pytest.mark.parametrize("parts", [PARTS, OCI], ids=["https", "oci"])
 def test_the_tool_s_kinds_know_each_field(tool: str, parts: list[Object]) -> None:
     manifests = [manifest for found in made(tool, parts).values() for manifest in found]
-    of_the_tool = [each for each in manifests if (RECORDED / f"{each['kind']}.yml").exists() and "spec" in each]
+    of_the_tool = [
+        manifest for manifest in manifests if (RECORDED / f"{manifest['kind']}.yml").exists() and "spec" in manifest
+    ]
     assert len(of_the_tool) >= 2
-    assert {each["kind"]: wrong(each) for each in of_the_tool if wrong(each)} == {}
+    assert {manifest["kind"]: wrong(manifest) for manifest in of_the_tool if wrong(manifest)} == {}
 
 
 def test_a_field_that_a_kind_does_not_have_is_seen() -> None:

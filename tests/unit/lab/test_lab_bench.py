@@ -31,9 +31,9 @@ CONFIGURATIONS = read_configurations()
 
 def test_each_configuration_has_a_metric_or_is_ours() -> None:
     assert list(CONFIGURATIONS) == ["a", "b", "c", "d", "e", "f"]
-    assert {name for name, each in CONFIGURATIONS.items() if each.is_ours} == {"e", "f"}
-    assert all(each.is_ours != bool(each.metric) for each in CONFIGURATIONS.values())
-    assert all(each.is_ours != bool(each.exporter) for each in CONFIGURATIONS.values())
+    assert {name for name, configuration in CONFIGURATIONS.items() if configuration.is_ours} == {"e", "f"}
+    assert all(configuration.is_ours != bool(configuration.metric) for configuration in CONFIGURATIONS.values())
+    assert all(configuration.is_ours != bool(configuration.exporter) for configuration in CONFIGURATIONS.values())
 
 
 def test_recipes_name_rules_of_the_adapter_that_give_their_metrics() -> None:
@@ -152,7 +152,9 @@ def test_lanes_share_out_the_longest_interval() -> None:
 @pytest.mark.parametrize("lanes", [2, 5, 7])
 def test_the_full_plan_has_twenty_steps_at_both_periods_and_five_of_the_others(lanes: int) -> None:
     rounds = full(lanes)
-    number = {kind: lanes * sum(round_.kind == kind for round_ in rounds) for kind in {each.kind for each in rounds}}
+    number = {
+        kind: lanes * sum(round_.kind == kind for round_ in rounds) for kind in {round_.kind for round_ in rounds}
+    }
     assert number[("step", 5, 0)] >= 20 <= number[("step", 15, 0)]
     assert all(count >= 5 for count in number.values())
     assert {kind[2] for kind in number} == {0, 30, 90}
@@ -266,7 +268,7 @@ def test_a_mean_counts_what_never_happened_as_long_as_was_looked() -> None:
 def test_results_are_read_back_as_they_were_written() -> None:
     written = [result("a", 25.25, 60.5), result("f", 4, 10)]
     again = loads(dumps(written))
-    assert [each.outcome for each in again] == [each.outcome for each in written]
+    assert [run.outcome for run in again] == [run.outcome for run in written]
     assert dumps(again) == dumps(written)
     assert page({MEASURED: again}, CONFIGURATIONS) == page({MEASURED: written}, CONFIGURATIONS)
 

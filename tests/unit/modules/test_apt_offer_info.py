@@ -21,13 +21,13 @@ def repository(folder: Path, **packages: list[str]) -> str:
     """A flat repository with versions of packages, by its address."""
     folder.mkdir()
     stanza = "Package: {}\nVersion: {}\nArchitecture: all\nFilename: ./{}.deb\nSize: 1\nSHA256: {:064}\n\n"
-    rows = [stanza.format(name, each, name, 0) for name, versions in packages.items() for each in versions]
+    rows = [stanza.format(name, version, name, 0) for name, versions in packages.items() for version in versions]
     (folder / "Packages").write_text("".join(rows))
     return f"file:{folder}"
 
 
 def look(capsys: pytest.CaptureFixture[str], *repositories: dict[str, Any], **options: Any) -> dict[str, Any]:
-    arguments = {"repositories": [{"suite": "./", **each} for each in repositories], **options}
+    arguments = {"repositories": [{"suite": "./", **repository} for repository in repositories], **options}
     with patch_module_args(arguments), pytest.raises(SystemExit):
         apt_offer_info.main()
     return json.loads(capsys.readouterr().out)["result"]
@@ -52,7 +52,7 @@ def test_what_is_missing_is_told_with_what_there_is(capsys: pytest.CaptureFixtur
     )
 
     assert set(seen["missing"][0]) == set(DESCRIBED["missing"]["contains"])
-    assert [(each["repository"], each["package"], each["offered"]) for each in seen["missing"]] == [
+    assert [(entry["repository"], entry["package"], entry["offered"]) for entry in seen["missing"]] == [
         ("first", "kubegpu1=2.1.9-*", ["2.10.0-1", "2.3.7-1", "2.3.6-1"]),
         ("second", "kubegpu3=1", []),
     ]
@@ -64,7 +64,7 @@ def test_a_repository_that_cannot_be_read_says_why(capsys: pytest.CaptureFixture
 
     seen = look(capsys, gone, {"name": "there", "uri": uri, "packages": ["kubegpu1=1"]})
 
-    assert [each["package"] for each in seen["missing"]] == ["kubegpu2=1"]
+    assert [entry["package"] for entry in seen["missing"]] == ["kubegpu2=1"]
     assert "gone" in " ".join(seen["failures"])
 
 

@@ -14,7 +14,9 @@ from ...hops import Hop
 from ...marks import is_managed
 from ..check import CheckResult, FindingType, check
 from ..objects import labels_of
+from ..prometheus_objects import why_not_selected
 from ..state import State
+from ..texts import labels_text
 
 SPEC_NAME_TWICE = FindingType(
     "SPEC_NAME_TWICE",
@@ -105,6 +107,44 @@ SPEC_KEDA_UNKNOWN = FindingType(
 def scaled_objects_are_known(state: State) -> Iterator[CheckResult]:
     if not state.plan.is_keda_known:
         yield CheckResult(SPEC_KEDA_UNKNOWN, "ScaledObjects", "the user may not list scaledobjects of keda.sh")
+
+
+SPEC_CLUSTER_UNKNOWN = FindingType(
+    "SPEC_CLUSTER_UNKNOWN",
+    Hop.SPEC,
+    "warning",
+    cause="what that tells of is not judged before the change. Recording rules that nothing uses stay",
+    fix="grant these rights, docs/rights.yml has them; the change itself does without",
+    before="warn",
+)
+
+
+@check("what concerns the whole cluster can be read", SPEC_CLUSTER_UNKNOWN)
+def cluster_is_known(state: State) -> Iterator[CheckResult]:
+    """For who has the rights of a namespace alone."""
+    unread = dict.fromkeys(filter(None, (state.plan.unread, *state.unavailable.values())))
+    if unread:
+        yield CheckResult(SPEC_CLUSTER_UNKNOWN, "cluster", "; ".join(unread))
+
+
+SPEC_RULE_NOT_SELECTED = FindingType(
+    "SPEC_RULE_NOT_SELECTED",
+    Hop.SPEC,
+    "warning",
+    cause="no Prometheus object selects the recording rules that are made, so the metrics will have no value",
+    fix="set prometheus.rule_labels and prometheus.rule_namespace as ruleSelector and ruleNamespaceSelector ask for "
+    "(kubegpu_prometheus of the inventory)",
+    before="warn",
+)
+
+
+@check("Prometheus selects the rules that are made", SPEC_RULE_NOT_SELECTED, needs=("prometheuses", "namespaces"))
+def rules_will_be_selected(state: State) -> Iterator[CheckResult]:
+    """A warning: a Thanos Ruler, or a Prometheus outside of the cluster, may read them as well."""
+    rule = state.plan.rule
+    if rule and (why := why_not_selected(state, rule, "ruleSelector", "ruleNamespaceSelector")):
+        place = f"in namespace {rule['metadata']['namespace']} with labels {labels_text(labels_of(rule))}"
+        yield CheckResult(SPEC_RULE_NOT_SELECTED, "recording rules", f"they are made {place}; {why}")
 
 
 SPEC_RULE_OF_OTHERS = FindingType(
@@ -220,7 +260,7 @@ WORKLOAD_MAXIMA_OVER_GPUS = FindingType(
 )
 
 
-@check("the GPUs hold all maxima together", WORKLOAD_MAXIMA_OVER_GPUS)
+@check("the GPUs hold all maxima together", WORKLOAD_MAXIMA_OVER_GPUS, needs=("nodes",))
 def all_maxima(state: State) -> Iterator[CheckResult]:
     if nodes_are_added(state.nodes):
         return
@@ -267,7 +307,7 @@ SPEC_SHARED_GPUS = FindingType(
 )
 
 
-@check("the metric fits shared GPUs", SPEC_SHARED_GPUS)
+@check("the metric fits shared GPUs", SPEC_SHARED_GPUS, needs=("nodes",))
 def shared_gpus(state: State) -> Iterator[CheckResult]:
     shared = [node for node in state.nodes if labels_of(node).get("nvidia.com/gpu.sharing-strategy", "none") != "none"]
     for autoscaler in state.autoscalers if shared else ():

@@ -21,12 +21,12 @@ from ..objects import (
     statuses,
     youngest,
 )
+from ..signs import EXPORTER
 from ..state import (
     ALL,
     AutoscalerState,
     State,
     collect_interval_s,
-    exporter_container,
     names_pods,
     repeats_values,
 )
@@ -144,7 +144,7 @@ EXPORTER_PROBES_KILL = FindingType(
 def exporter_restarts(state: State) -> Iterator[CheckResult]:
     """Restarts that were not the exporter's own fault, of pods that run again."""
     for daemon_set in state.exporters:
-        container = exporter_container(daemon_set) or {}
+        container = EXPORTER.container(daemon_set) or {}
         for pod in state.pods_of([daemon_set]):
             for status in statuses(pod):
                 ended = (status.get("lastState") or {}).get("terminated") or {}
@@ -272,7 +272,7 @@ def exporter_settings(state: State) -> Iterator[CheckResult]:
         return
     is_on_gke = any("cloud.google.com/gke-accelerator" in labels_of(node) for node in state.gpu_nodes.values())
     for daemon_set in state.exporters:
-        container, name = exporter_container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
+        container, name = EXPORTER.container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
         affected = frozenset({ALL}) if len(state.exporters) == 1 else frozenset()
         age_s = state.last_change_age_s(daemon_set)
         id_type = (
@@ -309,7 +309,7 @@ def resource_names(state: State) -> Iterator[CheckResult]:
     known = {
         name.strip()
         for daemon_set in state.exporters
-        for name in environment(exporter_container(daemon_set) or {}).get("NVIDIA_RESOURCE_NAMES", "").split(",")
+        for name in environment(EXPORTER.container(daemon_set) or {}).get("NVIDIA_RESOURCE_NAMES", "").split(",")
     }
     for autoscaler in state.autoscalers:
         unknown = [name for name in autoscaler.gpus if not _is_built_in(name) and name not in known]
@@ -349,7 +349,7 @@ EXPORTER_SHARED_GPUS_BLIND = FindingType(
 def sharing(state: State) -> Iterator[CheckResult]:
     shared = [name for name, node in state.gpu_nodes.items() if _is_shared(node, state.facts.get(name, {}))]
     for daemon_set in state.exporters if shared else ():
-        container, name = exporter_container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
+        container, name = EXPORTER.container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
         nodes, age_s = first_and_rest("node", shared), state.last_change_age_s(daemon_set)
         if environment(container).get("KUBERNETES_VIRTUAL_GPUS", "").lower() != "true":
             seen = f"{nodes} share GPUs, KUBERNETES_VIRTUAL_GPUS is not true"
@@ -510,7 +510,7 @@ EXPORTER_COLLECTS_SLOWLY = FindingType(
 def collect_interval(state: State) -> Iterator[CheckResult]:
     scrapes = state.known_scrape_intervals
     for daemon_set in state.exporters if scrapes else ():
-        collect_s = collect_interval_s(exporter_container(daemon_set) or {})
+        collect_s = collect_interval_s(EXPORTER.container(daemon_set) or {})
         if repeats_values(collect_s, min(scrapes)):
             yield CheckResult(
                 EXPORTER_COLLECTS_SLOWLY,
@@ -588,7 +588,7 @@ def metric_fields(state: State) -> Iterator[CheckResult]:
             is_missing = metric.is_of_gpus and metric.sources and not names & set(metric.sources)
             if is_missing and metric.missing_in_api and not is_told:
                 users.setdefault(metric.sources, []).append(autoscaler)
-    images = {(exporter_container(daemon_set) or {}).get("image", "").split("/")[-1] for daemon_set in state.exporters}
+    images = {(EXPORTER.container(daemon_set) or {}).get("image", "").split("/")[-1] for daemon_set in state.exporters}
     others = ", ".join(sorted(names)) or "other readings of GPUs"
     for sources, autoscalers in users.items() if names or state.prometheus.serving else ():
         fields = " or ".join(sources)

@@ -1,21 +1,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...autoscaling.quantity import parse_quantity
 from ...errors import enumeration
 from ...hops import Hop
 from ..adapter_config import name_given
 from ..check import CheckResult, Evidence, FindingType, check
-from ..objects import Manifest, condition, youngest
-from ..state import AutoscalerState, MetricState, State, repeats_values
+from ..objects import Manifest, condition, key_of, name_of, owners, youngest
+from ..state import ABOUT_GPUS, AutoscalerState, MetricState, State, repeats_values
 from ..texts import condition_text, quote
 from .workload import holders_of_targets, target_of
 
 _START_GRACE_S = 120
+_LONG_S = 1800
+_KEDA = "autoscaling.keda.sh/"
 # Model servers keep the GPU's memory and engine busy whatever the load.
 _MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
 _STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
@@ -180,7 +184,14 @@ HPA_AT_MAXIMUM = FindingType(
     "warning",
     cause="the HPA has wanted more replicas than it may have for long",
     fix="raise max_replicas if there are GPUs for them; see whether the target value can be reached at all",
-    grace_s=1800,
+    grace_s=_LONG_S,
+    evidence=(
+        Evidence(
+            r"min_replicas",
+            "min_replicas is as large as max_replicas, so the HPA can never scale, and it has wanted more for long",
+            "raise max_replicas if there are GPUs for them; remove the HPA if the number is meant to be fixed",
+        ),
+    ),
 )
 
 
@@ -190,8 +201,9 @@ def hpa_maximum(state: State) -> Iterator[CheckResult]:
         limited = condition(autoscaler.hpa, "ScalingLimited")
         if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
             age_s = state.condition_age_s(autoscaler.hpa, "ScalingLimited")
-            most = autoscaler.hpa["spec"]["maxReplicas"]
-            seen = f"ScalingLimited for {(age_s or 0) / 60:.0f} minutes at max_replicas {most}"
+            spec = autoscaler.hpa["spec"]
+            both = " and min_replicas" if spec.get("minReplicas", 1) == spec["maxReplicas"] else ""
+            seen = f"ScalingLimited for {(age_s or 0) / 60:.0f} minutes at max_replicas{both} {spec['maxReplicas']}"
             yield CheckResult(HPA_AT_MAXIMUM, f"HPA {autoscaler}", seen, age_s=age_s)
 
 
@@ -201,17 +213,117 @@ HPA_UP_DISABLED = FindingType(
     "warning",
     cause="the HPA's own scaling rules forbid it to add replicas",
     fix="set scale_up.select_policy to Max, or leave scale_up out",
+    evidence=(
+        Evidence(
+            r"paused-scale-out",
+            "an annotation of the ScaledObject has KEDA forbid the HPA to add replicas",
+            "kubectl -n {namespace} annotate scaledobject {owner} autoscaling.keda.sh/paused-scale-out-",
+        ),
+    ),
 )
 
 
 @check("the HPA may scale up", HPA_UP_DISABLED, needs=("hpas",))
 def hpa_may_scale_up(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
-        rules = (autoscaler.hpa["spec"].get("behavior") or {}).get("scaleUp") or {}
-        if rules.get("selectPolicy") == "Disabled":
-            seen = "spec.behavior.scaleUp.selectPolicy is Disabled"
+        if _rules(autoscaler, "scaleUp").get("selectPolicy") == "Disabled":
+            paused, template_vars = _paused_by_keda(state, autoscaler, "paused-scale-out")
+            seen = f"spec.behavior.scaleUp.selectPolicy is Disabled{paused}"
             age_s = state.last_change_age_s(autoscaler.hpa)
-            yield CheckResult(HPA_UP_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s)
+            yield CheckResult(HPA_UP_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s, template_vars=template_vars)
+
+
+HPA_DOWN_DISABLED = FindingType(
+    "HPA_DOWN_DISABLED",
+    Hop.HPA,
+    "warning",
+    cause="the HPA's own scaling rules forbid it to remove replicas, and it has wanted fewer for long",
+    fix="set scale_down.select_policy to Max, or leave scale_down out",
+    grace_s=_LONG_S,
+    evidence=(
+        Evidence(
+            r"paused-scale-in",
+            "an annotation of the ScaledObject has KEDA forbid the HPA to remove replicas, and it has wanted fewer for "
+            "long",
+            "kubectl -n {namespace} annotate scaledobject {owner} autoscaling.keda.sh/paused-scale-in-",
+        ),
+        Evidence(
+            r"tolerance",
+            "with a tolerance of 1 or more no value is low enough for the HPA to remove replicas",
+            "set scale_down.tolerance below 1, 0.1 for instance",
+        ),
+    ),
+)
+
+
+@check("the HPA may scale down", HPA_DOWN_DISABLED, needs=("hpas",))
+def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
+    """Who forbids it may mean it, so that counts once the HPA has wanted fewer for long. A tolerance never says so."""
+    for autoscaler in state.autoscalers:
+        rules, limited = _rules(autoscaler, "scaleDown"), condition(autoscaler.hpa, "ScalingLimited")
+        paused, template_vars = _paused_by_keda(state, autoscaler, "paused-scale-in")
+        tolerance = parse_quantity(str(rules.get("tolerance") or 0))
+        if rules.get("selectPolicy") == "Disabled":
+            if limited.get("status") != "True" or limited.get("reason") != "ScaleDownLimit":
+                continue
+            age_s = state.condition_age_s(autoscaler.hpa, "ScalingLimited")
+            seen = f"spec.behavior.scaleDown.selectPolicy is Disabled{paused}; {condition_text(limited)}"
+        elif tolerance >= 1:
+            age_s = state.last_change_age_s(autoscaler.hpa)
+            seen = f"spec.behavior.scaleDown.tolerance is {tolerance:g}"
+        else:
+            continue
+        yield CheckResult(HPA_DOWN_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s, template_vars=template_vars)
+
+
+def _rules(autoscaler: AutoscalerState, direction: str) -> Mapping[str, Any]:
+    return (autoscaler.hpa["spec"].get("behavior") or {}).get(direction) or {}
+
+
+def _paused_by_keda(state: State, autoscaler: AutoscalerState, annotation: str) -> tuple[str, dict[str, str]]:
+    """Whose annotation it is, for the words of a finding; empty if it is nobody's."""
+    owner = next((name for kind, name in owners(autoscaler.hpa) if kind == "ScaledObject"), "")
+    template_vars = {"namespace": autoscaler.key[0], "owner": owner}
+    for scaled_object in state.scaled_objects:
+        if key_of(scaled_object) == (autoscaler.key[0], owner) and _is_set(scaled_object, annotation):
+            return f" by ScaledObject {name_of(scaled_object)}, {_KEDA}{annotation}", template_vars
+    return "", template_vars
+
+
+def _is_set(scaled_object: Manifest, annotation: str) -> bool:
+    """As KEDA reads it: what is no truth value counts as true."""
+    text = (scaled_object["metadata"].get("annotations") or {}).get(_KEDA + annotation)
+    return text is not None and text.lower() not in ("false", "f", "0")
+
+
+HPA_PAUSED = FindingType(
+    "HPA_PAUSED",
+    Hop.HPA,
+    "warning",
+    cause="the ScaledObject is paused: KEDA has removed its HPA, and nothing scales",
+    fix="kubectl -n {namespace} annotate scaledobject {name} {annotation}-, once it is to scale again",
+)
+
+
+@check("no ScaledObject of GPUs is paused", HPA_PAUSED, needs=("scaled_objects",))
+def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
+    """Of ScaledObjects whose target is looked at, or whose triggers are about GPUs: without an HPA nothing else is."""
+    targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
+    for scaled_object in state.scaled_objects:
+        (namespace, name), annotations = key_of(scaled_object), scaled_object["metadata"].get("annotations") or {}
+        in_scope = not state.scope.name and state.scope.namespace in (None, namespace)
+        triggers = json.dumps(scaled_object["spec"].get("triggers") or [])
+        if target_of(scaled_object) not in targets and not (in_scope and ABOUT_GPUS.search(triggers)):
+            continue
+        annotation = "paused-replicas" if _KEDA + "paused-replicas" in annotations else "paused"
+        if annotation == "paused-replicas" or _is_set(scaled_object, annotation):
+            yield CheckResult(
+                HPA_PAUSED,
+                f"ScaledObject {namespace}/{name}",
+                f"its annotation {_KEDA}{annotation} is {annotations[_KEDA + annotation]!r}",
+                age_s=state.last_change_age_s(scaled_object),
+                template_vars={"namespace": namespace, "name": name, "annotation": _KEDA + annotation},
+            )
 
 
 HPA_FASTER_THAN_METRIC = FindingType(

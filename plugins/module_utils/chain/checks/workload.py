@@ -4,10 +4,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from ...autoscaling.capacity import nodes_are_added, replicas_that_fit
+from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...hops import Hop
 from ..check import CheckResult, Evidence, FindingType, check
-from ..objects import Manifest, clock, condition, is_ready, made_s, name_of, owners, trouble, unix, youngest
+from ..objects import Manifest, clock, condition, is_ready, key_of, made_s, name_of, owners, trouble, unix, youngest
 from ..state import AutoscalerState, State, lost_gpus
 from ..texts import condition_text
 
@@ -472,6 +472,38 @@ def _is_short(state: State) -> bool:
     return not state.is_before and (
         bool(state.bare_nodes) or any(lost_gpus(node) or node["spec"].get("unschedulable") for node in nodes)
     )
+
+
+WORKLOAD_MAXIMUM_OVER_QUOTA = FindingType(
+    "WORKLOAD_MAXIMUM_OVER_QUOTA",
+    Hop.WORKLOAD,
+    "warning",
+    cause="a ResourceQuota of the namespace does not hold as many pods as the HPA may ask for",
+    fix="raise the quota, or lower max_replicas: kubectl -n {namespace} describe resourcequota {quota}",
+)
+
+
+@check("the quotas hold its maximum", WORKLOAD_MAXIMUM_OVER_QUOTA, needs=("targets", "quotas"))
+def quota(state: State) -> Iterator[CheckResult]:
+    """Whatever else counts in it now. A quota with a scope may be about other pods, and is not judged."""
+    for autoscaler in state.autoscalers:
+        for resource_quota in state.quotas:
+            spec = resource_quota.get("spec") or {}
+            if key_of(resource_quota)[0] != autoscaler.key[0] or spec.get("scopes") or spec.get("scopeSelector"):
+                continue
+            room = pods_within(autoscaler.template, spec.get("hard") or {}) if autoscaler.template else None
+            most = autoscaler.hpa["spec"]["maxReplicas"]
+            if room and (fit := room[0] // autoscaler.pods_per_replica) < most:
+                name, resource = key_of(resource_quota)[1], room[1]
+                yield CheckResult(
+                    WORKLOAD_MAXIMUM_OVER_QUOTA,
+                    autoscaler.workload,
+                    f"max_replicas is {most}, but ResourceQuota {name} has room for only {fit} replicas "
+                    f"({resource}: {spec['hard'][resource]})",
+                    state.affected_by([autoscaler]),
+                    youngest([state.age_s(resource_quota), state.age_s(autoscaler.hpa)]),
+                    template_vars={"namespace": autoscaler.key[0], "quota": name},
+                )
 
 
 WORKLOAD_REPLICAS_OWNED = FindingType(

@@ -1,0 +1,117 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""By what a component is known, whoever installed it. A mirror may rename its image, and a digest has no name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .objects import Manifest, arguments, containers_of, environment, labels_of
+
+Container = Mapping[str, Any]
+
+_NEVER = re.compile(r"(?!)")
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What tells a component, the surest first.
+
+    image:     of its container.
+    argument:  one that only it is started with.
+    variable:  of its environment, by the beginning of the name.
+    labels:    of the workload or of its pods. One is enough, and then it is the first container.
+    """
+
+    image: re.Pattern[str]
+    argument: re.Pattern[str] = _NEVER
+    variable: str = ""
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def container(self, workload: Manifest) -> Container | None:
+        """The one that runs it; None if none does."""
+        containers = containers_of(workload)
+        for is_it in (self._has_image, self._is_started_so):
+            if found := next(filter(is_it, containers), None):
+                return found
+        pod_labels = ((workload.get("spec") or {}).get("template") or {}).get("metadata", {}).get("labels") or {}
+        for labels in (labels_of(workload), pod_labels):
+            if any(labels.get(key) in values for key, values in self.labels.items()):
+                return next(iter(containers), None)
+        return None
+
+    def _has_image(self, container: Container) -> bool:
+        return bool(self.image.search(str(container.get("image", ""))))
+
+    def _is_started_so(self, container: Container) -> bool:
+        return any(map(self.argument.search, arguments(container))) or (
+            bool(self.variable) and any(name.startswith(self.variable) for name in environment(container))
+        )
+
+
+_NAME = "app.kubernetes.io/name"
+OPERATOR = Sign(
+    re.compile(r"(^|/)prometheus-operator([:@]|$)"),
+    argument=re.compile(r"^--prometheus-config-reloader(=|$)"),
+    labels={_NAME: ("prometheus-operator",)},
+)
+PROMETHEUS = Sign(
+    re.compile(r"(^|/)(prometheus|prometheus-rhel\d+)([:@]|$)"),
+    argument=re.compile(r"^--storage\.tsdb\.(path|retention)"),
+)
+EXPORTER = Sign(
+    re.compile(r"dcgm-exporter"),
+    variable="DCGM_EXPORTER_",
+    labels={_NAME: ("dcgm-exporter",), "app": ("dcgm-exporter", "nvidia-dcgm-exporter")},
+)
+# The DCGM that exporters connect to, where they have none of their own.
+HOST_ENGINE = Sign(
+    re.compile(r"(^|/)dcgm([:@]|$)"), argument=re.compile(r"(^|/)nv-hostengine$"), labels={"app": ("nvidia-dcgm",)}
+)
+DRA = Sign(
+    re.compile(r"dra-driver.*gpu|dra-driver-nvidia|nvidia-dra-driver|k8s-dra-driver"),
+    argument=re.compile(r"(^|/)gpu-kubelet-plugin$"),
+)
+NODE_FEATURE_DISCOVERY = Sign(
+    re.compile(r"node-feature-discovery"),
+    argument=re.compile(r"(^|/)nfd-(master|worker)$"),
+    labels={_NAME: ("node-feature-discovery",)},
+)
+
+_PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device-plugin")
+# The feature discovery that comes with the plugin has its image, and offers no GPU.
+_NO_PLUGIN = re.compile(r"feature-discovery|mps-control|config-manager|mig-manager")
+_SOCKETS = "/device-plugins"
+
+
+def plugin_container(daemon_set: Manifest) -> Container | None:
+    """That of NVIDIA's device plugin: by its image, or by the kubelet's sockets and the word nvidia beside them."""
+    candidates = [
+        container
+        for container in containers_of(daemon_set)
+        if not _NO_PLUGIN.search(container["name"]) and not _NO_PLUGIN.search(str(container.get("image", "")))
+    ]
+    found = (container for container in candidates if _PLUGIN.search(str(container.get("image", ""))))
+    return next(found, None) or next(
+        (container for container in candidates if _registers_gpus(daemon_set, container)), None
+    )
+
+
+def _registers_gpus(daemon_set: Manifest, container: Container) -> bool:
+    pod = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
+    sockets = {
+        volume["name"]
+        for volume in pod.get("volumes") or ()
+        if (volume.get("hostPath") or {}).get("path", "").rstrip("/").endswith(_SOCKETS)
+    }
+    mounted = {mount["name"] for mount in container.get("volumeMounts") or ()}
+    words = (
+        daemon_set["metadata"]["name"],
+        container["name"],
+        *labels_of(daemon_set).values(),
+        *environment(container),
+        *arguments(container),
+    )
+    return bool(sockets & mounted) and any("nvidia" in word.lower() for word in words)

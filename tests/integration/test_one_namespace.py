@@ -1,0 +1,109 @@
+"""Who has the rights of docs/rights-namespace.yml alone: Roles in two namespaces, and no ClusterRole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+from control_plane import ControlPlane, eventually
+from guests import GUEST, allowed_in
+from kubernetes import client
+from metric_chain import MONITORING, MetricChain
+from module_process import run_module
+from playbook import run_playbook
+from workloads import Workloads
+
+ROLES = list(yaml.safe_load_all((ROOT / "docs" / "rights-namespace.yml").read_text()))
+PROOF_S = 40
+
+
+class Tenant:
+    def __init__(self, plane: ControlPlane, kube: client.ApiClient, namespace: str) -> None:
+        self.kubeconfig, self.namespace = str(plane.kubeconfig_of(GUEST)), namespace
+        self._rbac = client.RbacAuthorizationV1Api(kube)
+
+    def run(self, module: str, **options: Any) -> dict[str, Any]:
+        done = run_module(module, {"kubeconfig": self.kubeconfig, **options})
+        return {**done, "warnings": [warning["event"]["msg"] for warning in done.get("warnings", [])]}
+
+    def may_not(self, resource: str) -> None:
+        """Takes a right in the namespace away. The authorizer hears of it a moment later."""
+        rules = deepcopy(ROLES[0]["rules"])
+        for rule in rules:
+            rule["resources"] = [plural for plural in rule["resources"] if plural != resource]
+        left = [rule for rule in rules if rule["resources"]]
+        self._rbac.patch_namespaced_role(ROLES[0]["metadata"]["name"], self.namespace, {"rules": left})
+
+
+@pytest.fixture
+def tenant(plane: tuple[ControlPlane, client.ApiClient], chain: MetricChain, workloads: Workloads) -> Iterator[Tenant]:
+    """Its workload has two pods that hold a GPU each."""
+    workloads.deployment("chat", replicas=2)
+    workloads.node("gpu1", gpus=4)
+    for pod in ("chat-0", "chat-1"):
+        workloads.ready_pod(pod, app="chat")
+    chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 50})
+    with ExitStack() as stack:
+        for role, namespace in zip(ROLES, (workloads.namespace, MONITORING), strict=True):
+            stack.enter_context(allowed_in(plane[1], namespace, GUEST, role))
+        yield Tenant(*plane, workloads.namespace)
+
+
+def test_an_autoscaler_is_made_proven_judged_and_removed(tenant: Tenant) -> None:
+    wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    made = tenant.run("gpu_autoscaler", verify=True, wait_timeout=PROOF_S, autoscalers=[wanted])
+    assert made["changed"] is True
+    assert made["result"]["autoscalers"][0]["verified"] is True
+    [warning] = [text for text in made["warnings"] if "no right to" in text]
+    for plural in ("horizontalpodautoscalers", "nodes", "prometheuses", "apiservices"):
+        assert f"list {plural} of" in warning or f"get {plural} of" in warning
+    again = tenant.run("gpu_autoscaler", verify=True, wait_timeout=PROOF_S, autoscalers=[wanted])
+    assert again["changed"] is False
+
+    for asked in ({"namespace": tenant.namespace}, {"autoscalers": [wanted]}):
+        seen = tenant.run("gpu_autoscaler_info", verify=True, wait_timeout=PROOF_S, **asked)
+        assert [entry["verified"] for entry in seen["result"]["autoscalers"]] == [True]
+
+    report = tenant.run("gpu_doctor", namespace=tenant.namespace, grace=False)["result"]
+    assert [(entry["name"], entry["verified"]) for entry in report["autoscalers"]] == [("chat", True)]
+    assert (report["verdict"], report["findings"]) == ("ok", [])
+    reasons = "; ".join(skipped["reason"] for skipped in report["not_checked"])
+    assert f"in namespace {tenant.namespace}" not in reasons
+    assert "no right to list nodes of apiGroup '' at the cluster scope" in reasons
+
+    removed = tenant.run("gpu_autoscaler", state="absent", autoscalers=[wanted])
+    assert removed["changed"] is True
+    [warning] = removed["warnings"]
+    assert "an HPA elsewhere may use PrometheusRule kubegpu-gpu, which stays" in warning
+
+
+def test_the_playbooks_go_through(tmp_path: Path, tenant: Tenant) -> None:
+    wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    variables = {"kubegpu_kubeconfig": tenant.kubeconfig, "gpu_autoscaling_autoscalers": [wanted]}
+    assert run_playbook(tmp_path, "kubegpu.autoscale.autoscaling", variables).returncode == 0
+    variables |= {"gpu_doctor_namespace": tenant.namespace, "gpu_doctor_report_dir": str(tmp_path / "report")}
+    assert run_playbook(tmp_path, "kubegpu.autoscale.doctor", variables).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("resource", "right"),
+    [
+        ("deployments", "list deployments of apiGroup 'apps' in namespace {}"),
+        ("horizontalpodautoscalers", "list horizontalpodautoscalers of apiGroup 'autoscaling' in namespace {}"),
+    ],
+)
+def test_a_right_that_is_needed_is_named(tenant: Tenant, resource: str, right: str) -> None:
+    wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    tenant.may_not(resource)
+
+    def refused() -> bool:
+        done = tenant.run("gpu_autoscaler", verify=False, autoscalers=[wanted])
+        return f"allow the user of the kubeconfig to {right.format(tenant.namespace)}" in str(done.get("msg"))
+
+    eventually(refused, "the right is named", 20)
