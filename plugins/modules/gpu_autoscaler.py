@@ -166,6 +166,9 @@ result:
               Prometheus. C(age_s) is the age of the oldest of these samples in seconds.
           type: list
           elements: dict
+        revisions:
+          description: Of an Argo Rollout that tries a new version, the pods that are V(stable) and V(canary) or V(preview).
+          type: dict
         demand:
           description:
             - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU.

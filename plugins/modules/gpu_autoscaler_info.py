@@ -106,6 +106,9 @@ result:
           type: dict
         values: {description: The leading metric by ready pod., type: dict}
         metrics: {description: The evidence for each metric., type: list, elements: dict}
+        revisions:
+          description: Of an Argo Rollout that tries a new version, the pods that are V(stable) and V(canary) or V(preview).
+          type: dict
         demand:
           description:
             - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU.

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...errors import enumeration
@@ -16,6 +16,8 @@ from ..texts import condition_text, quote
 from .workload import holders_of_targets, target_of
 
 _START_GRACE_S = 120
+# Of the HPA controller, unless it is told otherwise.
+_TOLERANCE = 0.1
 # Model servers keep the GPU's memory and engine busy whatever the load.
 _MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
 _STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
@@ -378,6 +380,53 @@ def model_servers(state: State) -> Iterator[CheckResult]:
         if served and names and names <= _STANDS_STILL:
             seen = f"image {served} scales on {', '.join(sorted(names))} alone"
             yield CheckResult(HPA_METRIC_STANDS_STILL, f"HPA {autoscaler}", seen)
+
+
+HPA_AVERAGES_REVISIONS = FindingType(
+    "HPA_AVERAGES_REVISIONS",
+    Hop.HPA,
+    "warning",
+    cause="a rollout tries a new version, and one of its two revisions is over the target. The HPA does not add pods: it "
+    "averages over both",
+    fix="let traffic follow the pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "
+    "kubectl argo rollouts -n {namespace} get rollout {name}",
+    grace_s=_START_GRACE_S,
+)
+
+
+@check("both revisions of a rollout are within the target", HPA_AVERAGES_REVISIONS, needs=("targets", "metrics"))
+def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
+    """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
+    for autoscaler in state.autoscalers:
+        revisions = autoscaler.revisions
+        ready = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] in sum(revisions.values(), [])]
+        for metric in autoscaler.metrics if revisions else ():
+            limit = (metric.target_value or math.inf) * (1 + _TOLERANCE)
+            means = {name: _mean(metric, pods) for name, pods in revisions.items()}
+            together = _mean(metric, sum(revisions.values(), []))
+            if together is None or together > limit:
+                continue
+            over = [name for name, mean in means.items() if mean is not None and mean > limit]
+            if over:
+                each = ", ".join(
+                    f"{len(revisions[name])} {name} pods at {mean:.0f}"
+                    for name, mean in means.items()
+                    if mean is not None
+                )
+                yield CheckResult(
+                    HPA_AVERAGES_REVISIONS,
+                    f"HPA {autoscaler}",
+                    f"{metric.name}: {each}; {together:.0f} on average, and the target is {metric.target_value:g}",
+                    state.affected_by([autoscaler]),
+                    state.longest_ready_s(ready),
+                    template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
+                )
+
+
+def _mean(metric: MetricState, pods: Iterable[str]) -> float | None:
+    """Of the pods that have a value; None if there is none, as with metrics of another type."""
+    values = [metric.values[pod] for pod in pods if pod in metric.values]
+    return sum(values) / len(values) if values else None
 
 
 def summary(state: State) -> str:
