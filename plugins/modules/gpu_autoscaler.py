@@ -167,7 +167,7 @@ result:
           type: list
           elements: dict
         revisions:
-          description: Of an Argo Rollout that tries a new version, the pods that are V(stable) and V(canary) or V(preview).
+          description: The pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
           type: dict
         demand:
           description:

@@ -278,7 +278,7 @@ class Autoscaler:
             raise _refusal(
                 self.name,
                 f"metric_type {metric_target.type} cannot tell the pods of a {self.target.kind}",
-                f"leave metric_type at Pods; {metric_target.type} knows {enumeration(WORKLOAD_LABELS)}",
+                f"leave metric_type at Pods; {metric_target.type} knows {enumeration(list(WORKLOAD_LABELS))}",
             )
 
 
@@ -351,7 +351,7 @@ def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: 
         raise _refusal(
             name,
             f"a demand cannot tell the pods of a {target.kind}",
-            f"leave demand out; it knows {enumeration(POD_NAMES)}",
+            f"leave demand out; it knows {enumeration(list(POD_NAMES))}",
         )
     if target.kind == "Deployment" and len(target.name) > LONGEST_NAME:
         raise _refusal(

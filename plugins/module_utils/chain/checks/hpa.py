@@ -11,6 +11,7 @@ from ...hops import Hop
 from ..adapter_config import name_given
 from ..check import CheckResult, Evidence, FindingType, check
 from ..objects import Manifest, condition, youngest
+from ..rollouts import STABLE
 from ..state import AutoscalerState, MetricState, State, repeats_values
 from ..texts import condition_text, quote
 from .workload import holders_of_targets, target_of
@@ -386,8 +387,8 @@ HPA_AVERAGES_REVISIONS = FindingType(
     "HPA_AVERAGES_REVISIONS",
     Hop.HPA,
     "warning",
-    cause="a rollout tries a new version, and one of its two revisions is over the target. The HPA does not add pods: it "
-    "averages over both",
+    cause="a rollout tries a new version, and one of its revisions is over the target. The HPA averages over both, so "
+    "it adds no pods",
     fix="let traffic follow the pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "
     "kubectl argo rollouts -n {namespace} get rollout {name}",
     grace_s=_START_GRACE_S,
@@ -399,28 +400,22 @@ def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
     """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
     for autoscaler in state.autoscalers:
         revisions = autoscaler.revisions
-        ready = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] in sum(revisions.values(), [])]
         for metric in autoscaler.metrics if revisions else ():
+            means = {name: mean for name, pods in revisions.items() if (mean := _mean(metric, pods)) is not None}
+            together = _mean(metric, [pod for pods in revisions.values() for pod in pods])
             limit = (metric.target_value or math.inf) * (1 + _TOLERANCE)
-            means = {name: _mean(metric, pods) for name, pods in revisions.items()}
-            together = _mean(metric, sum(revisions.values(), []))
-            if together is None or together > limit:
+            if together is None or together > limit or max(means.values()) <= limit:
                 continue
-            over = [name for name, mean in means.items() if mean is not None and mean > limit]
-            if over:
-                each = ", ".join(
-                    f"{len(revisions[name])} {name} pods at {mean:.0f}"
-                    for name, mean in means.items()
-                    if mean is not None
-                )
-                yield CheckResult(
-                    HPA_AVERAGES_REVISIONS,
-                    f"HPA {autoscaler}",
-                    f"{metric.name}: {each}; {together:.0f} on average, and the target is {metric.target_value:g}",
-                    state.affected_by([autoscaler]),
-                    state.longest_ready_s(ready),
-                    template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
-                )
+            new = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] not in revisions[STABLE]]
+            each = ", ".join(f"{len(revisions[name])} {name} pods at {mean:.0f}" for name, mean in means.items())
+            yield CheckResult(
+                HPA_AVERAGES_REVISIONS,
+                f"HPA {autoscaler}",
+                f"{metric.name}: {each}; {together:.0f} on average, and the target is {metric.target_value:g}",
+                state.affected_by([autoscaler]),
+                state.longest_ready_s(new),
+                template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
+            )
 
 
 def _mean(metric: MetricState, pods: Iterable[str]) -> float | None:
