@@ -95,7 +95,7 @@ class Rollout:
         self._objects, self._core = client.CustomObjectsApi(kube), client.CoreV1Api(kube)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
-        container = {
+        self._container = {
             "name": "main",
             "image": "service:1",
             "resources": {"limits": {"nvidia.com/gpu": "1"}},
@@ -105,7 +105,7 @@ class Rollout:
         spec = {
             "replicas": 2,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [self._container]}},
             "strategy": {"canary": {"steps": [{"setWeight": 50}, {"pause": {}}]}},
         }
         kind = {"apiVersion": "/".join(ROLLOUTS), "kind": "Rollout"}
@@ -122,8 +122,7 @@ class Rollout:
         return self._objects.get_namespaced_custom_object(*ROLLOUTS, self.namespace, "rollouts", "chat")
 
     def change_image(self, image: str) -> None:
-        place = "/spec/template/spec/containers/0/image"
-        patch = [{"op": "replace", "path": place, "value": image}]
+        patch = {"spec": {"template": {"spec": {"containers": [{**self._container, "image": image}]}}}}
         self._objects.patch_namespaced_custom_object(*ROLLOUTS, self.namespace, "rollouts", "chat", patch)
 
     def promote(self) -> None:
