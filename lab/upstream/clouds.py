@@ -1,7 +1,7 @@
 """Read which fields the tools of clouds know, for what the pages on clouds show of them.
 
-`python -m lab.upstream.clouds eksctl VERSION FILE`, its assets/schema.json. For aws-load-balancer-controller, the file is
-its page on annotations; for cluster-autoscaler, the folder of its chart. They go to lab/upstream/clouds/.
+`python -m lab.upstream.clouds eksctl VERSION FILE`, its assets/schema.json. The file of aws-load-balancer-controller is
+its page on annotations. Of cluster-autoscaler it is the folder of its chart. They go to lab/upstream/clouds/.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 TEMPLATE = ROOT / "roles/kubernetes/templates/kubegpu-metrics.j2"
-# The server, and a neighbour with an address of a pod, one of a node, and one of nobody in the cluster.
+# A server, and a neighbour with three addresses: of a pod, of a node, of nobody in the cluster.
 SERVER = """
 set -e
 unshare --net sleep 60 & beside=$!
