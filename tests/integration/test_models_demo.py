@@ -34,7 +34,7 @@ VARS = yaml.safe_load((DEMO / "vars.yml").read_text())
 AUTOSCALERS = [{**spec, "namespace": "models"} for spec in VARS["gpu_autoscaling_autoscalers"]]
 # What a request costs here, in milliseconds: enough to keep a GPU busy without keeping this machine busy.
 MODELS = {"small": 40, "large": 120}
-SETTLE_S = 60
+SETTLE_S = 120
 GPU = """
 import time
 class CudaError(Exception): pass
