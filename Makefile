@@ -85,7 +85,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -141,6 +141,10 @@ test-vm: test-env ## what the roles do to a kernel, in a virtual machine with De
 test-cluster: test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
 	@$(MOLECULE) test --scenario-name cluster --report
+
+test-rollouts: test-env programs ## Argo Rollouts' own controller: a canary under load, scaled by each type of metric (compiles it first)
+	@$(LAB_CLI) program argo-rollouts
+	@ROLLOUTS=1 $(PYTEST) tests/integration/test_rollouts.py $(ARGS)
 
 test-existing: test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
 	@$(MOLECULE) test --scenario-name existing --report $(ARGS)

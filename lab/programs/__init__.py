@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -37,7 +38,15 @@ def program_groups(recipes: str = "programs.yml") -> dict[str, Artifact]:
     return {name: _group(name, **row) for name, row in recipe(HERE / recipes).items()}
 
 
-def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str], ldflags: str = "") -> Artifact:
+def _group(
+    name: str,
+    *,
+    cgo: bool,
+    expected: int,
+    programs: dict[str, str],
+    ldflags: str = "",
+    files: dict[str, str] | None = None,
+) -> Artifact:
     folder = HERE / name
     flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(names()['kubernetes'])}"
 
@@ -50,8 +59,21 @@ def _group(name: str, *, cgo: bool, expected: int, programs: dict[str, str], ldf
         )
         for program, package in programs.items():
             (out / _base(package)).rename(out / program)
+        for kept, place in (files or {}).items():
+            module, _, inside = place.partition(":")
+            (out / kept).mkdir()
+            for file in (_module(folder, module) / inside).iterdir():
+                shutil.copyfile(file, out / kept / file.name)  # a module's own modes would let nobody remove them
 
-    return Artifact(f"programs-{name}", build, sources=(folder,), facts=(flags, repr(programs)), expected=expected)
+    facts = (flags, repr(programs), *([repr(files)] if files else []))
+    return Artifact(f"programs-{name}", build, sources=(folder,), facts=facts, expected=expected)
+
+
+def _module(folder: Path, module: str) -> Path:
+    """Where Go has unpacked a module that the go.mod in `folder` names."""
+    command = [go(), "list", "-m", "-f", "{{.Dir}}", module]
+    found = subprocess.run(command, cwd=folder, env=os.environ | go_env(), capture_output=True, text=True, check=True)
+    return Path(found.stdout.strip())
 
 
 def older_kubernetes() -> Artifact:

@@ -67,7 +67,7 @@ options:
           - V(Object) reads one value of the target, which a rule of its own records. The average over the pods is
             compared with the target value; a total is divided by the replicas first.
           - V(External) reads C(external.metrics.k8s.io), a total that is divided by the replicas.
-          - V(Object) and V(External) need a Deployment or a StatefulSet, unless the metric has no query.
+          - V(Object) and V(External) need a Deployment, a StatefulSet or a Rollout, unless the metric has no query.
         type: str
         choices: [Pods, Object, External]
       target_value:

@@ -7,22 +7,29 @@ module: container_gpus_info
 short_description: Ask a container which GPUs it sees
 version_added: 0.1.0
 description:
-  - Runs C(nvidia-smi) of the node in a container of containerd that has no image, so nothing is pulled. Its root is an
-    empty folder with the C library that nvidia-smi is linked with. All else comes by CDI.
+  - Runs C(nvidia-smi) of the node in a container of containerd or Docker that has no image, so nothing is pulled. Its
+    root is an empty folder with the C library that nvidia-smi is linked with. All else comes by CDI.
   - Nothing of it is left behind, whatever happens.
 author:
   - kubegpu (@kubegpu)
 options:
+  engine:
+    description:
+      - Who runs the container. Docker starts it by its runtime C(nvidia), from an empty image that is made for it and
+        removed again.
+    type: str
+    choices: [containerd, docker]
+    default: containerd
   device:
     description: Device to give to the container, as CDI names it.
     type: str
     default: nvidia.com/gpu=all
   runtime:
-    description: Program that starts the container in place of runc.
+    description: Program that starts a container of containerd in place of runc.
     type: path
     default: /usr/bin/nvidia-container-runtime
 requirements:
-  - containerd
+  - containerd, or Docker with the runtime C(nvidia)
   - nvidia-container-toolkit
 attributes:
   check_mode:
@@ -39,6 +46,10 @@ EXAMPLES = r"""
   kubegpu.autoscale.container_gpus_info:
   register: container
   failed_when: container.result.gpus | length == 0
+
+- name: Ask a container of Docker
+  kubegpu.autoscale.container_gpus_info:
+    engine: docker
 """
 
 RETURN = r"""
@@ -56,8 +67,10 @@ result:
     output: ""
 """
 
+import io
 import re
 import shutil
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +84,7 @@ SMI = "/usr/bin/nvidia-smi"
 CTR = ["ctr", "--namespace", "kubegpu"]
 
 ARGUMENTS: dict[str, Any] = {
+    "engine": {"type": "str", "choices": ["containerd", "docker"], "default": "containerd"},
     "device": {"type": "str", "default": "nvidia.com/gpu=all"},
     "runtime": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
 }
@@ -98,17 +112,43 @@ def empty_container(module: AnsibleModule) -> Iterator[Path]:
         module.run_command(["ctr", "namespaces", "remove", "kubegpu"])
 
 
+def by_containerd(module: AnsibleModule, paths: list[str]) -> tuple[int, str, str]:
+    """Exit status, output and errors of nvidia-smi. paths: what it is linked with."""
+    mounts = [f"--mount=type=bind,src={path},dst={path},options=rbind:ro" for path in paths]
+    runtime = ["--runc-binary", module.params["runtime"], "--device", module.params["device"]]
+    with empty_container(module) as root:
+        return module.run_command([*CTR, "run", "--rm", "--rootfs", *runtime, *mounts, str(root), root.name, SMI, "-L"])
+
+
+def by_docker(module: AnsibleModule, paths: list[str]) -> tuple[int, str, str]:
+    """The same. Docker gives a container its devices by the runtime `nvidia`, as users ask for them."""
+    name = f"kubegpu-gpu-check:{uuid4().hex}"
+    mounts = [f"--volume={path}:{path}:ro" for path in paths]
+    runtime = ["--runtime", "nvidia", "--env", f"NVIDIA_VISIBLE_DEVICES={module.params['device']}"]
+    module.run_command(["docker", "import", "-", name], data=empty_image(), binary_data=True, check_rc=True)
+    try:
+        return module.run_command(["docker", "run", "--rm", "--network=none", *runtime, *mounts, name, SMI, "-L"])
+    finally:
+        module.run_command(["docker", "image", "rm", "--force", name])
+
+
+def empty_image() -> bytes:
+    """An archive of a root with nothing but the folder for the linker's cache."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        folder = tarfile.TarInfo("etc")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(folder)
+    return content.getvalue()
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     if module.check_mode:
         module.exit_json(skipped=True, msg="no container is run in check mode")
     _status, linked, _errors = module.run_command(["ldd", SMI], check_rc=True)
-    mounts = [f"--mount=type=bind,src={path},dst={path},options=rbind:ro" for path in libraries(linked)]
-    runtime = ["--runc-binary", module.params["runtime"], "--device", module.params["device"]]
-    with empty_container(module) as root:
-        rc, out, err = module.run_command(
-            [*CTR, "run", "--rm", "--rootfs", *runtime, *mounts, str(root), root.name, SMI, "-L"]
-        )
+    run = {"containerd": by_containerd, "docker": by_docker}[module.params["engine"]]
+    rc, out, err = run(module, libraries(linked))
     lines = out.splitlines()
     gpus = [line for line in lines if re.match("GPU [0-9]", line)]
     rest = "\n".join([err.strip(), *(line for line in lines if line not in gpus)]).strip()

@@ -166,6 +166,9 @@ result:
               Prometheus. C(age_s) is the age of the oldest of these samples in seconds.
           type: list
           elements: dict
+        revisions:
+          description: The pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
+          type: dict
         demand:
           description:
             - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU.

@@ -106,6 +106,9 @@ result:
           type: dict
         values: {description: The leading metric by ready pod., type: dict}
         metrics: {description: The evidence for each metric., type: list, elements: dict}
+        revisions:
+          description: The pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
+          type: dict
         demand:
           description:
             - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU.

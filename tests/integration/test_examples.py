@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from collection import ROOT
 from control_plane import ControlPlane
 from kubernetes import client
 from metric_chain import MetricChain
@@ -61,3 +63,11 @@ def run(folder: Path, tasks: list[dict[str, Any]], *flags: str, **defaults: Path
     done = run_playbook(folder, play, {}, *flags)
     assert done.returncode == 0
     assert done.stdout.count("TASK [") == len(tasks)
+
+
+def test_an_api_server_takes_the_ingress_of_the_page_on_eks(kube: client.ApiClient) -> None:
+    page = (ROOT / "docs" / "clusters" / "eks.md").read_text()
+    blocks = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    [ingress] = [block for block in blocks if block.get("kind") == "Ingress"]
+    del ingress["metadata"]["namespace"]
+    client.NetworkingV1Api(kube).create_namespaced_ingress("default", ingress, dry_run="All", field_validation="Strict")

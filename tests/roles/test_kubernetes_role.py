@@ -20,6 +20,7 @@ RENDERED = """
   vars_files:
     - {role}/defaults/main.yml
     - {role}/vars/main/main.yml
+    - {role}/vars/main/metrics.yml
     - {common}/defaults/main/versions.yml
     - {common}/defaults/main/main.yml
     - {common}/defaults/main/cluster.yml
@@ -78,6 +79,7 @@ TOPOLOGIES = {
     "behind a load balancer": {"hosts": 3, "kubernetes_control_plane_endpoint": "lb.example:6443"},
     "kube-vip": {"hosts": 3, "kubernetes_kube_vip_address": "192.0.2.9"},
     "an address for the controller": {"kubernetes_api_address": "cluster.example"},
+    "metrics for the cluster": {"kubernetes_control_plane_metrics": True},
     "numbers for flags": {"kubernetes_controller_manager_args": {"concurrent-job-syncs": 7}},
     "an address of its own": {"kubernetes_node_ip": "192.0.2.1", "kubernetes_schedule_on_control_plane": True},
 }
@@ -88,6 +90,27 @@ def test_kubeadm_takes_the_configuration_of_every_topology(tmp_path: Path, varia
     said = kubeadm_says(tmp_path, render(tmp_path, CLUSTER, **variables)["cp1"]["config"])
 
     assert said.returncode == 0, said.stderr
+
+
+def test_metrics_of_the_control_plane_are_opened_as_a_whole(tmp_path: Path) -> None:
+    """One that listens on localhost alone would be a target that is down for ever."""
+    config = render(tmp_path, CLUSTER, kubernetes_control_plane_metrics=True)["cp1"]["config"]
+    documents = {document["kind"]: document for document in yaml.safe_load_all(config)}
+    cluster = documents["ClusterConfiguration"]
+    flags = {
+        name: {flag["name"]: flag["value"] for flag in part["extraArgs"]}
+        for name, part in (("manager", cluster["controllerManager"]), ("scheduler", cluster["scheduler"]))
+    }
+    [etcd] = cluster["etcd"]["local"]["extraArgs"]
+
+    assert {name: part["bind-address"] for name, part in flags.items()} == dict.fromkeys(flags, "0.0.0.0")
+    assert etcd == {"name": "listen-metrics-urls", "value": "http://0.0.0.0:2381"}
+    assert documents["KubeProxyConfiguration"]["metricsBindAddress"] == "0.0.0.0:10249"
+    assert flags["manager"]["horizontal-pod-autoscaler-sync-period"] == "5s"
+
+
+def test_they_are_closed_by_default(tmp_path: Path) -> None:
+    assert "0.0.0.0" not in render(tmp_path, CLUSTER)["cp1"]["config"]
 
 
 def test_kubeadm_refuses_a_field_that_it_does_not_know(tmp_path: Path) -> None:

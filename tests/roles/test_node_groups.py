@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 from collection import ROOT
-from jsonschema import Draft202012Validator
+from jsonschema import Draft7Validator, Draft202012Validator
 from role_values import RoleValues
 
+from lab.upstream import clouds
 from lab.upstream.crds import recorded
 
 Object = dict[str, Any]
@@ -66,6 +67,49 @@ def test_karpenter_s_kinds_know_each_field() -> None:
     for manifest in karpenter:
         schema = recorded(manifest["apiVersion"], manifest["kind"])
         assert [error.message for error in Draft202012Validator(schema).iter_errors(manifest["spec"])] == []
+
+
+def test_eksctl_knows_each_field() -> None:
+    _version, schema = clouds.recorded("eksctl")
+    [config] = [each for each in MANIFESTS if each["kind"] == "ClusterConfig"]
+    assert errors(schema, config) == []
+    config["managedNodeGroups"][0]["maxsize"] = 8
+    assert "'maxsize' was unexpected" in errors(schema, config)[0]
+
+
+def test_cluster_autoscaler_s_chart_knows_each_value() -> None:
+    version, schema = clouds.recorded("cluster-autoscaler")
+    [values] = [each for block in BLOCKS for each in yaml.safe_load_all(block) if "cloudProvider" in each]
+    assert f"`cluster-autoscaler` {version}" in PAGE
+    assert errors(schema, values) == []
+    assert errors(schema, values | {"autoDiscover": {}}) != []
+
+
+def test_the_load_balancer_s_controller_knows_each_annotation() -> None:
+    _version, schema = clouds.recorded("aws-load-balancer-controller")
+    annotations = ingress()["metadata"]["annotations"]
+    assert errors(schema, annotations) == []
+    assert errors(schema, annotations | {"alb.ingress.kubernetes.io/target-typ": "ip"}) != []
+
+
+def test_the_ingress_leads_to_the_sample() -> None:
+    options = yaml.safe_load((ROOT / "roles/gpu_workload/defaults/main.yml").read_text())
+    [path] = ingress()["spec"]["rules"][0]["http"]["paths"]
+    service = (ROOT / "roles/gpu_workload/templates/service.yaml.j2").read_text()
+    assert ingress()["metadata"]["namespace"] == options["gpu_workload_namespace"]
+    assert path["backend"]["service"] == {"name": options["gpu_workload_name"], "port": {"name": "http"}}
+    assert "{name: http, port: 80" in service
+
+
+def ingress() -> Object:
+    page = (ROOT / "docs" / "clusters" / "eks.md").read_text()
+    blocks = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    [found] = [block for block in blocks if block.get("kind") == "Ingress"]
+    return found
+
+
+def errors(schema: Object, given: Object) -> list[str]:
+    return [error.message for error in Draft7Validator(schema).iter_errors(given)]
 
 
 @pytest.mark.parametrize("role", ["nvidia_device_plugin", "dcgm_exporter"])

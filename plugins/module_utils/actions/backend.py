@@ -79,7 +79,7 @@ class PrometheusAdapter:
 
 
 def _plural(target: Target) -> str:
-    return f"{WORKLOAD_LABELS[target.kind]}s.apps"
+    return f"{WORKLOAD_LABELS[target.kind]}s.{target.api_version.rpartition('/')[0]}"
 
 
 def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) -> bool:

@@ -56,7 +56,7 @@ SUSTAINED_S = 15
 # kubernetes/apimachinery pkg/util/rand. kube-state-metrics and its rules would show a new pod up to a minute late.
 # Until then its requests counted and its GPU did not.
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-_POD_NAMES = {"Deployment": f"{_RANDOM}{{1,10}}-{_RANDOM}{{5}}", "StatefulSet": "[0-9]+"}
+POD_NAMES = {"Deployment": f"{_RANDOM}{{1,10}}-{_RANDOM}{{5}}", "StatefulSet": "[0-9]+"}
 # Longer names of a Deployment are cut in its pods' names. Source: pkg/storage/names.
 LONGEST_NAME = 46
 
@@ -115,7 +115,7 @@ class Demand:
 
 def pod_names(kind: str, name: str) -> str:
     """Regular expression of what the pods of a workload are called."""
-    return f"{name.replace('.', '[.]')}-{_POD_NAMES[kind]}"
+    return f"{name.replace('.', '[.]')}-{POD_NAMES[kind]}"
 
 
 def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:

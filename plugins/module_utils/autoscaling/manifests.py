@@ -266,6 +266,14 @@ def _demand_queries(autoscaler: Autoscaler, rules: RuleOptions) -> Iterator[tupl
         )
 
 
+# What that rule calls the kinds. It has words of its own for those of Kubernetes, and takes any other as it is written.
+_WORKLOAD_TYPES = {
+    "Deployment": '="deployment"',
+    "StatefulSet": '="statefulset"',
+    "Rollout": '=~"rollout|Rollout"',
+}
+
+
 def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
     """PromQL: the workload's value, without labels.
 
@@ -274,10 +282,9 @@ def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
     metric, target = metric_target.metric, autoscaler.target
     if metric.per == "workload":
         return f"sum (\n{indent(metric.query, '  ')}\n)"
-    kind = WORKLOAD_LABELS[target.kind]
     pods = (
         f'namespace_workload_pod:kube_pod_owner:relabel{{namespace="{autoscaler.namespace}",'
-        f'workload="{target.name}",workload_type="{kind}"}}'
+        f'workload="{target.name}",workload_type{_WORKLOAD_TYPES[target.kind]}}}'
     )
     operator = "sum" if metric_target.is_total else "avg"
     return (

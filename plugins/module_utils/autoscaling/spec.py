@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from ..errors import HopError, first_of_all
+from ..errors import HopError, enumeration, first_of_all
 from ..hops import Hop
-from .demand import LONGEST_NAME, Demand, demand_metric, pod_names, sustained_metric
+from .demand import LONGEST_NAME, POD_NAMES, Demand, demand_metric, pod_names, sustained_metric
 from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
 from .scaling import (
     ASSUMED_DEAD_TIME_S,
@@ -37,7 +37,7 @@ _EXTRA_OPTIONS = {"metric", "metric_type", "target_value", "target_values"}
 
 # Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
 # how the adapter finds the object that a value belongs to.
-WORKLOAD_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
+WORKLOAD_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset", "Rollout": "rollout"}
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class Autoscaler:
             raise _refusal(
                 self.name,
                 f"metric_type {metric_target.type} cannot tell the pods of a {self.target.kind}",
-                f"leave metric_type at Pods; {metric_target.type} knows {' and '.join(WORKLOAD_LABELS)}",
+                f"leave metric_type at Pods; {metric_target.type} knows {enumeration(list(WORKLOAD_LABELS))}",
             )
 
 
@@ -347,11 +347,11 @@ def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: 
             f"it has a demand, but metric {profile.name} does not say how busy a GPU is",
             f"use {', '.join(ACTIVITIES)}",
         )
-    if target.kind not in WORKLOAD_LABELS:
+    if target.kind not in POD_NAMES:
         raise _refusal(
             name,
             f"a demand cannot tell the pods of a {target.kind}",
-            f"leave demand out; it knows {' and '.join(WORKLOAD_LABELS)}",
+            f"leave demand out; it knows {enumeration(list(POD_NAMES))}",
         )
     if target.kind == "Deployment" and len(target.name) > LONGEST_NAME:
         raise _refusal(

@@ -91,4 +91,5 @@ def _autoscaler(autoscaler: AutoscalerState) -> dict[str, Any]:
         "verified": autoscaler.is_proven,
         "budget": autoscaler.budget,
         "history": autoscaler.history,
+        **({"revisions": autoscaler.revisions} if autoscaler.revisions else {}),
     }

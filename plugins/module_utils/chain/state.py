@@ -36,6 +36,7 @@ from .objects import (
     unix,
     youngest,
 )
+from .rollouts import is_rollout, revisions
 from .selectors import labels_match
 from .signs import DRA, EXPORTER, plugin_container
 
@@ -296,6 +297,11 @@ class AutoscalerState:
         return not self.ready_pods and not (self.replicas and self.pods)
 
     @property
+    def revisions(self) -> dict[str, list[str]]:
+        """Pods of a Rollout's stable revision and of its new one; empty where there are not two."""
+        return revisions(self.target or {}, self.pods) if is_rollout(self.reference) else {}
+
+    @property
     def is_proven(self) -> bool:
         """Each ready pod has a value that agrees with Prometheus, and the HPA acts on all its metrics."""
         metrics_work = all(metric.is_proven for metric in self.metrics) and not self.metrics_without_value
@@ -312,6 +318,7 @@ class AutoscalerState:
             "ready_pods": sorted(pod["metadata"]["name"] for pod in self.ready_pods),
             "values": metrics[0]["values"] if metrics else {},
             "metrics": metrics,
+            **({"revisions": self.revisions} if self.revisions else {}),
             **({"demand": self.demand.describe()} if self.demand else {}),
             "conditions": [
                 {key: entry.get(key) for key in ("type", "status", "reason", "message")}

@@ -175,7 +175,7 @@ def entry_of(kind: str, **content: object) -> Manifest:
 
 
 INGRESS = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "chat"}
-ROLLOUT = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "chat"}
+GROUP = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "chat"}
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}
 
 
@@ -186,7 +186,7 @@ def hpa_with(*metrics: Manifest, target: Manifest = DEPLOYMENT, labels: Manifest
 
 @pytest.mark.parametrize(
     ("described", "target"),
-    [(INGRESS, DEPLOYMENT), (INGRESS, ROLLOUT), (ROLLOUT, ROLLOUT), ({**DEPLOYMENT, "name": "other"}, DEPLOYMENT)],
+    [(INGRESS, DEPLOYMENT), (INGRESS, GROUP), (GROUP, GROUP), ({**DEPLOYMENT, "name": "other"}, DEPLOYMENT)],
 )
 def test_a_metric_of_another_object_is_not_the_targets(described: Manifest, target: Manifest) -> None:
     """A target whose kind has no metrics of its own counts as another object: nothing can be asked for it."""
@@ -197,7 +197,7 @@ def test_a_metric_of_another_object_is_not_the_targets(described: Manifest, targ
 
 
 def test_an_external_metric_of_a_kind_whose_pods_cannot_be_told_is_somebody_elses() -> None:
-    found = autoscaler_of(hpa_with(entry_of("External"), target=ROLLOUT), {"external:rps:sum": "x"})
+    found = autoscaler_of(hpa_with(entry_of("External"), target=GROUP), {"external:rps:sum": "x"})
     assert [metric_target.series for metric_target in found.metric_targets] == [""]
 
 

@@ -149,8 +149,8 @@ REFUSED = {
         "one value for the workload",
     ),
     "object of an unknown kind": (
-        params(target={"kind": "Rollout", "name": "x"}, metric_type="Object"),
-        "metric_type Object cannot tell the pods of a Rollout",
+        params(target={"kind": "LeaderWorkerSet", "name": "x"}, metric_type="Object"),
+        "metric_type Object cannot tell the pods of a LeaderWorkerSet",
     ),
     "target value of another metric": (params(target_values={"gpu_util": 5}), "which gpu does not have"),
     "extra metric that is none": (params(extra_metrics=[{"target_value": 3}]), "has neither a type nor a metric"),

@@ -821,6 +821,28 @@ def _(cluster: Cluster) -> None:
     cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=7200, reason="TooManyReplicas")
 
 
+def tried(cluster: Cluster, stable: float, canary: float, *, strategy: str = "canary") -> None:
+    """The target is a Rollout that tries a new version beside the stable one, each with a pod."""
+    cluster.hpa["spec"]["scaleTargetRef"] = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "chat"}
+    assert cluster.target
+    cluster.target["spec"]["strategy"] = {strategy: {}}
+    cluster.target["status"] = {"stableRS": "5f6b", "currentPodHash": "7d8c"}
+    for name, revision in (("chat-0", "5f6b"), ("chat-1", "7d8c")):
+        cluster.pods[name]["metadata"]["labels"]["rollouts-pod-template-hash"] = revision
+    values = {"chat-0": stable, "chat-1": canary}
+    cluster.metric = metric(values=values, recorded={name: (value,) for name, value in values.items()})
+
+
+@fault("HPA_AVERAGES_REVISIONS")
+def _(cluster: Cluster) -> None:
+    tried(cluster, 90, 20)
+
+
+@fault("HPA_AVERAGES_REVISIONS", "the new one is over the target")
+def _(cluster: Cluster) -> None:
+    tried(cluster, 20, 90, strategy="blueGreen")
+
+
 @fault("HPA_FASTER_THAN_METRIC")
 def _(cluster: Cluster) -> None:
     cluster.budget["evaluate_s"] = 30.0
@@ -1232,6 +1254,36 @@ def test_a_readiness_gate_is_quoted() -> None:
     FAULTS["WORKLOAD_PODS_FAIL by a readiness gate"](cluster)
     [finding] = cluster.report()["findings"]
     assert 'ReadinessGatesNotReady: gate "target-health" does not exist' in finding["seen"][0]
+
+
+def test_a_rollout_s_pods_are_told_apart() -> None:
+    cluster = Cluster()
+    tried(cluster, 90, 20)
+    found = cluster.report()
+    [finding] = found["findings"]
+    assert finding["seen"] == [
+        "gpu: 1 stable pods at 90, 1 canary pods at 20; 55 on average, and the target is 60",
+    ]
+    [autoscaler] = found["autoscalers"]
+    assert autoscaler["revisions"] == {"stable": ["chat-0"], "canary": ["chat-1"]}
+
+
+@pytest.mark.parametrize(("stable", "canary"), [(62, 20), (90, 60)])
+def test_revisions_within_the_target_are_fine_and_where_the_average_is_over_the_hpa_acts(
+    stable: float, canary: float
+) -> None:
+    cluster = Cluster()
+    tried(cluster, stable, canary)
+    assert ids(cluster.report()) == []
+
+
+def test_a_rollout_of_one_revision_has_nothing_to_tell_apart() -> None:
+    cluster = Cluster()
+    tried(cluster, 90, 20)
+    assert cluster.target
+    cluster.target["status"]["currentPodHash"] = "5f6b"
+    assert ids(cluster.report()) == []
+    assert "revisions" not in cluster.report()["autoscalers"][0]
 
 
 def test_pods_that_a_kubelet_refused_are_forgotten_once_others_run() -> None:

@@ -49,6 +49,7 @@ def test_it_is_added_twice_and_other_images_stay(image: Path, tmp_path: Path) ->
 
 def test_each_program_that_can_be_added_has_an_image() -> None:
     assert {name: image.name for name, (_program, image) in added_images().items()} == {
+        "argo-rollouts": "image-argo-rollouts",
         "k6": "image-k6",
         "kwok": "image-kwok",
         "metrics-server": "image-metrics-server",

@@ -14,6 +14,7 @@ from lab.versions import CHECKOUT, names, versions
 
 PINNED = {
     "containerd.io": ["containerd.io"],
+    "docker-ce": ["docker-ce", "docker-ce-cli"],
     "kubernetes": ["kubelet", "kubeadm", "kubectl"],
     "nvidia-container-toolkit": ["nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1"],
     "nvidia-driver": ["nvidia-persistenced"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.quantity import parse_quantity
@@ -13,6 +13,7 @@ from ...hops import Hop
 from ..adapter_config import name_given
 from ..check import CheckResult, Evidence, FindingType, check
 from ..objects import Manifest, condition, key_of, name_of, owners, youngest
+from ..rollouts import STABLE
 from ..state import ABOUT_GPUS, AutoscalerState, MetricState, State, repeats_values
 from ..texts import condition_text, quote
 from .workload import holders_of_targets, target_of
@@ -20,6 +21,8 @@ from .workload import holders_of_targets, target_of
 _START_GRACE_S = 120
 _LONG_S = 1800
 _KEDA = "autoscaling.keda.sh/"
+# Of the HPA controller, unless it is told otherwise.
+_TOLERANCE = 0.1
 # Model servers keep the GPU's memory and engine busy whatever the load.
 _MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
 _STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
@@ -490,6 +493,47 @@ def model_servers(state: State) -> Iterator[CheckResult]:
         if served and names and names <= _STANDS_STILL:
             seen = f"image {served} scales on {', '.join(sorted(names))} alone"
             yield CheckResult(HPA_METRIC_STANDS_STILL, f"HPA {autoscaler}", seen)
+
+
+HPA_AVERAGES_REVISIONS = FindingType(
+    "HPA_AVERAGES_REVISIONS",
+    Hop.HPA,
+    "warning",
+    cause="a rollout tries a new version, and one of its revisions is over the target. The HPA averages over both, so "
+    "it adds no pods",
+    fix="let traffic follow the pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "
+    "kubectl argo rollouts -n {namespace} get rollout {name}",
+    grace_s=_START_GRACE_S,
+)
+
+
+@check("both revisions of a rollout are within the target", HPA_AVERAGES_REVISIONS, needs=("targets", "metrics"))
+def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
+    """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
+    for autoscaler in state.autoscalers:
+        revisions = autoscaler.revisions
+        for metric in autoscaler.metrics if revisions else ():
+            means = {name: mean for name, pods in revisions.items() if (mean := _mean(metric, pods)) is not None}
+            together = _mean(metric, [pod for pods in revisions.values() for pod in pods])
+            limit = (metric.target_value or math.inf) * (1 + _TOLERANCE)
+            if together is None or together > limit or max(means.values()) <= limit:
+                continue
+            new = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] not in revisions[STABLE]]
+            each = ", ".join(f"{len(revisions[name])} {name} pods at {mean:.0f}" for name, mean in means.items())
+            yield CheckResult(
+                HPA_AVERAGES_REVISIONS,
+                f"HPA {autoscaler}",
+                f"{metric.name}: {each}; {together:.0f} on average, and the target is {metric.target_value:g}",
+                state.affected_by([autoscaler]),
+                state.longest_ready_s(new),
+                template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
+            )
+
+
+def _mean(metric: MetricState, pods: Iterable[str]) -> float | None:
+    """Of the pods that have a value; None if there is none, as with metrics of another type."""
+    values = [metric.values[pod] for pod in pods if pod in metric.values]
+    return sum(values) / len(values) if values else None
 
 
 def summary(state: State) -> str:

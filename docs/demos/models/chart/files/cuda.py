@@ -1,0 +1,1 @@
+../../../../../roles/gpu_workload/files/cuda.py

@@ -1,0 +1,34 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Argo Rollouts: while a new version of a workload is tried, its pods are of two revisions. No judgement here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .objects import Manifest, labels_of
+
+STABLE = "stable"
+# The controller's label on each pod, and on the ReplicaSet that the pod is of.
+_HASH = "rollouts-pod-template-hash"
+
+
+def is_rollout(reference: Manifest) -> bool:
+    """Whether an HPA's scaleTargetRef is about one."""
+    return reference.get("kind") == "Rollout" and (reference.get("apiVersion") or "").startswith("argoproj.io/")
+
+
+def revisions(rollout: Manifest, pods: Iterable[Manifest]) -> dict[str, list[str]]:
+    """Names of the pods of the stable revision and of the new one; empty while there is one alone.
+
+    The new one is called as its strategy does: canary, or preview with blueGreen.
+    """
+    status, strategy = rollout.get("status") or {}, (rollout.get("spec") or {}).get("strategy") or {}
+    stable, new = status.get("stableRS"), status.get("currentPodHash")
+    if not stable or not new or stable == new:
+        return {}
+    names = {stable: STABLE, new: "preview" if "blueGreen" in strategy else "canary"}
+    found: dict[str, list[str]] = {name: [] for name in names.values()}
+    for pod in pods:
+        if name := names.get(labels_of(pod).get(_HASH, "")):
+            found[name].append(pod["metadata"]["name"])
+    return {name: sorted(found[name]) for name in found}

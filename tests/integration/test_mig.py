@@ -1,0 +1,152 @@
+"""Role gpu_mig against a real API server. A stand-in for the MIG manager partitions what it is told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from chart_site import Site
+from control_plane import running
+from playbook import changed
+
+CAPABLE = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}
+CONFIG, TOLD, BEFORE = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "kubegpu.autoscale/mig-before"
+# What each profile makes of an H100, by its resources with the strategy `single`.
+OFFERED = {"all-1g.10gb": "7", "all-disabled": "1", "all-3g.40gb": "2"}
+
+
+class Manager:
+    """Per node: a profile is applied once its label says so, and fails where there is none of that name.
+
+    seen: what was on the node when it was told, by node: pods of users, and whether it was cordoned.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.seen: list[tuple[str, str, list[str], bool]] = []
+        self._applied: dict[str, str] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._stopped.wait(0.2):
+            for pod in self._site.core.list_namespaced_pod("default").items:
+                if pod.metadata.deletion_timestamp:  # a kubelet's part
+                    self._site.core.delete_namespaced_pod(pod.metadata.name, "default", grace_period_seconds=0)
+            for node in self._site.core.list_node().items:
+                name, labels = node.metadata.name, node.metadata.labels or {}
+                profile = labels.get(CONFIG)
+                if not profile or labels.get(TOLD) in ("success", "failed"):
+                    continue
+                pods = self._site.core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}").items
+                self.seen.append((name, profile, [pod.metadata.name for pod in pods], bool(node.spec.unschedulable)))
+                told = "success" if profile in OFFERED else "failed"
+                if told == "success":
+                    status = {"allocatable": {"nvidia.com/gpu": OFFERED[profile]}}
+                    self._site.core.patch_node_status(name, {"status": status})
+                self._site.core.patch_node(name, {"metadata": {"labels": {TOLD: told}}})
+
+
+@pytest.fixture(scope="module")
+def running_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running(tmp_path_factory.mktemp("control-plane")) as plane:
+        site = Site(tmp_path_factory.mktemp("site"), *plane)
+        yield site
+        site.stop()
+
+
+@pytest.fixture
+def site(running_site: Site) -> Iterator[Site]:
+    """Two nodes that can, one that cannot, one that is cordoned already; a pod on the first."""
+    core = running_site.core
+    nodes: dict[str, dict[str, Any]] = {
+        "h1": CAPABLE,
+        "h2": CAPABLE | {CONFIG: "all-3g.40gb", TOLD: "success"},
+        "t4": {},
+    }
+    for name, labels in nodes.items():
+        core.create_node({"metadata": {"name": name, "labels": labels}})
+        core.patch_node(name, {"spec": {"taints": None, "unschedulable": name == "h2" or None}})
+    pod = {
+        "metadata": {"name": "chat"},
+        "spec": {"nodeName": "h1", "containers": [{"name": "main", "image": "service"}]},
+    }
+    core.create_namespaced_pod("default", pod)
+    yield running_site
+    core.delete_collection_node()
+    core.delete_collection_namespaced_pod("default", grace_period_seconds=0)
+
+
+@pytest.fixture
+def manager(site: Site) -> Iterator[Manager]:
+    manager = Manager(site)
+    yield manager
+    manager.stop()
+
+
+def nodes(site: Site) -> dict[str, tuple[str | None, bool, bool]]:
+    """Profile, whether it is cordoned, whether the role's mark is there."""
+    return {
+        node.metadata.name: (
+            (node.metadata.labels or {}).get(CONFIG),
+            bool(node.spec.unschedulable),
+            BEFORE in (node.metadata.annotations or {}),
+        )
+        for node in site.core.list_node().items
+    }
+
+
+def mig(site: Site, **variables: Any) -> Any:
+    return site.bring(
+        "gpu_mig", gpu_mig_drain_options={"force": True}, gpu_mig_drain_timeout=60, gpu_mig_wait_timeout=60, **variables
+    )
+
+
+def test_profiles_are_applied_with_the_pods_moved_away_and_taken_back(site: Site, manager: Manager) -> None:
+    wanted = {"gpu_mig_state": "present", "gpu_mig_profile": "all-1g.10gb"}
+
+    done = mig(site, **wanted)
+
+    assert done.returncode == 0
+    assert manager.seen == [("h1", "all-1g.10gb", [], True), ("h2", "all-1g.10gb", [], True)]
+    applied = {"h1": ("all-1g.10gb", False, True), "h2": ("all-1g.10gb", True, True), "t4": (None, False, False)}
+    assert nodes(site) == applied
+    again = mig(site, **wanted)
+    assert (again.returncode, changed(again.stdout), nodes(site)) == (0, 0, applied)
+
+    gone = mig(site, gpu_mig_state="absent")
+    assert gone.returncode == 0
+    assert [(name, profile) for name, profile, *_ in manager.seen[2:]] == [
+        ("h1", "all-disabled"),
+        ("h2", "all-3g.40gb"),
+    ]
+    assert nodes(site) == {"h1": (None, False, False), "h2": ("all-3g.40gb", True, False), "t4": (None, False, False)}
+    assert changed(mig(site, gpu_mig_state="absent").stdout) == 0
+
+
+def test_a_node_that_fails_stays_cordoned_and_the_next_is_not_touched(site: Site, manager: Manager) -> None:
+    done = mig(site, gpu_mig_state="present", gpu_mig_profile="all-9g.1gb")
+
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "MIG -> h1: profile all-9g.1gb was not applied" in said
+    assert nodes(site)["h1"][1] is True
+    assert [name for name, *_ in manager.seen] == ["h1"]
+
+
+def test_a_cluster_without_a_manager_is_refused_before_a_pod_is_moved(site: Site) -> None:
+    site.core.patch_node("h1", {"metadata": {"labels": {"nvidia.com/gpu.deploy.mig-manager": None}}})
+
+    done = mig(site, gpu_mig_state="present", gpu_mig_profile="all-1g.10gb")
+
+    assert done.returncode != 0
+    assert "h1 has no MIG manager. Nothing was changed." in " ".join((done.stdout + done.stderr).split())
+    assert nodes(site)["h1"] == (None, False, False)
+    assert site.core.read_namespaced_pod("chat", "default").metadata.deletion_timestamp is None

@@ -1,0 +1,233 @@
+"""Several models by the demonstration's chart: deployed by its playbook, scaled by their own queues and by their GPUs.
+
+The servers are the chart's own, as processes; their GPU is a stand-in that sleeps. Pods are objects only.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chart_site import operator_crds
+from collection import ROOT
+from control_plane import ControlPlane, eventually, free_port, running
+from kubernetes import client
+from metric_chain import MetricChain
+from playbook import run_playbook
+from programs import program
+from prometheus_rules import serve_kind
+from workloads import Workloads
+
+DEMO = ROOT / "docs" / "demos" / "models"
+VARS = yaml.safe_load((DEMO / "vars.yml").read_text())
+AUTOSCALERS = [{**spec, "namespace": "models"} for spec in VARS["gpu_autoscaling_autoscalers"]]
+# What a request costs here, in milliseconds: enough to keep a GPU busy without keeping this machine busy.
+MODELS = {"small": 40, "large": 120}
+SETTLE_S = 120
+GPU = """
+import time
+class CudaError(Exception): pass
+class Gpu:
+    name = "a stand-in"
+    def use(self): pass
+    def spin(self, milliseconds): time.sleep(milliseconds / 1000)
+"""
+
+
+class ModelsChain(MetricChain):
+    """Prometheus scrapes the servers beside the exporter, under the names that a PodMonitor gives their pods."""
+
+    def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
+        super().__init__(plane, kube)
+        self.ports = {name: free_port() for name in MODELS}
+
+    def scrape_configs(self) -> list[dict[str, Any]]:
+        pods = [
+            {"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "models", "pod": f"models-{name}-0"}}
+            for name, port in self.ports.items()
+        ]
+        return [*super().scrape_configs(), {"job_name": "models", "static_configs": pods}]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
+    with running(tmp_path_factory.mktemp("control-plane")) as (plane, kube):
+        serve_kind(kube)  # of rules, which it takes for there once its group is
+        for crd in operator_crds():
+            if crd["spec"]["names"]["kind"] == "PodMonitor":
+                client.ApiextensionsV1Api(kube).create_custom_resource_definition(crd)
+        yield plane, kube
+
+
+@pytest.fixture(scope="module")
+def kube(plane: tuple[ControlPlane, client.ApiClient]) -> client.ApiClient:
+    return plane[1]
+
+
+@pytest.fixture(scope="module")
+def chain(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[ModelsChain]:
+    chain = ModelsChain(*plane)
+    chain.start()
+    yield chain
+    chain.stop()
+
+
+@pytest.fixture
+def servers(chain: ModelsChain, tmp_path: Path) -> Iterator[None]:
+    """The chart's server for each model, and GPUs that are as busy as it says."""
+    (tmp_path / "cuda.py").write_text(GPU)
+    (tmp_path / "serve.py").write_text((DEMO / "chart" / "files" / "serve.py").read_text())
+    processes = [
+        subprocess.Popen(
+            [sys.executable, tmp_path / "serve.py", name, f"--milliseconds={cost}", f"--port={chain.ports[name]}"]
+        )
+        for name, cost in MODELS.items()
+    ]
+    stopped = threading.Event()
+
+    def follow() -> None:
+        before = {name: (time.monotonic(), 0.0) for name in MODELS}
+        while not stopped.wait(1):
+            utilisation = {}
+            for name in MODELS:
+                now, busy_s = time.monotonic(), metric(chain, name, "model_gpu_seconds_total")
+                then, had = before[name]
+                utilisation[f"models-{name}-0"] = round(min(100, 100 * (busy_s - had) / (now - then)))
+                before[name] = now, busy_s
+            chain.exporter.gpus("models", utilisation)
+
+    eventually(lambda: all(listens(port) for port in chain.ports.values()), "the servers listen", 20)
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    yield
+    stopped.set()
+    thread.join()
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def metric(chain: ModelsChain, model: str, name: str) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{chain.ports[model]}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    [value] = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{name}{{")]
+    return float(value)
+
+
+@contextmanager
+def asked(chain: ModelsChain, model: str, at_once: int) -> Iterator[None]:
+    """So many clients, each of which asks again as soon as it is answered."""
+    stopped = threading.Event()
+    url = f"http://127.0.0.1:{chain.ports[model]}/v1/models/{model}:predict"
+
+    def ask() -> None:
+        while not stopped.is_set():
+            urllib.request.urlopen(url, data=b"{}").read()
+
+    clients = [threading.Thread(target=ask) for _ in range(at_once)]
+    for each in clients:
+        each.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        for each in clients:
+            each.join()
+
+
+def deploy(folder: Path, plane: ControlPlane, **more: Any) -> str:
+    # Nothing gets ready here by itself: there is no node.
+    told = {"models_wait": False, "gpu_autoscaling_verify": False, "gpu_autoscaling_wait": False, **more}
+    known = {"kubegpu_kubeconfig": str(plane.kubeconfig), "kubegpu_helm_binary": str(program("helm"))}
+    done = run_playbook(folder, str(DEMO / "deploy.yml"), {**VARS, **known, **told})
+    assert done.returncode == 0
+    return " ".join(done.stdout.split())
+
+
+def test_it_is_deployed_scaled_by_queue_and_gpu_and_taken_away(
+    run: Callable[..., dict[str, Any]],
+    plane: tuple[ControlPlane, client.ApiClient],
+    kube: client.ApiClient,
+    crd: None,
+    chain: ModelsChain,
+    servers: None,
+    tmp_path: Path,
+) -> None:
+    printed = deploy(tmp_path, plane[0], models_values={"ingress": {"enabled": True, "host": "models.example"}})
+    assert "http://models-small.models/v1/models/small:predict (from a node: http://10.96." in printed
+    assert "http://models.example/v1/models/large:predict" in printed
+
+    core, autoscaling = client.CoreV1Api(kube), client.AutoscalingV2Api(kube)
+    workloads = Workloads(kube, "beside")
+    workloads.node("gpu1", gpus=8)
+    workloads.namespace = "models"
+    for name in MODELS:
+        labels = client.AppsV1Api(kube).read_namespaced_deployment(f"models-{name}", "models").spec.template.metadata
+        assert labels.labels["app.kubernetes.io/name"] == f"models-{name}"
+        workloads.ready_pod(f"models-{name}-0", app="models")
+        core.patch_namespaced_pod(f"models-{name}-0", "models", {"metadata": {"labels": labels.labels}})
+        client.AppsV1Api(kube).patch_namespaced_deployment_status(
+            f"models-{name}", "models", {"status": {"replicas": 1}}
+        )
+
+    proven = run(verify=True, wait_timeout=SETTLE_S, autoscalers=AUTOSCALERS)
+    assert not proven.get("failed")
+    assert [entry["verified"] for entry in proven["result"]["autoscalers"]] == [True, True]
+
+    def wanted(model: str) -> int:
+        status = autoscaling.read_namespaced_horizontal_pod_autoscaler(f"models-{model}", "models").status
+        return status.desired_replicas
+
+    # One client at a time: nothing waits, and the GPU is busy all the same.
+    with asked(chain, "large", 1):
+        eventually(lambda: wanted("large") == 2, "large grows by its GPU", SETTLE_S)
+        assert metric(chain, "large", "model_requests_waiting") == 0
+        assert wanted("small") == 1
+    # Nine that wait are three pods at four each; the GPU alone would ask for two.
+    with asked(chain, "small", 10):
+        eventually(lambda: wanted("small") == 3, "small grows by its queue", SETTLE_S)
+
+    deploy(tmp_path, plane[0], models_state="absent")
+    assert client.AppsV1Api(kube).list_namespaced_deployment("models").items == []
+    assert autoscaling.list_namespaced_horizontal_pod_autoscaler("models").items == []
+
+
+def test_a_full_queue_is_refused(chain: ModelsChain, tmp_path: Path) -> None:
+    (tmp_path / "cuda.py").write_text(GPU)
+    (tmp_path / "serve.py").write_text((DEMO / "chart" / "files" / "serve.py").read_text())
+    port = free_port()
+    words = [sys.executable, tmp_path / "serve.py", "m", "--milliseconds=400", "--queue=1", f"--port={port}"]
+    answers: list[int] = []
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models/m:predict").read()
+            answers.append(200)
+        except urllib.error.HTTPError as refused:
+            answers.append(refused.code)
+
+    with subprocess.Popen(words) as process:
+        eventually(lambda: listens(port), "it listens", 20)
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for each in clients:
+            each.start()
+        for each in clients:
+            each.join()
+        process.kill()
+    assert sorted(answers) == [200, 200, 503, 503]
