@@ -150,8 +150,8 @@ class Rollout:
                 for names in self.pods().values()
                 for name in names
             }
-            each = self.load / (sum(parts.values()) or 1)
-            self._chain.exporter.gpus(self.namespace, {name: min(100, each * part) for name, part in parts.items()})
+            a_part = self.load / (sum(parts.values()) or 1)
+            self._chain.exporter.gpus(self.namespace, {name: min(100, a_part * part) for name, part in parts.items()})
 
     def _start(self, name: str) -> None:
         began = (datetime.now(UTC) - timedelta(hours=1)).isoformat()

@@ -71,7 +71,7 @@ def test_karpenter_s_kinds_know_each_field() -> None:
 
 def test_eksctl_knows_each_field() -> None:
     _version, schema = clouds.recorded("eksctl")
-    [config] = [each for each in MANIFESTS if each["kind"] == "ClusterConfig"]
+    [config] = [manifest for manifest in MANIFESTS if manifest["kind"] == "ClusterConfig"]
     assert errors(schema, config) == []
     config["managedNodeGroups"][0]["maxsize"] = 8
     assert "'maxsize' was unexpected" in errors(schema, config)[0]
@@ -79,7 +79,7 @@ def test_eksctl_knows_each_field() -> None:
 
 def test_cluster_autoscaler_s_chart_knows_each_value() -> None:
     version, schema = clouds.recorded("cluster-autoscaler")
-    [values] = [each for block in BLOCKS for each in yaml.safe_load_all(block) if "cloudProvider" in each]
+    [values] = [file for block in BLOCKS for file in yaml.safe_load_all(block) if "cloudProvider" in file]
     assert f"`cluster-autoscaler` {version}" in PAGE
     assert errors(schema, values) == []
     assert errors(schema, values | {"autoDiscover": {}}) != []

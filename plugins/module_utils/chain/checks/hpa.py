@@ -519,11 +519,11 @@ def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
             if together is None or together > limit or max(means.values()) <= limit:
                 continue
             new = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] not in revisions[STABLE]]
-            each = ", ".join(f"{len(revisions[name])} {name} pods at {mean:.0f}" for name, mean in means.items())
+            counts = ", ".join(f"{len(revisions[name])} {name} pods at {mean:.0f}" for name, mean in means.items())
             yield CheckResult(
                 HPA_AVERAGES_REVISIONS,
                 f"HPA {autoscaler}",
-                f"{metric.name}: {each}; {together:.0f} on average, and the target is {metric.target_value:g}",
+                f"{metric.name}: {counts}; {together:.0f} on average, and the target is {metric.target_value:g}",
                 state.affected_by([autoscaler]),
                 state.longest_ready_s(new),
                 template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
