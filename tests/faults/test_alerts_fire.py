@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 PART = "app.kubernetes.io/managed-by=kubegpu.autoscale,app.kubernetes.io/part-of=gpu-alerts"
 LASTS_S = 10
-# A node without a kubelet is not ready after most of a minute; kube-state-metrics is read every half minute.
+# kube-state-metrics is read every half minute, and an update of a workload takes one.
 FIRES_S = 300
 # Some look back two minutes, and a series that has gone lasts for five.
 ENDS_S = 480
@@ -37,9 +37,8 @@ def a_program_fails(lab: Lab) -> Iterator[None]:
 
 
 BREAKING = {fault.name: fault.breaking for fault in FAULTS}
-# The others want hours of load, or a sensor that the lab's GPUs lack. tests/rules/alerts.yml has them.
+# The others want hours of load, a sensor that the lab's GPUs lack, or another node for Prometheus. promtool has them.
 CASES = {
-    "GpuNodeNotReady": BREAKING["the_kubelet_stops"],
     "GpuNotOffered": BREAKING["the_device_plugin_runs_without_the_nvidia_runtime"],
     "GpuExporterDown": BREAKING["the_exporter_is_asked_for_another_page"],
     "GpuExporterServesNothing": BREAKING["the_driver_is_reloaded_under_the_exporter"],

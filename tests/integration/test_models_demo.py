@@ -141,14 +141,14 @@ def asked(chain: ModelsChain, model: str, at_once: int) -> Iterator[None]:
             urllib.request.urlopen(url, data=b"{}").read()
 
     clients = [threading.Thread(target=ask) for _ in range(at_once)]
-    for client in clients:
-        client.start()
+    for thread in clients:
+        thread.start()
     try:
         yield
     finally:
         stopped.set()
-        for client in clients:
-            client.join()
+        for thread in clients:
+            thread.join()
 
 
 def deploy(folder: Path, plane: ControlPlane, **more: Any) -> str:
@@ -225,9 +225,9 @@ def test_a_full_queue_is_refused(chain: ModelsChain, tmp_path: Path) -> None:
     with subprocess.Popen(words) as process:
         eventually(lambda: listens(port), "it listens", 20)
         clients = [threading.Thread(target=ask) for _ in range(4)]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
+        for thread in clients:
+            thread.start()
+        for thread in clients:
+            thread.join()
         process.kill()
     assert sorted(answers) == [200, 200, 503, 503]
