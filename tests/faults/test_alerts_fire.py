@@ -25,19 +25,9 @@ def kube_state_metrics_is_gone(lab: Lab) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def a_program_fails(lab: Lab) -> Iterator[None]:
-    """By an error that a program causes; the device plugin keeps the GPU in use."""
-    gpu = lab.free_gpu()
-    try:
-        lab.driver(f"set {gpu} xid 31")
-        yield
-    finally:
-        lab.driver(f"set {gpu} xid 0")
-
-
 BREAKING = {fault.name: fault.breaking for fault in FAULTS}
-# The others want hours of load, a sensor that the lab's GPUs lack, or another node for Prometheus. promtool has them.
+# The others look back for hours, or want a sensor that the lab's GPUs lack, or another node for Prometheus. promtool has
+# them.
 CASES = {
     "GpuNotOffered": BREAKING["the_device_plugin_runs_without_the_nvidia_runtime"],
     "GpuExporterDown": BREAKING["the_exporter_is_asked_for_another_page"],
@@ -54,7 +44,6 @@ CASES = {
     "GpuPodsWaitForGpus": BREAKING["no_node_takes_the_pods"],
     "GpuPodsFail": BREAKING["an_update_of_the_workload_has_no_image"],
     "GpuXidHardware": BREAKING["an_xid_error_takes_a_free_gpu_out_of_use"],
-    "GpuXidProgram": a_program_fails,
 }
 
 
