@@ -21,7 +21,7 @@ from workloads import Workloads
 
 # By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
 # reason to read: events of pods that wait, the adapter's ConfigMap, workloads of other kinds, claims of devices, a
-# second replica of Prometheus.
+# second replica of Prometheus. What the scope's namespace is enough for is named as a right there.
 MISSED = {
     "nodes": "list nodes of apiGroup '' at the cluster scope",
     "namespaces": "list namespaces of apiGroup '' at the cluster scope",
@@ -31,12 +31,12 @@ MISSED = {
     "services/proxy": "get services/proxy of apiGroup '' in namespace monitoring",
     "daemonsets": "list daemonsets of apiGroup 'apps' at the cluster scope",
     "deployments": "list deployments of apiGroup 'apps' in namespace {namespace}",
-    "horizontalpodautoscalers": "list horizontalpodautoscalers of apiGroup 'autoscaling' at the cluster scope",
+    "horizontalpodautoscalers": "list horizontalpodautoscalers of apiGroup 'autoscaling' in namespace {namespace}",
     "prometheuses": "list prometheuses of apiGroup 'monitoring.coreos.com' at the cluster scope",
     "prometheusrules": "list prometheusrules of apiGroup 'monitoring.coreos.com' at the cluster scope",
     "servicemonitors": "list servicemonitors of apiGroup 'monitoring.coreos.com' at the cluster scope",
     "podmonitors": "list podmonitors of apiGroup 'monitoring.coreos.com' at the cluster scope",
-    "scaledobjects": "list scaledobjects of apiGroup 'keda.sh' at the cluster scope",
+    "scaledobjects": "list scaledobjects of apiGroup 'keda.sh' in namespace {namespace}",
     "validatingwebhookconfigurations": "list validatingwebhookconfigurations of apiGroup "
     "'admissionregistration.k8s.io' at the cluster scope",
     "resourceslices": "list resourceslices of apiGroup 'resource.k8s.io' at the cluster scope",
