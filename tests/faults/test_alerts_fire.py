@@ -26,8 +26,8 @@ def kube_state_metrics_is_gone(lab: Lab) -> Iterator[None]:
 
 
 BREAKING = {fault.name: fault.breaking for fault in FAULTS}
-# The others look back for hours, or want a sensor that the lab's GPUs lack, or another node for Prometheus. promtool has
-# them.
+# The others look back for hours, or want a sensor that the lab's GPUs lack, or another node for Prometheus.
+# tests/rules/alerts.yml has them.
 CASES = {
     "GpuNotOffered": BREAKING["the_device_plugin_runs_without_the_nvidia_runtime"],
     "GpuExporterDown": BREAKING["the_exporter_is_asked_for_another_page"],
