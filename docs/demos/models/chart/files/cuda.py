@@ -1,1 +1,0 @@
-../../../../../roles/gpu_workload/files/cuda.py
