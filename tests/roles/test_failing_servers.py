@@ -15,7 +15,7 @@ import yaml
 from ansible_forks import ansible_playbook
 from collection import ROOT
 
-NODES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "kubernetes", "helm")
+NODES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "docker", "kubernetes", "helm")
 LOOK = [
     {"ansible.builtin.fail": {"msg": "refused as the test wants it"}, "when": "inventory_hostname in refused"},
 ]
