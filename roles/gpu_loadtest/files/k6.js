@@ -10,7 +10,6 @@ const outcomes = { served: new Counter('served'), rejected: new Counter('rejecte
 
 // A server that has enough says so by one of these; it is no failure.
 const TOO_MUCH = [429, 503];
-const RESOURCE_EXHAUSTED = 8;
 
 export const options = {
   scenarios: { load: plan.scenario },
@@ -39,7 +38,7 @@ function call() {
     client.connect(called[2], { reflect: true, plaintext: called[1] === 'grpc', timeout: `${plan.timeout_s}s` });
     const { status } = client.invoke(plan.grpc_method, JSON.parse(plan.body || '{}'), { timeout: `${plan.timeout_s}s` });
     if (status === grpc.StatusOK) return 'served';
-    return status === RESOURCE_EXHAUSTED ? 'rejected' : 'failed';
+    return status === grpc.StatusResourceExhausted ? 'rejected' : 'failed';
   } catch (error) {
     return 'failed';
   } finally {
