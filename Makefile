@@ -118,7 +118,7 @@ integration: test-env programs ## modules and roles on a real API server with Pr
 molecule: test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
 	@PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)
 
-faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load, in random order (ARGS="-k rule --outage 60", SEED=7)
+faults: test-env ## break the lab that is up in each way that the doctor knows, and for ten minutes under load, and see alerts fire, in random order (ARGS="-k rule --outage 60", SEED=7)
 	@$(BIN)/python -m pytest tests/faults --ansible-inventory inventories/lab -v --seed $(SEED) $(ARGS)
 
 test-nodes: test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
