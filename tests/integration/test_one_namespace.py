@@ -19,7 +19,7 @@ from module_process import run_module
 from playbook import run_playbook
 from workloads import Workloads
 
-ROLES = list(yaml.safe_load_all((ROOT / "docs" / "rights-namespace.yml").read_text()))
+ROLES = yaml.safe_load((ROOT / "docs" / "rights-namespace.yml").read_text())["items"]
 PROOF_S = 40
 
 

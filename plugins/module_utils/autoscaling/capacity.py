@@ -73,7 +73,7 @@ def _counted(pod: PodSpec, resource: str) -> float:
     """What one pod takes of a resource, by the names of quotas. A request that is not given is the limit."""
     if resource in ("pods", "count/pods"):
         return 1
-    kind, _, name = resource.partition(".")
+    kind, _dot, name = resource.partition(".")
     if kind not in ("requests", "limits"):
         if resource not in ("cpu", "memory"):
             return 0

@@ -30,8 +30,8 @@ HELD_S = 86_400
 _RATES = (("irate", 5, 100), ("rate", 10, 100), ("rate", 30, 100), ("rate", 120, 30))
 # Two rates in a row are of the same load if the smaller is so much of the larger.
 STEADY = 0.8
-# Of few requests, short windows tell what there is at least: what they count, less so many standard deviations, which
-# are the root of the count. By chance that is a tenth above a constant load a few times a day, and never two tenths.
+# Few requests have a lower bound in a short window: their count less so many standard deviations. One deviation is the
+# square root of the count (Poisson). In 22 simulated hours chance put the bound a tenth above the load four times.
 _SURELY = 2.5
 
 # What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments.
@@ -209,20 +209,20 @@ max(
 
 
 def _least(demand: Demand) -> str:
-    """PromQL of what few requests a second are at least, by the larger of two windows; nothing where they are many.
+    """PromQL: a lower bound of the rate of few requests, the larger of two windows. No value where requests are many.
 
-    So a step is seen in seconds that the window of enough requests shows in minutes. The way down is that window's.
+    A window with enough of them shows a step minutes later. On the way down that window alone counts.
     """
-    (ten, many), (thirty, _) = ((span, requests / span) for function, span, requests in _RATES[1:3])
-    short, long = (_per_second("rate", demand.offered, f"[{span}s]") for span in (ten, thirty))
+    (short_s, requests), long_s = _RATES[1][1:], _RATES[2][1]
+    short, long = (_per_second("rate", demand.offered, f"[{span_s}s]") for span_s in (short_s, long_s))
     return f"""\
 max(
-  {short} - {_SURELY:g} * sqrt({short} / {ten})
+  {short} - {_SURELY:g} * sqrt({short} / {short_s})
   or
-  label_replace({long} - {_SURELY:g} * sqrt({long} / {thirty}), "of", "{thirty}s", "", "")
+  label_replace({long} - {_SURELY:g} * sqrt({long} / {long_s}), "of", "{long_s}s", "", "")
 )
 unless
-{short} >= {many:g}"""
+{short} >= {requests / short_s:g}"""
 
 
 def _matchers(labels: Mapping[str, str]) -> str:

@@ -113,7 +113,7 @@ SPEC_CLUSTER_UNKNOWN = FindingType(
     "SPEC_CLUSTER_UNKNOWN",
     Hop.SPEC,
     "warning",
-    cause="what that tells of is not judged before the change. Recording rules that nothing uses stay",
+    cause="this user may not read it, so the change is not judged by it. Recording rules that nothing uses stay",
     fix="grant these rights, docs/rights.yml has them; the change itself does without",
     before="warn",
 )
