@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+
+import pytest
+import yaml
+from collection import ROOT
+from programs import program
 from role_values import RoleValues
 
 
@@ -15,3 +22,23 @@ def test_the_exporter_has_room_for_a_scrape_each_second() -> None:
     # What its Go runtime keeps to. Go 1.25 and later look at the limit of processors, not at that of memory.
     assert (env["GOMAXPROCS"], env["GOMEMLIMIT"]) == ("2", "1024MiB")
     assert values["serviceMonitor"]["scrapeTimeout"] == values["serviceMonitor"]["interval"]
+
+
+@pytest.mark.parametrize("release", ["dcgm-exporter", "site-dcgm-exporter", "gpu", "x" * 53])
+def test_an_idle_gpu_has_no_names_whatever_the_release_is_called(release: str) -> None:
+    """Its sample comes with those of the exporter's own pod, whose name is the DaemonSet's and five letters."""
+    known = {"dcgm_exporter_release": release, "dcgm_exporter_namespace": "gpus"}
+    values = RoleValues("dcgm_exporter", known, {})["__dcgm_exporter_values"]
+    first = values["serviceMonitor"]["metricRelabelings"][0]
+    (daemon_set,) = _daemon_sets(release)
+
+    assert re.fullmatch(first["regex"], f"gpus;{daemon_set}-x7k2p;exporter")
+    assert not re.fullmatch(first["regex"], "gpus;worker-x7k2p;exporter")
+
+
+def _daemon_sets(release: str) -> list[str]:
+    """What the chart calls its DaemonSet; the lab's chart gives the names that the original gives."""
+    argv = [program("helm"), "template", release, ROOT / "lab" / "charts" / "dcgm-exporter"]
+    rendered = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = [manifest for manifest in yaml.safe_load_all(rendered) if manifest]
+    return [manifest["metadata"]["name"] for manifest in found if manifest["kind"] == "DaemonSet"]
