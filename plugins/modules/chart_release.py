@@ -166,6 +166,8 @@ ARGUMENTS: dict[str, Any] = {
 }
 NEEDED = [("state", "present", ["chart_name", "chart_version"])]
 
+# Releases are asked for in each state by name: Helm 4 has no `--all`.
+STATES = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalled", "--uninstalling")
 HELM_NAME = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
 # Where objects of a release are that do not go with its namespace.
@@ -194,7 +196,7 @@ class Release:
         self._told = self._ask("status", self._name) if found else {}
 
     def _find(self, *words: str) -> list[dict[str, Any]]:
-        rows = self._ask("list", "--all", "--filter", f"^{self._name}$", *words)
+        rows = self._ask("list", *STATES, "--filter", f"^{self._name}$", *words)
         return [row for row in rows if row["name"] == self._name]
 
     def _ask(self, *words: str) -> Any:
