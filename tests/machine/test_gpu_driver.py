@@ -131,6 +131,23 @@ def test_utilisation_is_what_the_load_asks_for(machine: dict[str, str]) -> None:
     assert used[1] == 0
 
 
+def test_the_service_counts_what_it_was_asked_for(machine: dict[str, str]) -> None:
+    port = str(free_port())
+    service = [sys.executable, SCRIPTS / "sample_service.py", "--port", port, "--drain-quiet", "0.2"]
+    with running(*service, env=machine, ready="serving"):
+
+        def get(path: str) -> str:
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}").read().decode()
+
+        for _request in range(3):
+            get("/work?ms=20")
+        counters = dict(line.rsplit(" ", 1) for line in get("/metrics").splitlines() if not line.startswith("#"))
+
+    outcomes = {"served": "3", "rejected": "0", "failed": "0"}
+    of_requests = {f'sample_requests_total{{outcome="{outcome}"}}': count for outcome, count in outcomes.items()}
+    assert counters == {**of_requests, "sample_gpu_busy_seconds_total": "0.060"}
+
+
 def ask(machine: dict[str, str], request: str) -> list[str]:
     """Lines of the driver's answer."""
     with socket.socket(socket.AF_UNIX) as driver:

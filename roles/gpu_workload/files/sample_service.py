@@ -4,6 +4,7 @@ GET or POST /work?ms=20   keeps the pod's GPU busy for so many milliseconds. Req
                           them waiting, the answer is 503 with Retry-After: overload shows as refusals, not as waits.
 GET /healthz              200 while the GPU works; 503 once it failed, and while the pod drains
 GET /stats                counters since the start, as JSON
+GET /metrics              the same for Prometheus
 
 It listens once a first kernel has run. After SIGTERM it serves on until no request has come for a while: other nodes
 learn of the pod's end later than the pod itself.
@@ -40,7 +41,7 @@ class Worker:
         self._started = time.monotonic()
         self.last_request = self._started
         self.error = ""
-        self.served = self.rejected = 0
+        self.served = self.rejected = self.failed = 0
         self.busy_s = 0.0
 
     def work(self, milliseconds: float) -> HTTPStatus:
@@ -59,6 +60,8 @@ class Worker:
             return HTTPStatus.OK
         except CudaError as error:
             self.error = str(error)
+            with self._counting:
+                self.failed += 1
             return HTTPStatus.INTERNAL_SERVER_ERROR
         finally:
             self._places.release()
@@ -71,8 +74,16 @@ class Worker:
             "uptime_s": round(time.monotonic() - self._started, 3),
             "served": self.served,
             "rejected": self.rejected,
+            "failed": self.failed,
             "busy_s": round(self.busy_s, 3),
         }
+
+    def metrics(self) -> str:
+        """The counters in Prometheus' text format."""
+        outcomes = {"served": self.served, "rejected": self.rejected, "failed": self.failed}
+        requests = (f'sample_requests_total{{outcome="{outcome}"}} {count}' for outcome, count in outcomes.items())
+        busy = ["# TYPE sample_gpu_busy_seconds_total counter", f"sample_gpu_busy_seconds_total {self.busy_s:.3f}"]
+        return "\n".join(["# TYPE sample_requests_total counter", *requests, *busy])
 
 
 class Server(ThreadingHTTPServer):
@@ -110,8 +121,10 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK, trouble or "ok")
         elif url.path == "/stats":
             self._answer(HTTPStatus.OK, json.dumps(worker.stats()), kind="application/json")
+        elif url.path == "/metrics":
+            self._answer(HTTPStatus.OK, worker.metrics(), kind="text/plain; version=0.0.4")
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "there is /work?ms=N, /healthz and /stats")
+            self._answer(HTTPStatus.NOT_FOUND, "there is /work?ms=N, /healthz, /stats and /metrics")
 
     do_POST = do_GET
 
