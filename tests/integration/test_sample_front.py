@@ -112,7 +112,7 @@ def test_what_nobody_reads_is_refused_before_a_change(sample: Sample, front: dic
     code, printed = sample.run(**front)
 
     assert code == 2
-    assert f"asks for a {kind}, and the cluster does not know that kind" in printed
+    assert f"asks for the kind {kind}, and the cluster does not know it" in printed
     assert sample.services() == []
 
 
