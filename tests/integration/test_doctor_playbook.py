@@ -72,6 +72,21 @@ def test_a_broken_chain_is_reported_and_fails(tmp_path: Path, options: dict[str,
     assert int(cases.get("failures", 0)) == sum(hop["status"] == "broken" for hop in report["hops"]) + 1
 
 
+def test_reports_are_kept_by_date(tmp_path: Path, options: dict[str, Any]) -> None:
+    past = tmp_path / ".kubegpu" / "doctor" / "past"
+    past.mkdir(parents=True)
+    for name in ("2026-01-01T000000Z.html", "2026-01-01T000000Z.json", "2026-01-02T000000Z.html", "notes.txt"):
+        (past / name).write_text("before")
+
+    assert examine(tmp_path, **options, gpu_doctor_fail_on="never", gpu_doctor_keep=2).returncode == 0
+
+    report = json.loads((past.parent / "report.json").read_text())
+    date = report["generated_at"].partition("+")[0].replace(":", "")
+    kept = {"2026-01-02T000000Z.html", "notes.txt", f"{date}Z.html", f"{date}Z.json"}
+    assert {path.name for path in past.iterdir()} == kept
+    assert json.loads((past / f"{date}Z.json").read_text()) == report
+
+
 def test_it_does_not_fail_if_not_asked_to(tmp_path: Path, options: dict[str, Any]) -> None:
     folder = tmp_path / "elsewhere"
     done = examine(tmp_path, **options, gpu_doctor_fail_on="never", gpu_doctor_report_dir=str(folder))
