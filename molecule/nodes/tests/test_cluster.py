@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 
 import pytest
-from server import pinned
+import testinfra
+from server import EPHEMERAL, pinned
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_control_plane"]
@@ -14,6 +16,7 @@ testinfra_hosts = ["ansible://kube_control_plane"]
 NODES = ("cp1", "gpu1")
 IMAGE = "docker.io/library/python:3.11-slim"
 SERVE = "python -m http.server 8080"
+API_SERVER, METRICS = 6443, {2381, 10249, 10257, 10259}
 ASK = "from urllib.request import urlopen; print(urlopen('http://{name}.default.svc.cluster.local:8080').status)"
 
 
@@ -53,6 +56,20 @@ def test_pod_reaches_a_service_by_name_wherever_it_runs(host: Host, source: str,
 
 def test_hpa_decides_every_five_seconds(host: Host) -> None:
     assert "--horizontal-pod-autoscaler-sync-period=5s" in host.check_output("ps -C kube-controller-manager -o args=")
+
+
+def test_nodes_reach_the_metrics_of_the_control_plane_and_others_do_not(host: Host) -> None:
+    node = testinfra.get_host("ansible://gpu1", ansible_inventory=str(EPHEMERAL / "inventory"))
+    address = host.check_output("hostname -I").split()[0]
+
+    def other(port: int) -> bool:
+        with socket.socket() as client:
+            client.settimeout(1)
+            return client.connect_ex((address, port)) == 0
+
+    asked = {API_SERVER, *METRICS}
+    assert {port for port in asked if node.run(f"timeout 5 bash -c '</dev/tcp/{address}/{port}'").rc == 0} == asked
+    assert {port for port in asked if other(port)} == {API_SERVER}
 
 
 def test_a_source_of_the_same_repository_is_used_and_not_doubled(host: Host) -> None:
