@@ -22,6 +22,7 @@ PINNED = [
     ("argo-rollouts", "github.com/argoproj/argo-rollouts", "{argo-rollouts}"),
     ("kwok", "sigs.k8s.io/kwok", "{kwok}"),
     ("metrics-server", "sigs.k8s.io/metrics-server", "{metrics-server}"),
+    ("traefik", "github.com/traefik/traefik/v3", "{traefik}"),
     ("containerd", "github.com/containerd/containerd/v2", "v{containerd.io}"),
     ("nvidia", "github.com/NVIDIA/k8s-device-plugin", "{k8s-device-plugin}"),
     ("nvidia", "github.com/NVIDIA/nvidia-container-toolkit", "v{nvidia-container-toolkit}"),
