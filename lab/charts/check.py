@@ -37,7 +37,11 @@ NOT_RUN = 3  # exit code: nothing was compared
 SWITCHED_ON = {
     "dcgm-exporter": {"kubernetes": {"enablePodUID": True}},
     "kube-prometheus-stack": {
-        part: {"enabled": True} for part in ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
+        **{part: {"enabled": True} for part in ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")},
+        "prometheus": {
+            "ingress": {"enabled": True, "hosts": ["prometheus.example"], "ingressClassName": "any"},
+            "route": {"main": {"enabled": True, "hostnames": ["prometheus.example"], "parentRefs": [{"name": "any"}]}},
+        },
     },
     "prometheus-adapter": {"rules": {"external": [{"seriesQuery": "up", "metricsQuery": "up"}]}},
 }
@@ -140,7 +144,7 @@ def facets(manifest: Object) -> Iterator[tuple[str, Any]]:
             yield "rules", sorted({right for rule in manifest.get("rules") or () for right in _rights(rule)})
         case "ConfigMap":
             yield "keys", sorted(manifest["data"])
-        case "APIService" | "PodDisruptionBudget":
+        case "APIService" | "HTTPRoute" | "Ingress" | "PodDisruptionBudget":
             yield "spec", spec
 
 

@@ -5,44 +5,32 @@ The servers are the chart's own, as processes; their GPU is a stand-in that slee
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from chart_site import operator_crds
-from collection import ROOT
 from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
 from metric_chain import MetricChain
+from model_servers import DEMO, metric, model_server
 from playbook import run_playbook
 from programs import program
 from prometheus_rules import serve_kind
 from workloads import Workloads
 
-DEMO = ROOT / "docs" / "demos" / "models"
 VARS = yaml.safe_load((DEMO / "vars.yml").read_text())
 AUTOSCALERS = [{**spec, "namespace": "models"} for spec in VARS["gpu_autoscaling_autoscalers"]]
 # What a request costs here, in milliseconds: enough to keep a GPU busy without keeping this machine busy.
 MODELS = {"small": 40, "large": 120}
 SETTLE_S = 120
-GPU = """
-import time
-class CudaError(Exception): pass
-class Gpu:
-    name = "a stand-in"
-    def use(self): pass
-    def spin(self, milliseconds): time.sleep(milliseconds / 1000)
-"""
 
 
 class ModelsChain(MetricChain):
@@ -86,14 +74,6 @@ def chain(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[ModelsChain]
 @pytest.fixture
 def servers(chain: ModelsChain, tmp_path: Path) -> Iterator[None]:
     """The chart's server for each model, and GPUs that are as busy as it says."""
-    (tmp_path / "cuda.py").write_text(GPU)
-    (tmp_path / "serve.py").write_text((DEMO / "chart" / "files" / "serve.py").read_text())
-    processes = [
-        subprocess.Popen(
-            [sys.executable, tmp_path / "serve.py", name, f"--milliseconds={cost}", f"--port={chain.ports[name]}"]
-        )
-        for name, cost in MODELS.items()
-    ]
     stopped = threading.Event()
 
     def follow() -> None:
@@ -101,40 +81,27 @@ def servers(chain: ModelsChain, tmp_path: Path) -> Iterator[None]:
         while not stopped.wait(1):
             utilisation = {}
             for name in MODELS:
-                now, busy_s = time.monotonic(), metric(chain, name, "model_gpu_seconds_total")
+                now, busy_s = time.monotonic(), metric(chain.ports[name], "model_gpu_seconds_total")
                 then, had = before[name]
                 utilisation[f"models-{name}-0"] = round(min(100, 100 * (busy_s - had) / (now - then)))
                 before[name] = now, busy_s
             chain.exporter.gpus("models", utilisation)
 
-    eventually(lambda: all(listens(port) for port in chain.ports.values()), "the servers listen", 20)
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    yield
-    stopped.set()
-    thread.join()
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def metric(chain: ModelsChain, model: str, name: str) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{chain.ports[model]}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    [value] = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{name}{{")]
-    return float(value)
+    with ExitStack() as running_servers:
+        for name, cost in MODELS.items():
+            running_servers.enter_context(model_server(tmp_path, name, chain.ports[name], f"--milliseconds={cost}"))
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        yield
+        stopped.set()
+        thread.join()
 
 
 @contextmanager
 def asked(chain: ModelsChain, model: str, at_once: int) -> Iterator[None]:
     """So many clients, each of which asks again as soon as it is answered."""
     stopped = threading.Event()
-    url = f"http://127.0.0.1:{chain.ports[model]}/v1/models/{model}:predict"
+    url = f"http://127.0.0.1:{chain.ports[model]}/v2/models/{model}/infer"
 
     def ask() -> None:
         while not stopped.is_set():
@@ -170,8 +137,8 @@ def test_it_is_deployed_scaled_by_queue_and_gpu_and_taken_away(
     tmp_path: Path,
 ) -> None:
     printed = deploy(tmp_path, plane[0], models_values={"ingress": {"enabled": True, "host": "models.example"}})
-    assert "http://models-small.models/v1/models/small:predict (from a node: http://10.96." in printed
-    assert "http://models.example/v1/models/large:predict" in printed
+    assert "http://models-small.models/v2/models/small/infer (from a node: http://10.96." in printed
+    assert "http://models.example/v2/models/large/infer" in printed
 
     core, autoscaling = client.CoreV1Api(kube), client.AutoscalingV2Api(kube)
     workloads = Workloads(kube, "beside")
@@ -197,7 +164,7 @@ def test_it_is_deployed_scaled_by_queue_and_gpu_and_taken_away(
     # One client at a time: nothing waits, and the GPU is busy all the same.
     with asked(chain, "large", 1):
         eventually(lambda: wanted("large") == 2, "large grows by its GPU", SETTLE_S)
-        assert metric(chain, "large", "model_requests_waiting") == 0
+        assert metric(chain.ports["large"], "model_requests_waiting") == 0
         assert wanted("small") == 1
     # Nine that wait are three pods at four each; the GPU alone would ask for two.
     with asked(chain, "small", 10):
@@ -208,26 +175,21 @@ def test_it_is_deployed_scaled_by_queue_and_gpu_and_taken_away(
     assert autoscaling.list_namespaced_horizontal_pod_autoscaler("models").items == []
 
 
-def test_a_full_queue_is_refused(chain: ModelsChain, tmp_path: Path) -> None:
-    (tmp_path / "cuda.py").write_text(GPU)
-    (tmp_path / "serve.py").write_text((DEMO / "chart" / "files" / "serve.py").read_text())
+def test_a_full_queue_is_refused(tmp_path: Path) -> None:
     port = free_port()
-    words = [sys.executable, tmp_path / "serve.py", "m", "--milliseconds=400", "--queue=1", f"--port={port}"]
     answers: list[int] = []
 
     def ask() -> None:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models/m:predict").read()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/models/m/infer").read()
             answers.append(200)
         except urllib.error.HTTPError as refused:
             answers.append(refused.code)
 
-    with subprocess.Popen(words) as process:
-        eventually(lambda: listens(port), "it listens", 20)
+    with model_server(tmp_path, "m", port, "--milliseconds=400", "--queue=1"):
         clients = [threading.Thread(target=ask) for _ in range(4)]
         for thread in clients:
             thread.start()
         for thread in clients:
             thread.join()
-        process.kill()
     assert sorted(answers) == [200, 200, 503, 503]

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
+# How Traefik calls a Service of $namespace and its port: of an Ingress, an HTTPRoute, and an IngressRoute of that name.
+_TRAEFIK = "$namespace-$name-([^-@]+@kubernetes(crd)?|http-[^-@]+@kubernetesgateway)"
 # Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
 # error or a crash (500), and counted it would ask for them.
 _SERVED = "2.."
@@ -65,8 +67,13 @@ COUNTERS: dict[str, RequestCounter] = {
         scrape="the controller, which its chart does with controller.metrics.enabled and a ServiceMonitor",
     ),
     "traefik": RequestCounter(
-        ('traefik_service_requests_total{service=~"$namespace-$name-[^-@]+@kubernetes.*",code=~"$codes"}',),
-        named="Service that an Ingress names",
+        (
+            # Its chart's ServiceMonitor: the target has a label `service` of its own.
+            f'traefik_service_requests_total{{exported_service=~"{_TRAEFIK}",code=~"$codes"}}',
+            # A PodMonitor, honorLabels: true, or a job without target labels.
+            f'traefik_service_requests_total{{exported_service="",service=~"{_TRAEFIK}",code=~"$codes"}}',
+        ),
+        named="Service that an Ingress or HTTPRoute names, or an IngressRoute",
         scrape="Traefik, with labels of services, as is its default",
     ),
 }

@@ -1,6 +1,6 @@
 """One model on a GPU, behind a queue: requests take turns, and Prometheus sees how many wait.
 
-POST or GET /v1/models/NAME:predict   occupies the GPU for what the model costs, and answers with how long it took.
+POST or GET /v2/models/NAME/infer     occupies the GPU for what the model costs, and answers with how long it took.
                                       Where the queue is full it answers 503 with Retry-After.
 GET /healthz                          200 while the GPU works
 GET /metrics                          what waits, runs and was served, in Prometheus' text format
@@ -43,7 +43,7 @@ class Model:
         self._busy_s = 0.0
         self.error = ""
 
-    def predict(self) -> HTTPStatus:
+    def infer(self) -> HTTPStatus:
         """Wait for the GPU and use it. 503 if too many wait, 500 if the GPU failed (then `error` says how)."""
         with self._counting:
             if self._inside > self._queue:
@@ -91,9 +91,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         model = self.server.model
-        if self.path == f"/v1/models/{model.name}:predict":
+        if self.path == f"/v2/models/{model.name}/infer":
             began = time.monotonic()
-            status = model.predict()
+            status = model.infer()
             answer = {"model": model.name, "seconds": round(time.monotonic() - began, 4)}
             self._answer(status, json.dumps(answer) if status is HTTPStatus.OK else model.error or status.phrase)
         elif self.path == "/healthz":
@@ -101,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/metrics":
             self._answer(HTTPStatus.OK, model.metrics(), "text/plain; version=0.0.4")
         else:
-            self._answer(HTTPStatus.NOT_FOUND, f"there is /v1/models/{model.name}:predict, /healthz and /metrics")
+            self._answer(HTTPStatus.NOT_FOUND, f"there is /v2/models/{model.name}/infer, /healthz and /metrics")
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -94,7 +94,7 @@ spec:
       {{ end }}http:
         paths:
           {{- range $name, $_ := .Values.models }}
-          - path: /v1/models/{{ $name }}
+          - path: /v2/models/{{ $name }}
             pathType: Prefix
             backend: {service: {name: {{ $.Release.Name }}-{{ $name }}, port: {name: http}}}
           {{- end }}
