@@ -15,8 +15,11 @@ from role_values import RoleValues
 
 from lab.charts.check import releases
 
-PAGE = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/access.md").read_text(), re.S)]
-NODE_PORT, INGRESS, GATEWAY = (example["prometheus_stack_values"] for example in PAGE)
+BLOCKS = [
+    yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/access.md").read_text(), re.S)
+]
+PAGE = [block for block in BLOCKS if "prometheus_stack_values" in block]
+NODE_PORT, INGRESS, TRAEFIK, GATEWAY = (example["prometheus_stack_values"] for example in PAGE)
 
 
 def ways_in(values: dict[str, Any]) -> list[str]:
@@ -35,7 +38,9 @@ def without(values: dict[str, Any], *path: str) -> dict[str, Any]:
     return values
 
 
-@pytest.mark.parametrize("values", [{}, NODE_PORT, INGRESS, GATEWAY], ids=["none", "port", "ingress", "gateway"])
+@pytest.mark.parametrize(
+    "values", [{}, NODE_PORT, INGRESS, TRAEFIK, GATEWAY], ids=["none", "port", "ingress", "traefik", "gateway"]
+)
 def test_what_the_page_shows_is_taken(values: dict[str, Any]) -> None:
     assert ways_in(values) == []
 

@@ -24,8 +24,8 @@ from test_rules import promtool
 
 LABELS = 'namespace="ml", deployment="chat"'
 BUSY = 'namespace_pod:gpu:avg{namespace="ml", pod="chat-6d5f8-x7k2p"}'
-# What proxies say of requests to ml/chat: some served, as many refused, and those that must not count. Written after
-# the proxies' documentation and public scrapes, without labels that do not matter; none was recorded here.
+# What proxies say of requests to ml/chat: some served, as many refused, and those that must not count. Traefik's were
+# recorded. The others were written after documentation and public scrapes, without labels that do not matter.
 SAMPLES = {
     "istio": {
         "served": 'istio_requests_total{reporter="source", source_workload="door", destination_workload="chat", '
@@ -51,13 +51,38 @@ SAMPLES = {
         "error": 'nginx_ingress_controller_requests{namespace="ml", ingress="chat", service="chat", status="499"}',
         "another": 'nginx_ingress_controller_requests{namespace="web", ingress="chat", service="chat", status="200"}',
     },
-    "traefik": {
-        "served": 'traefik_service_requests_total{service="ml-chat-80@kubernetes", code="200", method="POST"}',
-        "refused": 'traefik_service_requests_total{service="ml-chat-80@kubernetes", code="502", method="POST"}',
-        "crash": 'traefik_service_requests_total{service="ml-chat-80@kubernetes", code="500", method="POST"}',
-        "another": 'traefik_service_requests_total{service="ml-chat-large-80@kubernetes", code="200", method="POST"}',
-    },
 }
+# Traefik 3.6.12's own text, by tests/integration/test_traefik.py. Of each way to ml/chat the name that it gives it.
+TRAEFIK = (Path(__file__).parent / "traefik.prom").read_text().splitlines()
+WAYS = {
+    "ingress-by-number": "ml-chat-80@kubernetes",
+    "ingress-by-name": "ml-chat-http@kubernetes",
+    "http-route": "ml-chat-http-80@kubernetesgateway",
+    "ingress-route": "ml-chat-d0a0c94a2ecb8c0c7c96@kubernetescrd",
+}
+OUTCOMES = {"200": "served", "503": "refused", "404": "missing", "500": "crash"}
+
+
+def traefik(name: str) -> dict[str, str]:
+    """By outcome, and those of the other Service."""
+    series = [line.rpartition(" ")[0] for line in TRAEFIK]
+    rows = {
+        outcome: row
+        for row in series
+        for code, outcome in OUTCOMES.items()
+        if f'"{name}"' in row and f'"{code}"' in row
+    }
+    return rows | {row: row for row in series if "ml-chat-large" in row}
+
+
+def by_service_monitor(rows: dict[str, str]) -> dict[str, str]:
+    """With the labels of the target before those that Traefik gives."""
+    target = '{namespace="traefik",service="traefik-metrics",'
+    return {name: row.replace("service=", "exported_service=").replace("{", target, 1) for name, row in rows.items()}
+
+
+RECORDED = {f"traefik-{way}": traefik(name) for way, name in WAYS.items()}
+MONITORED = {f"{way}-by-its-monitor": by_service_monitor(rows) for way, rows in RECORDED.items()}
 
 
 def rules(interval_s: int = 2, **demand: Any) -> dict[str, Any]:
@@ -105,10 +130,11 @@ def part(name: str) -> str:
     return f"sum(namespace_workload:gpu_demand:{name}{{{LABELS}}})"
 
 
-@pytest.mark.parametrize("source", SAMPLES)
-def test_a_source_counts_what_wants_the_gpu_and_nothing_else(source: str, tmp_path: Path) -> None:
-    wanted, other = "0+100x60", "0+1000x60"
-    series = {sample: wanted if row in ("served", "refused") else other for row, sample in SAMPLES[source].items()}
+@pytest.mark.parametrize("case", SAMPLES | RECORDED | MONITORED)
+def test_a_source_counts_what_wants_the_gpu_and_nothing_else(case: str, tmp_path: Path) -> None:
+    wanted, other, source = "0+100x60", "0+1000x60", case.partition("-")[0]
+    samples = (SAMPLES | RECORDED | MONITORED)[case]
+    series = {sample: wanted if row in ("served", "refused") else other for row, sample in samples.items()}
     expected = [(part("offered"), 120, 100.0), (part("cost"), 120, 0.02), (part("sum"), 120, 200.0)]
     check(tmp_path, rules(source=source), {BUSY: "100x60", **series}, expected)
 

@@ -19,6 +19,7 @@ PINNED = [
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
     ("kubernetes", "sigs.k8s.io/controller-tools", "{controller-tools}"),
     ("prometheus-adapter", "sigs.k8s.io/prometheus-adapter", "{prometheus-adapter}"),
+    ("argo-cd", "github.com/argoproj/argo-cd/v3", "{argo-cd}"),
     ("argo-rollouts", "github.com/argoproj/argo-rollouts", "{argo-rollouts}"),
     ("kwok", "sigs.k8s.io/kwok", "{kwok}"),
     ("metrics-server", "sigs.k8s.io/metrics-server", "{metrics-server}"),
