@@ -81,12 +81,12 @@ def releases(variants: Mapping[str, Object]) -> dict[str, dict[str, Object]]:
     return {name: {release["name"]: release for release in its} for name, its in made.items()}
 
 
-def render(helm: str, chart: Path, release: Object) -> dict[Key, Object]:
-    """The objects of a chart, by key."""
+def render(helm: str, chart: Path, release: Object, *, switched_on: bool = True) -> dict[Key, Object]:
+    """The objects of a chart, by key. switched_on: with the parts that the lab leaves off."""
     with TemporaryDirectory() as folder:
         values, more = Path(folder) / "values.json", Path(folder) / "more.json"
         values.write_text(json.dumps(release["values"]))
-        more.write_text(json.dumps(SWITCHED_ON.get(release["name"], {})))
+        more.write_text(json.dumps(SWITCHED_ON.get(release["name"], {}) if switched_on else {}))
         template = [helm, "template", release["release"], chart, "--namespace", release["namespace"]]
         cluster = ["--kube-version", KUBERNETES, "--api-versions", "apiregistration.k8s.io/v1"]
         argv = [*template, "--values", values, "--values", more, *cluster]

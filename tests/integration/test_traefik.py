@@ -73,7 +73,7 @@ class Traefik:
         }
         ports = {"web": self.web, "websecure": self.secure, "metrics": self.metrics}
         self._plane.run(
-            "traefik", program("traefik"), "--log.level=INFO",
+            "traefik", program("traefik"), "--global.checknewversion=false", "--log.level=INFO",
             *(f"--entrypoints.{name}.address=:{port}" for name, port in ports.items()),
             # The entry points of who says none, as its chart has them.
             "--entrypoints.web.asdefault=true", "--entrypoints.websecure.asdefault=true",
@@ -91,6 +91,10 @@ class Traefik:
         with suppress(urllib3.exceptions.HTTPError):
             return urllib3.request("GET", f"http://127.0.0.1:{self.metrics}/metrics", retries=False).data.decode()
         return ""
+
+    def said(self) -> str:
+        """Its log."""
+        return (self._plane.work / "traefik.log").read_text()
 
     def ask(self, host: str, path: str = "/") -> int:
         """The status of an answer, without TLS."""
@@ -287,7 +291,8 @@ def way_in(values: Object, kind: str) -> Object:
     release = release["page"]["kube-prometheus-stack"]
     release["values"]["prometheusOperator"] = {"admissionWebhooks": {"enabled": False}, "tls": {"enabled": False}}
     chart = ROOT / "lab" / "charts" / "kube-prometheus-stack"
-    [found] = [made for key, made in render(str(program("helm")), chart, release).items() if key.kind == kind]
+    made = render(str(program("helm")), chart, release, switched_on=False)
+    [found] = [manifest for key, manifest in made.items() if key.kind == kind]
     return found
 
 
@@ -488,12 +493,19 @@ def test_each_way_to_a_service_is_counted_and_no_other_service(
         asked = len(hosts)
         eventually(lambda: counts() == (asked * OFFERED, asked * SERVED), "Prometheus has them", 20)
 
+        counted = counters(traefik)
+        # What rules are tested with: tests/rules/test_demand_rules.py.
+        assert counted == RECORDED.read_text().splitlines(), "\n".join(counted)
+
         # Without a pod that is ready Traefik answers itself, and counts it for no Service.
         apply(plane[0], endpoints(plane[0], "ml", "chat", port, "http", ready=False))
         eventually(lambda: traefik.ask("number.example", "/code/418") == 503, "no pod is ready", SETTLE_S)
-    counted = [line for line in traefik.text().splitlines() if line.startswith(COUNTER) and 'service="ml-' in line]
-    # What rules are tested with: tests/rules/test_demand_rules.py.
-    assert counted == RECORDED.read_text().splitlines(), "\n".join(counted)
+        [refused] = [line for line in counters(traefik) if "ml-chat-80@" in line and 'code="503"' in line]
+        assert refused.endswith(" 1")
+
+
+def counters(traefik: Traefik) -> list[str]:
+    return [line for line in traefik.text().splitlines() if line.startswith(COUNTER) and 'service="ml-' in line]
 
 
 @pytest.mark.parametrize(
@@ -535,22 +547,42 @@ def test_prometheus_behind_a_login_is_served_with_it_alone(
         eventually(lambda: unreachable(traefik, path), "it is gone", SETTLE_S)
 
 
-def test_a_filter_that_traefik_does_not_know_lets_nobody_in(
-    plane: tuple[ControlPlane, client.ApiClient], chain: ProxiedChain, traefik: Traefik, gateway: None
+@pytest.mark.parametrize(
+    ("case", "status"),
+    [("no Middleware", 404), ("a filter of another gateway", 500), ("annotations of another controller", 200)],
+)
+def test_what_comes_of_a_login_that_traefik_does_not_know(
+    case: str,
+    status: int,
+    plane: tuple[ControlPlane, client.ApiClient],
+    chain: ProxiedChain,
+    traefik: Traefik,
+    gateway: None,
 ) -> None:
+    """Nobody gets in, but for annotations that it passes over: the role refuses these."""
     right = login(plane[0])
     certificate(plane[0], MONITORING, "prometheus-tls", PROMETHEUS)
-    made = way_in(page_values("route", "traefik.io"), "HTTPRoute")
-    [filter_of_it] = made["spec"]["rules"][0]["filters"]
-    filter_of_it["extensionRef"] |= {"group": "gateway.nginx.org", "kind": "AuthenticationFilter"}
+    kubectl(plane[0], "--namespace", MONITORING, "delete", "middleware", "login", "--ignore-not-found")
+    if case == "a filter of another gateway":
+        made = way_in(page_values("route", "traefik.io"), "HTTPRoute")
+        [unknown] = made["spec"]["rules"][0]["filters"]
+        unknown["extensionRef"] |= {"group": "gateway.nginx.org", "kind": "AuthenticationFilter"}
+    else:
+        made = way_in(page_values("ingress", f"{'nginx' if 'annotations' in case else 'traefik'}.ingress"), "Ingress")
+        made["spec"]["ingressClassName"] = "traefik"
     apply(plane[0], made)
-    name = made["metadata"]["name"]
-    eventually(lambda: "ResolvedRefs" in conditions(plane[0], MONITORING, name), "Traefik has seen it", SETTLE_S)
     try:
-        assert not conditions(plane[0], MONITORING, name)["ResolvedRefs"]
-        assert traefik.ask_by_tls(PROMETHEUS, "/-/healthy", right) == 500
+        if status == 200:  # without TLS as well
+            eventually(lambda: traefik.ask(PROMETHEUS, "/-/healthy") == 200, "everybody gets in", SETTLE_S)
+            return
+        if status == 404:
+            eventually(lambda: "monitoring-login@kubernetescrd" in traefik.said(), "Traefik misses it", SETTLE_S)
+        else:
+            eventually(lambda: traefik.ask_by_tls(PROMETHEUS, "/-/healthy") == status, f"it answers {status}", SETTLE_S)
+        assert traefik.ask_by_tls(PROMETHEUS, "/-/healthy", right) == status
     finally:
-        kubectl(plane[0], "--namespace", MONITORING, "delete", "httproute", name)
+        kubectl(plane[0], "--namespace", MONITORING, "delete", made["kind"], made["metadata"]["name"])
+        eventually(lambda: unreachable(traefik, "/-/healthy"), "it is gone", SETTLE_S)
 
 
 @pytest.mark.parametrize("kind", ["Ingress", "HTTPRoute"])

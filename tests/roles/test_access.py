@@ -22,6 +22,10 @@ PAGE = [block for block in BLOCKS if "prometheus_stack_values" in block]
 NODE_PORT, INGRESS, TRAEFIK, GATEWAY = (example["prometheus_stack_values"] for example in PAGE)
 
 
+FOR_ANOTHER = deepcopy(INGRESS)
+FOR_ANOTHER["prometheus"]["ingress"]["ingressClassName"] = "traefik"
+
+
 def ways_in(values: dict[str, Any]) -> list[str]:
     return RoleValues("prometheus_stack", {"prometheus_stack_values": values}, {"kubegpu_cluster": {}})[
         "__prometheus_stack_ways_in"
@@ -51,6 +55,7 @@ def test_what_the_page_shows_is_taken(values: dict[str, Any]) -> None:
         ({"prometheus": {"service": {"type": "NodePort"}}}, "prometheus.service.type is NodePort"),
         ({"alertmanager": {"service": {"type": "LoadBalancer"}}}, "alertmanager.service.type is LoadBalancer"),
         (without(INGRESS, "ingress", "annotations"), "prometheus.ingress has no annotation that asks for a login"),
+        (FOR_ANOTHER, "prometheus.ingress has no annotation that asks for a login"),
         (without(GATEWAY, "route", "main", "filters"), "prometheus.route.main has no filter that asks for a login"),
         (
             {"prometheus": {"route": {"other": {"enabled": True, "filters": [{"type": "URLRewrite"}]}}}},

@@ -58,7 +58,7 @@ WAYS = {
     "ingress-by-number": "ml-chat-80@kubernetes",
     "ingress-by-name": "ml-chat-http@kubernetes",
     "http-route": "ml-chat-http-80@kubernetesgateway",
-    "ingress-route": "ml-chat-d0a0c94a2ecb8c0c7c96@kubernetescrd",
+    "ingress-route": "ml-chat-cbee5689997dcef95d48@kubernetescrd",
 }
 OUTCOMES = {"200": "served", "503": "refused", "404": "missing", "500": "crash"}
 
