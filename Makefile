@@ -85,7 +85,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -149,6 +149,10 @@ test-rollouts: test-env programs ## Argo Rollouts' own controller: a canary unde
 test-traefik: test-env programs ## Traefik itself in front: the ways in that pages and values write, and a demand from what it counts (compiles it first)
 	@$(LAB_CLI) program traefik
 	@TRAEFIK=1 $(PYTEST) tests/integration/test_traefik.py $(ARGS)
+
+test-argocd: test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
+	@$(LAB_CLI) program argo-cd
+	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
 
 test-existing: test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
 	@$(MOLECULE) test --scenario-name existing --report $(ARGS)
