@@ -187,15 +187,16 @@ def build(args: argparse.Namespace) -> None:
 
 
 def program(args: argparse.Namespace) -> None:
-    """Compile a program that only a bench needs, and link it into build/bin."""
-    from lab.graph import added_images, added_program, link, make
+    """Compile a program that only a bench or a test needs, and link it into build/bin."""
+    from lab.graph import link, make
+    from lab.programs import added_programs
 
-    if args.program not in (known := added_images()):
+    if args.program not in (known := added_programs()):
         sys.exit(f"lab: there is no program {args.program}: it is one of {', '.join(known)}")
-    made = added_program(args.program)
+    made, names = known[args.program]
     if code := make([made]):
         sys.exit(code)
-    link(CHECKOUT / "build" / "bin", {args.program: made.path / args.program})
+    link(CHECKOUT / "build" / "bin", {name: made.path / name for name in names})
 
 
 def up(args: argparse.Namespace) -> None:

@@ -150,12 +150,7 @@ class Graph:
 def added_images() -> dict[str, tuple[Artifact, ...]]:
     """What a lab serves once it is asked for, by name: the image, and before it the program in it."""
     programs = program_groups("added.yml")
-    return {name: (program, images.added_image(name, program)) for name, program in programs.items()}
-
-
-def added_program(name: str) -> Artifact:
-    """One of those programs by itself, for a bench. Raises KeyError for one that is not known."""
-    return program_groups("added.yml")[name]
+    return {name: (programs[name], images.added_image(name, programs[name])) for name in images.added_names()}
 
 
 def link(folder: Path, programs: Mapping[str, Path]) -> None:

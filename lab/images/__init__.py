@@ -36,6 +36,11 @@ def image_mirror(userland: Artifact, contents: Mapping[str, Artifact]) -> Artifa
     return Artifact("images", build, sources=(HERE,), needs=(userland, *contents.values()), expected=10)
 
 
+def added_names() -> list[str]:
+    """Those of added.yml."""
+    return list(recipe(HERE / "added.yml"))
+
+
 def added_image(name: str, program: Artifact) -> Artifact:
     """The same of an image that a mirror gets later: one of added.yml."""
 

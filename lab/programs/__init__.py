@@ -38,6 +38,12 @@ def program_groups(recipes: str = "programs.yml") -> dict[str, Artifact]:
     return {name: _group(name, **row) for name, row in recipe(HERE / recipes).items()}
 
 
+def added_programs() -> dict[str, tuple[Artifact, tuple[str, ...]]]:
+    """What is compiled for who asks, by name: the artifact, and the programs in it."""
+    rows = recipe(HERE / "added.yml")
+    return {name: (_group(name, **row), tuple(row["programs"])) for name, row in rows.items()}
+
+
 def _group(
     name: str,
     *,

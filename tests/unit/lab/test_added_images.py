@@ -11,6 +11,7 @@ from lab import artifacts
 from lab.artifacts import Artifact
 from lab.graph import added_images
 from lab.images import added_image, serve
+from lab.programs import added_programs
 from lab.versions import names
 
 
@@ -47,7 +48,14 @@ def test_it_is_added_twice_and_other_images_stay(image: Path, tmp_path: Path) ->
     assert other.read_text() == "of another image"
 
 
-def test_each_program_that_can_be_added_has_an_image() -> None:
+def test_a_program_may_have_another_name_than_what_it_is_asked_for_by() -> None:
+    asked = added_programs()
+    assert asked["traefik"][1] == ("traefik",)
+    assert asked["argo-cd"][1] == ("argocd", "argocd-redis")
+    assert set(asked) > set(added_images())
+
+
+def test_what_a_lab_can_be_asked_for_has_an_image() -> None:
     assert {name: image.name for name, (_program, image) in added_images().items()} == {
         "argo-rollouts": "image-argo-rollouts",
         "k6": "image-k6",
