@@ -43,7 +43,8 @@ pytestmark = pytest.mark.skipif(not COMPILED, reason="`make test-argocd` compile
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with running(tmp_path_factory.mktemp("control-plane")) as (plane, kube):
+    # What Argo CD removes it removes in the foreground.
+    with running(tmp_path_factory.mktemp("control-plane"), "garbage-collector-controller") as (plane, kube):
         site = Site(tmp_path_factory.mktemp("site"), plane, kube)
         # These are Argo CD's to bring, from the chart.
         for crd in operator_crds():
@@ -96,6 +97,7 @@ def start(plane: ControlPlane) -> None:
         "KUBECONFIG": plane.kubeconfig,
         "ARGOCD_FAKE_IN_CLUSTER": "true",
         "ARGOCD_GPG_ENABLED": "false",
+        "ARGOCD_ASK_PASS_SOCK": plane.work / "ask-pass.sock",
         "PATH": f"{program('helm').parent}{os.pathsep}{os.environ['PATH']}",
     }
     known = ("env", *(f"{name}={value}" for name, value in told.items()))
@@ -166,6 +168,18 @@ class Fleet:
         manifests = [manifest for text in texts for manifest in yaml.safe_load_all(text)]
         return [manifest for manifest in manifests if manifest["kind"] != "Application"]
 
+    def settle(self) -> None:
+        """Wait until each Application is synced."""
+        try:
+            eventually(self.is_synced, "each Application is synced", SETTLE_S)
+        except AssertionError:
+            for name, application in self.applications().items():
+                status = application.get("status", {})
+                seen = {part: status.get(part) for part in ("conditions", "operationState")}
+                differing = [row for row in status.get("resources", []) if row.get("status") != "Synced"]
+                print(name, status.get("sync", {}).get("status"), json.dumps({**seen, "resources": differing})[:3000])
+            raise
+
     def is_synced(self) -> bool:
         states = self.states()
         return set(states) == {"kubegpu", "kubegpu-objects", *CHARTS} and set(states.values()) == {"Synced"}
@@ -192,7 +206,7 @@ def read(site: Site, manifest: Object) -> Object | None:
 
 
 def test_argo_cd_brings_the_folder_and_leaves_it_alone(site: Site, fleet: Fleet) -> None:
-    eventually(fleet.is_synced, f"each Application is synced: {fleet.states()}", SETTLE_S)
+    fleet.settle()
 
     written = fleet.written()
     assert {manifest["kind"] for manifest in written} >= {"HorizontalPodAutoscaler", "PrometheusRule", "ConfigMap"}
@@ -229,7 +243,7 @@ def revisions(fleet: Fleet) -> dict[str, tuple[int, str]]:
 
 
 def test_what_somebody_deletes_comes_back(site: Site, fleet: Fleet) -> None:
-    eventually(fleet.is_synced, "each Application is synced", SETTLE_S)
+    fleet.settle()
     autoscaling = client.AutoscalingV2Api(site.kube)
     autoscaling.delete_namespaced_horizontal_pod_autoscaler("chat", "default")
 
@@ -241,7 +255,7 @@ def test_what_somebody_deletes_comes_back(site: Site, fleet: Fleet) -> None:
 
 
 def test_a_change_of_the_inventory_is_applied_and_what_is_left_out_goes(site: Site, fleet: Fleet) -> None:
-    eventually(fleet.is_synced, "each Application is synced", SETTLE_S)
+    fleet.settle()
     fleet.push({**CHAT, "max_replicas": 6})
     fleet.refresh()
 
@@ -259,7 +273,7 @@ def test_a_change_of_the_inventory_is_applied_and_what_is_left_out_goes(site: Si
 
 
 def test_all_of_it_goes_with_the_first_application(site: Site, fleet: Fleet) -> None:
-    eventually(fleet.is_synced, "each Application is synced", SETTLE_S)
+    fleet.settle()
     written = fleet.written()
     kubectl(site.plane, "--namespace=argocd", "delete", "application", "kubegpu", "--wait=false")
     eventually(lambda: fleet.applications() == {}, "no Application is left", SETTLE_S)
