@@ -21,13 +21,14 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
     """
     if tool not in _TOOLS:
         raise AnsibleFilterError(f"gitops: {tool} is none of {', '.join(_TOOLS)}")
-    read = read_parts(_plain(parts))
+    where = Place(**_plain(place))
+    read = read_parts(_plain(parts), where.mirror)
     if found := _secrets(read):
         raise AnsibleFilterError(
             f"gitops -> repository: {'; '.join(found)} would lie there for all to read. Nothing was written. "
             "Next: put it into a Secret of the cluster, and give its name instead"
         )
-    files = _TOOLS[tool](read, Place(**_plain(place)))
+    files = _TOOLS[tool](read, where)
     return {path: to_yaml(manifests) for path, manifests in files.items()}
 
 

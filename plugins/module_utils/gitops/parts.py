@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,7 @@ class Place:
     namespace:  of the tool's own objects.
     source:     Flux: kind and name of the source that has the repository.
     repository: Argo CD: the URL of the repository; `revision` is the branch or tag, `project` the AppProject.
+    mirror:     of charts, with upstream's host as the first element of the path; empty for upstream itself.
     """
 
     path: str
@@ -65,29 +67,31 @@ class Place:
     project: str
     interval: str
     timeout: str
+    mirror: str = ""
 
 
-def read_parts(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Parts of what the roles say, without needs that are not among them."""
+def read_parts(rows: Sequence[Mapping[str, Any]], mirror: str = "") -> list[Part]:
+    """Parts of what the roles say, without needs that are not among them, with charts from a mirror if there is one."""
     names = {row["name"] for row in rows}
     return [
         Part(
             name=row["name"],
             needs=tuple(name for name in row.get("needs", ()) if name in names),
-            release=_release(row["release"], row.get("crds", {})) if row.get("release") else None,
+            release=_release(row["release"], row.get("crds", {}), mirror) if row.get("release") else None,
             objects=tuple(marked(manifest, row.get("part_of")) for manifest in row.get("objects", ())),
         )
         for row in rows
     ]
 
 
-def _release(row: Mapping[str, Any], crds: Mapping[str, Any]) -> Release:
+def _release(row: Mapping[str, Any], crds: Mapping[str, Any], mirror: str) -> Release:
+    repository = row["repository"].rstrip("/")
     return Release(
         name=row["release"],
         namespace=row["namespace"],
         chart=row["name"],
         version=row["version"],
-        repository=row["repository"].rstrip("/"),
+        repository=re.sub("^https?:/", mirror.rstrip("/"), repository) if mirror else repository,
         values={**row["values"], **crds},
     )
 

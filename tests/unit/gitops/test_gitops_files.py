@@ -47,6 +47,22 @@ def made(tool: str, parts: list[Object] = PARTS) -> dict[str, list[Object]]:
     return {path: [*yaml.safe_load_all(text)] for path, text in gitops_files(parts, tool, PLACE).items()}
 
 
+@pytest.mark.parametrize(
+    ("given", "repository"),
+    [
+        ("https://charts.example/stable/", "https://mirror.example/charts/charts.example/stable"),
+        ("oci://registry.example/charts", "oci://registry.example/charts"),
+    ],
+)
+def test_charts_come_from_the_mirror_of_a_site_without_internet(given: str, repository: str) -> None:
+    place = {**PLACE, "mirror": "https://mirror.example/charts/"}
+    parts = [{"name": "plugin", "release": release("plugin", repository=given)}]
+    [source, _release] = yaml.safe_load_all(gitops_files(parts, "flux", place)["releases/plugin.yaml"])
+    [application] = yaml.safe_load_all(gitops_files(parts, "argocd", place)["applications/plugin.yaml"])
+    assert source["spec"]["url"].startswith(repository)
+    assert application["spec"]["source"]["repoURL"] == repository.removeprefix("oci://")
+
+
 def wrong(manifest: Object) -> list[str]:
     schema = recorded(manifest["apiVersion"], manifest["kind"])
     return [error.message for error in Draft202012Validator(schema).iter_errors(manifest["spec"])]
