@@ -71,7 +71,10 @@ class Place:
 
 
 def read_parts(rows: Sequence[Mapping[str, Any]], mirror: str = "") -> list[Part]:
-    """Parts of what the roles say, without needs that are not among them, with charts from a mirror if there is one."""
+    """Parts of what the roles say, without needs that are not among them.
+
+    mirror: as of Place.
+    """
     names = {row["name"] for row in rows}
     return [
         Part(
