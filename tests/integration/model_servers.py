@@ -1,4 +1,4 @@
-"""The servers of the demonstration's chart as processes. Their GPU is a stand-in that sleeps."""
+"""The demonstration's servers and the sample service as processes. Their GPU is a stand-in that sleeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from collection import ROOT
@@ -18,20 +18,28 @@ GPU = """
 import time
 class CudaError(Exception): pass
 class Gpu:
-    name = "a stand-in"
+    name = uuid = "a stand-in"
     def use(self): pass
     def spin(self, milliseconds): time.sleep(milliseconds / 1000)
 """
 
 
-@contextmanager
-def model_server(folder: Path, model: str, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def model_server(folder: Path, model: str, port: int, *options: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """One that listens. options: of serve.py."""
+    return _server(folder, DEMO / "chart" / "files" / "serve.py", port, model, *options)
+
+
+def sample_server(folder: Path, port: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return _server(folder, ROOT / "roles" / "gpu_workload" / "files" / "sample_service.py", port)
+
+
+@contextmanager
+def _server(folder: Path, script: Path, port: int, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     (folder / "cuda.py").write_text(GPU)
-    (folder / "serve.py").write_text((DEMO / "chart" / "files" / "serve.py").read_text())
-    with subprocess.Popen([sys.executable, folder / "serve.py", model, f"--port={port}", *options]) as process:
+    (folder / script.name).write_text(script.read_text())
+    with subprocess.Popen([sys.executable, folder / script.name, f"--port={port}", *words]) as process:
         try:
-            eventually(lambda: listens(port), f"{model} listens", 20)
+            eventually(lambda: listens(port), f"{script.name} listens", 20)
             yield process
         finally:
             process.kill()

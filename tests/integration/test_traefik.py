@@ -28,8 +28,8 @@ from collection import ROOT
 from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
-from model_servers import DEMO, metric, model_server
-from playbook import run_playbook
+from model_servers import DEMO, metric, model_server, sample_server
+from playbook import local, run_playbook
 from programs import FOLDER, program
 from prometheus_rules import serve_kind
 from workloads import Workloads
@@ -49,6 +49,13 @@ PROMETHEUS = "prometheus.example.com"
 USER, PASSWORD = "operator", "not a secret"
 CODES = (200, 200, 200, 429, 503, 504, 500, 404)
 OFFERED, SERVED = 6, 3
+SAMPLE_FRONTS = {
+    "gpu_workload_ingress": {"host": "sample.example.com", "class_name": "traefik"},
+    "gpu_workload_route": {
+        "host": "sample.example.com",
+        "parents": [{"name": "public", "namespace": "gateways", "sectionName": "http"}],
+    },
+}
 COUNTER = "traefik_service_requests_total{"
 RECORDED = ROOT / "tests" / "rules" / "traefik.prom"
 
@@ -585,24 +592,34 @@ def test_what_comes_of_a_login_that_traefik_does_not_know(
         eventually(lambda: unreachable(traefik, "/-/healthy"), "it is gone", SETTLE_S)
 
 
-@pytest.mark.parametrize("kind", ["Ingress", "HTTPRoute"])
-def test_the_sample_service_is_reached_as_the_page_says(
-    kind: str, plane: tuple[ControlPlane, client.ApiClient], chain: ProxiedChain, traefik: Traefik, gateway: None
+@pytest.mark.parametrize("front", SAMPLE_FRONTS)
+def test_the_sample_service_is_reached_by_what_its_role_puts_in_front(
+    front: str,
+    plane: tuple[ControlPlane, client.ApiClient],
+    chain: ProxiedChain,
+    traefik: Traefik,
+    gateway: None,
+    tmp_path: Path,
 ) -> None:
-    made, host = page_object(kind), "sample.example.com"
-    counter = COUNTERS["traefik"].served("gpu-workload", "sample")
-    with answering() as port:
-        behind = (service("gpu-workload", "sample"), endpoints(plane[0], "gpu-workload", "sample", port, "http"))
-        apply(plane[0], namespace("gpu-workload"), *behind, made)
-        try:
-            eventually(lambda: traefik.ask(host, "/code/418") == 418, "it is served", SETTLE_S)
-            before = chain.number(total(counter))
-            assert [traefik.ask(host, "/code/200"), traefik.ask("another.example.com", "/code/200")] == [200, 404]
-            eventually(lambda: chain.number(total(counter)) == before + 1, "its request is counted", 20)
-            if kind == "HTTPRoute":
-                assert conditions(plane[0], "gpu-workload", "sample") == {"Accepted": True, "ResolvedRefs": True}
-        finally:
-            kubectl(plane[0], "--namespace", "gpu-workload", "delete", kind, "sample")
+    counter, host, work = COUNTERS["traefik"].served("gpu-workload", "sample"), "sample.example.com", "/work?ms=1"
+    role = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale.gpu_workload"}})
+    wanted = {"kubegpu_kubeconfig": str(plane[0].kubeconfig), "gpu_workload_service": True, front: SAMPLE_FRONTS[front]}
+
+    def bring(**more: str) -> int:
+        return run_playbook(tmp_path, role, {**wanted, **more}, "--skip-tags", "gpu_workload_verify").returncode
+
+    assert bring() == 0
+    with sample_server(tmp_path, port := free_port()):
+        apply(plane[0], endpoints(plane[0], "gpu-workload", "sample", port, "http"))
+        eventually(lambda: traefik.ask(host, work) == 200, "it is served", SETTLE_S)
+        time.sleep(2)  # until the request is read
+        before = chain.number(total(counter))
+        assert [traefik.ask(host, path) for path in (work, "/stats", "/workers")] == [200, 404, 404]
+        assert traefik.ask("another.example.com", work) == 404
+        eventually(lambda: chain.number(total(counter)) == before + 1, "its request is counted", 20)
+        if "route" in front:
+            assert conditions(plane[0], "gpu-workload", "sample") == {"Accepted": True, "ResolvedRefs": True}
+    assert bring(gpu_workload_state="absent") == 0
 
 
 def unreachable(traefik: Traefik, path: str) -> bool:
