@@ -26,6 +26,8 @@ from programs import program
 from prometheus_rules import serve_kind
 from workloads import Workloads
 
+from lab.versions import versions
+
 VARS = yaml.safe_load((DEMO / "vars.yml").read_text())
 AUTOSCALERS = [{**spec, "namespace": "models"} for spec in VARS["gpu_autoscaling_autoscalers"]]
 # What a request costs here, in milliseconds: enough to keep a GPU busy without keeping this machine busy.
@@ -121,7 +123,12 @@ def asked(chain: ModelsChain, model: str, at_once: int) -> Iterator[None]:
 def deploy(folder: Path, plane: ControlPlane, **more: Any) -> str:
     # Nothing gets ready here by itself: there is no node.
     told = {"models_wait": False, "gpu_autoscaling_verify": False, "gpu_autoscaling_wait": False, **more}
-    known = {"kubegpu_kubeconfig": str(plane.kubeconfig), "kubegpu_helm_binary": str(program("helm"))}
+    # As a controller has it that nobody gave a helm: in a folder of its own.
+    helm = folder / "helm" / f"helm-{versions()['archives']['helm']['version']}"
+    helm.parent.mkdir(exist_ok=True)
+    helm.unlink(missing_ok=True)
+    helm.symlink_to(program("helm"))
+    known = {"kubegpu_kubeconfig": str(plane.kubeconfig), "kubegpu_helm_folder": str(helm.parent)}
     done = run_playbook(folder, str(DEMO / "deploy.yml"), {**VARS, **known, **told})
     assert done.returncode == 0
     return " ".join(done.stdout.split())
