@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,6 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     known = {
-        "ansible_python_interpreter": sys.executable,
         "nvidia_container_toolkit_state": "absent",
         "__nvidia_container_toolkit_cdi_spec": str(specification),
         "__nvidia_container_toolkit_docker_file": str(tmp_path / "daemon.json"),
