@@ -339,9 +339,10 @@ def link_collection() -> None:
 
 
 def keep_bytecode() -> None:
-    """Of what Ansible's modules bring as zips: lab/nodes/python does it, here and on the lab's servers."""
-    (VENV / "zip-bytecode").mkdir(exist_ok=True)
-    text = f"{CHECKOUT / 'lab' / 'nodes' / 'python'}\nimport zip_bytecode\n"
+    """Of what Ansible's modules bring as zips, here and on the lab's servers, and of its templates, here alone."""
+    for name in ("zip-bytecode", "template-bytecode"):
+        (VENV / name).mkdir(exist_ok=True)
+    text = f"{CHECKOUT / 'lab' / 'nodes' / 'python'}\nimport zip_bytecode\nimport template_bytecode\n"
     for packages in (VENV / "lib").glob("python*/site-packages"):
         file = packages / "zip_bytecode.pth"
         if not file.exists() or file.read_text() != text:
