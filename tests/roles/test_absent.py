@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from own_apt import installed_alone
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
 
@@ -32,7 +33,7 @@ def removal(folder: Path, marked: bool) -> str:
     task = {"ansible.builtin.include_role": asked, "vars": {"_common_apt": apt, "_common_apt_pin_file": str(pin)}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
     (folder / "play.yml").write_text(json.dumps([play]))
-    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"}
+    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1", **installed_alone(folder)}
     done = ansible_playbook("-i", "localhost,", "--check", "play.yml", cwd=folder, env=settings)
     found = re.search(r"Purge apt\] \**\n(?:\[ERROR\]: )?(\w+)", done.stdout + done.stderr)
     assert found, done.stdout + done.stderr

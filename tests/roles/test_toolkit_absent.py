@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from own_apt import installed_alone
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -36,7 +37,7 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
     }
     done = ansible_playbook(
         "-i", "localhost,", "--check", "play.yml", "-e", json.dumps(known),
-        cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
+        cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **installed_alone(tmp_path)},
     )  # fmt: skip
     found = re.search(r"Take the devices away\] \**\n(\w+)", done.stdout)
 
