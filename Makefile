@@ -27,8 +27,9 @@ SCENARIO ?= default nodes
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CONTAINERS_CONF := $(CURDIR)/build/containers.conf
 export LAB
-# Where this is set, each start of Python compiles all that it imports: Ansible and its modules take twice as long.
-unexport PYTHONDONTWRITEBYTECODE
+# Where the first is set, each start of Python compiles all that it imports: Ansible and its modules take twice as long.
+# Where the second is, Python reads a module that comes as its input byte by byte: 0.1 s of a processor in each.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 .PHONY: help
 help: ## list the targets
@@ -86,7 +87,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 
 ##@ the tests
 .PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
-test: test-env programs ## all that CI runs: lint, unit, integration and molecule, in three lanes side by side
+test: gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
 quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)

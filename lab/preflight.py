@@ -36,6 +36,8 @@ MEMORY_GIB = 6
 CACHE_GIB = 12
 CACHE_CHANGES_GIB = 4
 CONTAINERS_GIB = 8
+# Files of bytecode, some 5 KiB each: what has changed since stays otherwise. A run of all tests needs some 2,000.
+MOST_KEPT = 10_000
 
 # Debian package -> a file or a program that shows it is there: what runs containers and logs into them, and what makes
 # artifacts.
@@ -339,9 +341,13 @@ def link_collection() -> None:
 
 
 def keep_bytecode() -> None:
-    """Of what Ansible's modules bring as zips: lab/nodes/python does it, here and on the lab's servers."""
-    (VENV / "zip-bytecode").mkdir(exist_ok=True)
-    text = f"{CHECKOUT / 'lab' / 'nodes' / 'python'}\nimport zip_bytecode\n"
+    """Of what Ansible's modules bring as zips, here and on the lab's servers, and of its templates, here alone."""
+    for name in ("zip-bytecode", "template-bytecode"):
+        (VENV / name).mkdir(exist_ok=True)
+        kept = list((VENV / name).iterdir())
+        for file in kept if len(kept) > MOST_KEPT else []:
+            file.unlink(missing_ok=True)
+    text = f"{CHECKOUT / 'lab' / 'nodes' / 'python'}\nimport zip_bytecode\nimport template_bytecode\n"
     for packages in (VENV / "lib").glob("python*/site-packages"):
         file = packages / "zip_bytecode.pth"
         if not file.exists() or file.read_text() != text:

@@ -1,7 +1,8 @@
 """ansible-playbook as a test calls it: a process of its own, with its own folder, words and environment.
 
-It is the fork of a process that has imported Ansible. The forks share what Ansible builds of its modules. Both take
-longer than all else that most of these runs do. That Ansible starts without such help is shown on the lab.
+It is the fork of a process that has imported Ansible and its plugins. The forks share what Ansible builds of its
+modules. Both take longer than all else that most of these runs do. That Ansible starts without such help is shown on
+the lab.
 """
 
 from __future__ import annotations
@@ -14,18 +15,31 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+
+from python_forks import forked_python
 
 # What Ansible looks at while it is imported: runs that differ in one of these have no process in common.
 AT_IMPORT = ("ANSIBLE_", "HOME", "LANG", "LC_", "NO_COLOR", "PYTHON", "XDG_")
+# What a run imports only once it needs it, and kinds of plugins that each run looks through.
+IMPORTED = (
+    *("ansible.executor.process.worker", "ansible.module_utils.connection", "ansible.playbook.handler"),
+    *("ansible.playbook.included_file", "ansible.playbook.role_include", "multiprocessing.popen_fork"),
+    *("multiprocessing.shared_memory", "multiprocessing.synchronize"),
+)
+PLUGINS = (
+    *("action", "become", "cache", "callback", "connection", "filter", "inventory", "lookup", "shell", "strategy"),
+    *("test", "vars"),
+)
 
 
 def ansible_playbook(
     *words: object, cwd: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs in `cwd`, with `env` besides what this process has."""
-    argv = ["ansible-playbook", *map(str, words)]
-    environment = {**os.environ, **(env or {})}
+    """Runs in `cwd`, with `env` besides what this process has. A run that wants another Python for modules names it."""
+    argv = ["ansible-playbook", "-e", f"ansible_python_interpreter={forked_python()}", *map(str, words)]
+    environment = {"ANSIBLE_PIPELINING": "true", **os.environ, **(env or {})}
     server = _free_server(cwd, environment)
     with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
         status = server.run(argv, str(cwd), environment, out.name, err.name)
@@ -81,10 +95,25 @@ def _free_server(cwd: Path, environment: Mapping[str, str]) -> _Server:
     return server
 
 
+def _load_plugins() -> None:
+    """Those of ansible-core, with their documentation: each run reads them else, and some of them each of its tasks."""
+    from ansible import cli
+    from ansible.plugins import loader
+
+    for name in IMPORTED:
+        import_module(name)
+    loader.init_plugin_loader()
+    cli.init_plugin_loader = lambda *_paths: None  # once is enough: what it reads is in AT_IMPORT
+    import_module("ansible_collections.ansible.builtin")
+    for kind in PLUGINS:
+        list(getattr(loader, f"{kind}_loader").all(class_only=True))
+
+
 def _serve() -> None:
     # Reads its settings from the folder and the environment that this process was started with.
     from ansible.cli.playbook import main
 
+    _load_plugins()
     for line in sys.stdin:
         argv, cwd, environment, out, err = json.loads(line)
         child = os.fork()

@@ -27,6 +27,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("integration",),
     ("molecule", "SCENARIO=nodes"),
     ("unit",),
+    ("gates",),
 )
 NICENESS = (0, 10, 19)  # of each lane; 19 is the most there is
 # Colours, and the border that molecule draws around what its steps print.

@@ -1,7 +1,7 @@
-"""Python for the modules that Ansible runs on this machine: the fork of one that has imported the Kubernetes library.
+"""Python for the modules that Ansible runs on this machine: the fork of one that has imported what most of them need.
 
-The library takes longer than what most modules do. Of Ansible and of the collection nothing is imported before: a
-module brings both, and each runs in a process of its own. That one starts without such help is shown on the lab.
+That takes five times as long as what most modules do. Of collections nothing is imported before: a module brings its
+own, and each runs in a process of its own. That one starts without such help is shown on the lab.
 """
 
 from __future__ import annotations
@@ -17,11 +17,20 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
 
-LIBRARIES = ("kubernetes.client", "kubernetes.config", "kubernetes.dynamic", "yaml", "requests")
+LIBRARIES = (
+    *("kubernetes.client", "kubernetes.config", "kubernetes.dynamic", "yaml", "requests"),
+    # A module finds those of the controller here in any case, behind the same files that it brings.
+    *("ansible.module_utils.basic", "ansible.module_utils._internal._ansiballz._loader", "ansible.module_utils.urls"),
+    *("ansible.module_utils.facts.ansible_collector", "ansible.module_utils.facts.default_collectors"),
+)
 # What these look at while they are imported: who has it otherwise gets a Python that starts from nothing.
 AT_IMPORT = ("KUBECONFIG", "HOME", "LANG", "PYTHONPATH", "SSL_CERT_FILE")
 LENGTH_BYTES = 4
@@ -30,7 +39,7 @@ LENGTH_BYTES = 4
 CLIENT = """#!{python} -IS
 import os, sys
 words = sys.argv[1:]
-if len(words) != 1 or words[0].startswith("-") or [os.environ.get(name) for name in {names!r}] != {values!r}:
+if words and (words[1:] or words[0].startswith("-")) or [os.environ.get(name) for name in {names!r}] != {values!r}:
     os.execv({python!r}, [{python!r}, *words])
 import _socket, array, marshal
 server = _socket.socket(_socket.AF_UNIX)
@@ -46,7 +55,7 @@ os._exit((server.recv(1) or b"\\1")[0])
 
 @cache
 def forked_python() -> str:
-    """Path of a program that takes a script, as Python does. It works as long as this process is there."""
+    """Path of a program that takes a script, or its text as input, as Python does. It works as long as this process."""
     folder = tempfile.TemporaryDirectory(prefix="kubegpu-python-")
     address = f"{folder.name}/socket"
     values = [os.environ.get(name) for name in AT_IMPORT]
@@ -115,9 +124,34 @@ def _become(words: list[str], folder: str, environment: dict[bytes, bytes], file
     os.environb.update(environment)
     tempfile.tempdir = None  # TMPDIR may be another
     random.seed()
-    sys.argv = words
-    sys.path[0] = str(Path(words[0]).parent)
-    runpy.run_path(words[0], run_name="__main__")
+    sys.argv = words or [""]
+    sys.path[0] = str(Path(words[0]).parent) if words else ""
+    if words:
+        runpy.run_path(words[0], run_name="__main__")
+    else:
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(sys.stdin.buffer.read(), "<stdin>", "exec"), vars(sys.modules["__main__"]))
+
+
+def _run(*asked: Any) -> NoReturn:
+    """As Python runs it, without taking apart at its end all that was imported: that takes as long as most modules."""
+    status = 0
+    try:
+        _become(*asked)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        status = 1
+        traceback.print_exc()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status & 255)
 
 
 def main() -> None:
@@ -127,7 +161,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         asked = _serve(listener)
     if asked:
-        _become(*asked)
+        _run(*asked)
 
 
 if __name__ == "__main__":

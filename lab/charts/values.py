@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import yaml
@@ -27,6 +28,7 @@ def pinned() -> dict[str, Any]:
     return {**versions()["charts"], **versions()["operators"]}
 
 
+@cache
 def recorded(name: str) -> Tree:
     """What was read of a chart, of the version that is pinned."""
     row = yaml.safe_load((RECORDED / f"{name}.yml").read_text())

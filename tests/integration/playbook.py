@@ -11,7 +11,6 @@ from typing import Any
 
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
-from python_forks import forked_python
 
 
 def run_playbook(
@@ -26,7 +25,6 @@ def run_playbook(
     if not isinstance(playbook, str):
         (folder / "play.yml").write_text(json.dumps(playbook))
         playbook = "play.yml"
-    variables = {"ansible_python_interpreter": forked_python(), **variables}
     words = ("-i", inventory, playbook, "--extra-vars", json.dumps(variables), *flags)
     done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **environment})
     print(done.stdout, done.stderr)  # pytest shows it when the test fails

@@ -7,7 +7,6 @@ are scripts in the path of the role's own tasks. For `look` their words are told
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,7 +113,7 @@ def play(folder: Path, machines: Mapping[str, Machine]) -> dict[str, Seen]:
     hosts = {name: _host(folder / name, machine) for name, machine in machines.items()}
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     (folder / "play.yml").write_text(json.dumps([_play()]))
-    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_PIPELINING": "true"}
+    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
     done = ansible_playbook("-i", "hosts.json", "play.yml", "--forks", "2", cwd=folder, env=settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: Seen(**seen) for name, seen in json.loads((folder / "seen.json").read_text()).items()}
@@ -129,7 +128,6 @@ def _host(folder: Path, machine: Machine) -> dict[str, Any]:
         (programs / name).chmod(0o755)
     return {
         "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
         "machine_facts": facts,
         "_common_gpu_facts": {},
         "_common_server": {"result": read_host(folder / "root")[0]},

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from own_apt import installed_alone
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
 
@@ -32,16 +31,10 @@ def removal(folder: Path, marked: bool) -> str:
         "version": "*",
     }
     task = {"ansible.builtin.include_role": asked, "vars": {"_common_apt": apt, "_common_apt_pin_file": str(pin)}}
-    python = {"ansible_python_interpreter": sys.executable}
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": python, "tasks": [task]}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
     (folder / "play.yml").write_text(json.dumps([play]))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "--check", "play.yml"],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-    )
+    settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1", **installed_alone(folder)}
+    done = ansible_playbook("-i", "localhost,", "--check", "play.yml", cwd=folder, env=settings)
     found = re.search(r"Purge apt\] \**\n(?:\[ERROR\]: )?(\w+)", done.stdout + done.stderr)
     assert found, done.stdout + done.stderr
     return found[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,6 @@ def test_a_source_that_apt_does_not_take_goes_again(tmp_path: Path, was_there: b
     source = sources / "kubegpu-docker.sources"
     ours = SOURCE.format(url=URL, folder=tmp_path, key="ours")
     known: dict[str, Any] = {
-        "ansible_python_interpreter": sys.executable,
         "_common_apt": APT,
         "_common_apt_source_file": str(source),
         "_common_apt_now": {"differing": [{"path": str(source), "content": ours, "mode": "0644"}], "unwanted": []},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, **variables: Any) -> str:
-    python = {"ansible_python_interpreter": sys.executable}
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": python, "tasks": TASKS}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": TASKS}
     (folder / "play.yml").write_text(json.dumps([play]))
     known = {
         "__containerd_config_file": str(folder / "config.toml"),

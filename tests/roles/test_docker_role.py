@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def run(folder: Path, part: str, *flags: str, gpus: int = 2, **variables: Any) -
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": part == "preflight",
-        "vars": {"ansible_python_interpreter": sys.executable, "_common_gpu_facts": {}, **variables},
+        "vars": {"_common_gpu_facts": {}, **variables},
         "environment": {"PATH": f"{folder}/bin:/usr/bin:/bin"},
         "tasks": [{"ansible.builtin.set_fact": {"gpu_facts": facts}}, task],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ import json, os, sys
 print(json.dumps([sys.argv[1:], os.getcwd(), os.environ["OF_THIS_RUN"], sys.stdin.read()]))
 print("told", file=sys.stderr)
 sys.exit(7)
+"""
+ENDS = """
+import atexit, sys, threading
+atexit.register(print, "end")
+threading.Timer(0.2, print, ["thread"]).start()
+sys.exit({status})
 """
 
 
@@ -33,6 +40,29 @@ def test_a_script_sees_its_own_folder_and_environment(
 
     assert json.loads(done.stdout) == [[], str(tmp_path), "here", "words"]
     assert (done.stderr, done.returncode) == ("told\n", 7)
+
+
+def test_a_script_may_come_as_input_and_gets_no_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THIS_RUN", "here")
+
+    done = subprocess.run([forked_python()], cwd=tmp_path, input=SCRIPT, capture_output=True, text=True)
+
+    assert json.loads(done.stdout) == [[], str(tmp_path), "here", ""]
+    assert (done.stderr, done.returncode) == ("told\n", 7)
+
+
+@pytest.mark.parametrize("status", ["None", "0", "3", "'a reason'"])
+def test_a_script_ends_as_it_does_by_python_itself(tmp_path: Path, status: str) -> None:
+    """What it has put off until its end is done, and its other threads end before."""
+    (tmp_path / "script.py").write_text(ENDS.format(status=status))
+    by_python, forked = (
+        subprocess.run([python, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+        for python in (sys.executable, forked_python())
+    )
+
+    assert (forked.stdout, forked.stderr) == (by_python.stdout, by_python.stderr)
+    assert forked.returncode == by_python.returncode
+    assert forked.stdout == "thread\nend\n"
 
 
 def test_a_script_that_breaks_says_where(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class Controller:
         ]
         play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
         (self.folder / "play.yml").write_text(json.dumps(play))
-        known = {"kubegpu_helm_folder": str(self.own.parent), "ansible_python_interpreter": sys.executable, **variables}
+        known = {"kubegpu_helm_folder": str(self.own.parent), **variables}
         done = ansible_playbook(
             "-i", "localhost,", "play.yml", "-e", json.dumps(known), cwd=self.folder,
             env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "PATH": f"{self.programs}:/usr/bin:/bin"},

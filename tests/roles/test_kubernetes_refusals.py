@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from base64 import b64encode
 from configparser import ConfigParser
 from pathlib import Path
@@ -122,7 +121,6 @@ def play(folder: Path, tasks: list[dict[str, Any]], variables: dict[str, Any]) -
     (folder / "play.yml").write_text(json.dumps(book))
     (folder / "hosts.yml").write_text(yaml.safe_dump({"kube_control_plane": {"hosts": {"localhost": {}}}}))
     known = {
-        "ansible_python_interpreter": sys.executable,
         "ansible_facts": {"user_uid": 0, "user_id": "root", "hostname": "localhost", "distribution": "Debian"},
         **variables,
     }

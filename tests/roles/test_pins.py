@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ PACKAGES = "".join(
 def said(folder: Path, uri: str, packages: list[str], version: str, **variables: Any) -> str:
     """What a run on this machine says that would get these packages."""
     asked = {"name": "kubegpu.autoscale._common", "tasks_from": "pins"}
-    python = {"ansible_python_interpreter": sys.executable}
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": python}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
     brings = [{"url": uri, "suite": "./", "packages": packages, "version": version}]
     known = {"_common_pin_roles": ["runtime"], "__runtime_brings": brings, **variables}
     task = {"ansible.builtin.include_role": asked, "vars": known}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from own_apt import installed_alone
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -30,7 +30,6 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     known = {
-        "ansible_python_interpreter": sys.executable,
         "nvidia_container_toolkit_state": "absent",
         "__nvidia_container_toolkit_cdi_spec": str(specification),
         "__nvidia_container_toolkit_docker_file": str(tmp_path / "daemon.json"),
@@ -38,7 +37,7 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
     }
     done = ansible_playbook(
         "-i", "localhost,", "--check", "play.yml", "-e", json.dumps(known),
-        cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
+        cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **installed_alone(tmp_path)},
     )  # fmt: skip
     found = re.search(r"Take the devices away\] \**\n(\w+)", done.stdout)
 

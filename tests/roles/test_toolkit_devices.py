@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,6 @@ class Node:
         play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
         (self.folder / "play.yml").write_text(json.dumps(play))
         known = {
-            "ansible_python_interpreter": sys.executable,
             "__nvidia_container_toolkit_cdi_spec": str(self.folder / "nvidia.yaml"),
             "nvidia_container_toolkit_verify_container": False,
             **variables,

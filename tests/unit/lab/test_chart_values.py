@@ -64,16 +64,21 @@ def wrong(name: str, values: dict[str, Any]) -> list[str]:
     return sorted(f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in found)
 
 
-def test_roles_give_values_that_the_charts_know() -> None:
-    for variant, given in releases(VARIANTS).items():
+@pytest.fixture(scope="module")
+def given_by_roles() -> dict[str, dict[str, Any]]:
+    return releases(VARIANTS)
+
+
+def test_roles_give_values_that_the_charts_know(given_by_roles: dict[str, dict[str, Any]]) -> None:
+    for variant, given in given_by_roles.items():
         assert given.keys() == pinned().keys()
         found = {name: wrong(name, release["values"]) for name, release in given.items()}
         assert found == {name: [] for name in given}, variant
 
 
-def test_the_operator_knows_what_its_chart_hands_on() -> None:
+def test_the_operator_knows_what_its_chart_hands_on(given_by_roles: dict[str, dict[str, Any]]) -> None:
     """The chart gives `serviceMonitor` to the ClusterPolicy as a whole, whatever is in it."""
-    exporter = releases({"defaults": {}})["defaults"]["gpu-operator"]["values"]["dcgmExporter"]
+    exporter = given_by_roles["defaults"]["gpu-operator"]["values"]["dcgmExporter"]
     known = recorded_kind("nvidia.com/v1", "ClusterPolicy")["properties"]["dcgmExporter"]
     handed_on = {**exporter, "config": {"name": exporter["config"]["name"]}}
     assert exporter["serviceMonitor"]["interval"] == "2s"

@@ -187,3 +187,18 @@ def test_the_makefile_takes_the_systems_python_where_it_fits() -> None:
         command = ["make", "--no-print-directory", "--dry-run", "lab-unpack", *given]
         printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
         assert printed.split()[0] == expected
+
+
+def test_the_bytecode_that_is_kept_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "template-bytecode"
+    monkeypatch.setattr(preflight, "VENV", tmp_path)
+    monkeypatch.setattr(preflight, "MOST_KEPT", 2)
+    preflight.keep_bytecode()
+    for name in ("one", "two"):
+        (kept / name).touch()
+
+    preflight.keep_bytecode()
+    assert len(list(kept.iterdir())) == 2
+    (kept / "three").touch()
+    preflight.keep_bytecode()
+    assert list(kept.iterdir()) == []

@@ -1,0 +1,12 @@
+"""What apt reads in a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def installed_alone(folder: Path) -> dict[str, str]:
+    """Settings of an apt that knows what is installed here, and reads no lists of what is not: that takes a second."""
+    (folder / "lists" / "partial").mkdir(parents=True)
+    (folder / "apt.conf").write_text(f'Dir::State::lists "{folder}/lists";\n')
+    return {"APT_CONFIG": str(folder / "apt.conf")}
