@@ -8,11 +8,12 @@ short_description: Read GPU hours and idle GPU hours by week, namespace and work
 version_added: 0.3.0
 description:
   - Asks Prometheus for the GPU hours that the role P(kubegpu.autoscale.gpu_alerts#role) records once a minute.
-  - A GPU is held from the moment at which a pod that asks for it has a node, until the pod ends. A GPU that pods share,
-    and an instance of MIG, count as their part of the GPU.
+  - A pod holds its GPUs from when it has a node until it ends. A GPU that pods share, and an instance of MIG, count as
+    their part of the GPU.
   - Busy is the part of that time in which the GPU was at work. Idle is the rest, and what no exporter reports is
     neither.
-  - A minute that nobody has recorded counts nothing. RV(result.weeks[].recorded_hours) says how much of a week there is.
+  - A minute that nobody has recorded counts nothing. RV(result.weeks[].recorded_hours) says how much of a week there
+    is.
   - Changes nothing.
 author:
   - kubegpu (@kubegpu)

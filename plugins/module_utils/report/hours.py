@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The GPU hours of gpu_hours_info as lines for a terminal, as one HTML page that needs nothing else, and as CSV."""
+"""The GPU hours of gpu_hours_info as lines for a terminal, as one HTML page, and as CSV."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 def hours_page(result: Hours) -> str:
     """The same hours give the same page."""
     weeks = result["weeks"]
-    span = f"{_day(weeks[0]['start'])} to {_minute(weeks[-1]['end'])}, recorded since {_minute(result['recorded_since'])}"
+    since = _minute(result["recorded_since"])
+    span = f"{_day(weeks[0]['start'])} to {_minute(weeks[-1]['end'])}, recorded since {since}"
     return page(
         "GPU hours",
         element("header", element("h1", headline(result)), element("p", span, class_="quiet")),
@@ -120,7 +121,7 @@ def _week(week: Hours) -> Element | None:
 
 
 def _table(caption: str, head: Sequence[str], rows: Any) -> Element:
-    titles = [element("th", title, scope="col", class_="figures" if index else None) for index, title in enumerate(head)]
+    titles = [element("th", title, scope="col", class_="figures" if at else None) for at, title in enumerate(head)]
     body = [
         element("tr", element("th", name, scope="row"), [element("td", figure, class_="figures") for figure in figures])
         for name, *figures in rows
