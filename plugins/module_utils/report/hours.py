@@ -107,7 +107,7 @@ def _workloads(result: Hours) -> Iterator[tuple[str, ...]]:
     yield NOBODY, free, "", free, "", "100"
 
 
-def _section(title: str, parts: Sequence[Element]) -> Element:
+def _section(title: str, parts: Sequence[Element | None]) -> Element:
     heading = title.lower()
     return element("section", element("h2", title, id=heading), parts, aria_labelledby=heading)
 
