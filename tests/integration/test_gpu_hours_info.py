@@ -11,6 +11,8 @@ from control_plane import ControlPlane, eventually
 from kubernetes import client
 from metric_chain import MetricChain
 from playbook import run_playbook
+from test_examples import examples
+from test_examples import run as run_tasks
 from workloads import Workloads
 
 HOURS = "gpu_hours_info"
@@ -65,3 +67,5 @@ def test_hours_of_a_prometheus(
     assert {path.name for path in folder.iterdir()} == {"hours.json", "hours.html", "hours.csv"}
     assert len(json.loads((folder / "hours.json").read_text())["weeks"]) == 2
     assert "ml,chat," in (folder / "hours.csv").read_text()
+
+    run_tasks(tmp_path, examples(HOURS), kubeconfig=plane[0].kubeconfig)

@@ -68,7 +68,7 @@ def test_samples_are_minutes_and_what_is_neither_busy_nor_idle_is_unknown() -> N
                 *values(6000, of="gpu_hours", **CHAT),
                 *values(1800, of="busy_hours", **CHAT),
                 *values(3600, of="idle_hours", **CHAT),
-                *values(9000, of="gpu_hours", namespace="lab", workload="notebook"),
+                *values(9000, of="gpu_hours", namespace="research", workload="notebook"),
                 *values(10080, of="recorded_hours"),
                 *values(40320, of="offered_hours"),
                 *values(25320, of="free_hours"),
@@ -84,7 +84,7 @@ def test_samples_are_minutes_and_what_is_neither_busy_nor_idle_is_unknown() -> N
     assert (whole["gpu_hours"], whole["busy_hours"], whole["idle_hours"]) == (250, 30, 60)
     notebook, chat = whole["workloads"]
     assert notebook == {
-        "namespace": "lab", "workload": "notebook",
+        "namespace": "research", "workload": "notebook",
         "gpu_hours": 150, "busy_hours": 0, "idle_hours": 0, "unknown_hours": 150, "idle_share": None,
     }  # fmt: skip
     assert (chat["gpu_hours"], chat["unknown_hours"], chat["idle_share"]) == (100, 10, 0.6667)

@@ -59,6 +59,11 @@ def test_where_no_pod_held_a_gpu() -> None:
     assert len(show(NOTHING, "csv").splitlines()) == 2
 
 
+def test_what_nobody_knows_is_no_part_of_the_share() -> None:
+    week = {**SAMPLE["weeks"][0], "busy_hours": 100.0, "idle_hours": 100.0, "unknown_hours": 544.0, "idle_share": 0.5}
+    assert "Pods held 744.0 GPU hours, 50% of which were idle." in show({**SAMPLE, "weeks": [week]})[0]
+
+
 def test_where_nobody_said_what_the_gpus_did() -> None:
     week = {**SAMPLE["weeks"][0], "busy_hours": 0.0, "idle_hours": 0.0, "idle_share": None}
     assert "nobody knows what the GPUs did" in show({**SAMPLE, "weeks": [week]})[0]
