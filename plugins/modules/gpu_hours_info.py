@@ -84,7 +84,7 @@ result:
         busy_hours: {description: The part in which the GPUs worked., type: float}
         idle_hours: {description: The part in which they did not., type: float}
         unknown_hours: {description: The part in which no exporter said what they did., type: float}
-        idle_share: {description: Idle hours of busy and idle ones, 0 to 1; none without any., type: float}
+        idle_share: {description: "Idle hours of busy and idle ones, 0 to 1. None without any.", type: float}
         workloads:
           description: The same by C(namespace) and C(workload), those with the most GPU hours first.
           type: list
