@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES, Metric
+from collection import ROOT
 from fleet import LAST_TICK, Device, Exporter, Pod, expects, promtool_file, series, timeline
 from golden import CASES, GOLDEN
 from programs import program
@@ -64,6 +65,15 @@ def test_prometheus_parses_the_query(metric: Metric, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(HERE.glob("*_test.yml")), ids=lambda path: path.stem)
 def test_the_rule_records(path: Path) -> None:
     promtool("test", "rules", path.name)
+
+
+def test_hours_are_busy_by_what_profile_gpu_records() -> None:
+    groups = yaml.safe_load((ROOT / "roles" / "gpu_alerts" / "files" / "hours.yml").read_text())["groups"]
+    rules = {rule["record"]: "".join(rule["expr"].split()) for group in groups for rule in group["rules"]}
+    query = "".join(METRICS["gpu"].query.split())
+
+    assert [group["interval"] for group in groups] == ["1m"]
+    assert rules["namespace_pod:gpus_active:ratio"] == f"avg_over_time(({query})[1m:10s])/100"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -17,7 +17,7 @@ testinfra_hosts = ["ansible://kube_control_plane"]
 
 ROOT = Path(__file__).parents[3]
 WRITTEN = yaml.safe_load((ROOT / "tests" / "dashboards.yml").read_text())
-VARIABLES = {"node": "node1", "namespace": "gpu-workload", "autoscaler": "sample"}
+VARIABLES = {"node": "node1", "namespace": "gpu-workload", "autoscaler": "sample", "__range": "1h"}
 
 
 def queries(name: str) -> Iterator[str]:

@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_hours_info
+short_description: Read GPU hours and idle GPU hours by week, namespace and workload
+version_added: 0.3.0
+description:
+  - Asks Prometheus for the GPU hours that the role P(kubegpu.autoscale.gpu_alerts#role) records once a minute.
+  - A pod holds its GPUs from when it has a node until it ends. A GPU that pods share, and an instance of MIG, count as
+    their part of the GPU.
+  - Busy is the part of that time in which the GPU was at work. Idle is the rest, and what no exporter reports is
+    neither.
+  - A minute that nobody has recorded counts nothing. RV(result.weeks[].recorded_hours) says how much of a week there
+    is.
+  - Changes nothing.
+author:
+  - kubegpu (@kubegpu)
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.prometheus
+options:
+  weeks:
+    description:
+      - How many weeks, the running one included. A week begins on Monday at 0:00 UTC.
+      - Prometheus keeps them only as far as its retention goes. The module warns if it has less.
+    type: int
+    default: 4
+  namespaces:
+    description:
+      - Namespaces of the workloads. All if not given. The figures of the cluster stay those of the whole cluster.
+    type: list
+    elements: str
+    default: []
+requirements:
+  - kubernetes >= 30.1 (Python)
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is changed in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+seealso:
+  - module: kubegpu.autoscale.gpu_autoscaler_plan
+  - name: GPU hours
+    description: What is counted, and how long Prometheus has to keep it.
+    link: https://github.com/kubegpu/autoscale/tree/main/docs/monitoring.md
+"""
+
+EXAMPLES = r"""
+- name: Read the GPU hours of the last four weeks
+  kubegpu.autoscale.gpu_hours_info:
+  register: hours
+
+- name: Show the table
+  ansible.builtin.debug:
+    msg: "{{ hours.result | kubegpu.autoscale.gpu_hours_report }}"
+
+- name: Name the workloads that left more than half of their GPU hours unused
+  ansible.builtin.debug:
+    msg: "{{ hours.result.workloads | rejectattr('idle_share', 'none') | selectattr('idle_share', 'gt', 0.5) }}"
+"""
+
+RETURN = r"""
+result:
+  description: The hours.
+  returned: success
+  type: dict
+  contains:
+    recorded_since: {description: From when on there are data in these weeks. To ten minutes., type: str}
+    weeks:
+      description: Each week, the oldest first.
+      type: list
+      elements: dict
+      contains:
+        start: {description: Its Monday. UTC., type: str}
+        end: {description: Its end; of the running week the time of the question. UTC., type: str}
+        recorded_hours: {description: Hours of the week that are recorded., type: float}
+        offered_hours: {description: GPU hours that the nodes offered., type: float}
+        free_hours: {description: GPU hours that nodes offered and no pod held., type: float}
+        gpu_hours: {description: GPU hours that pods held., type: float}
+        busy_hours: {description: The part in which the GPUs worked., type: float}
+        idle_hours: {description: The part in which they did not., type: float}
+        unknown_hours: {description: The part in which no exporter said what they did., type: float}
+        idle_share: {description: "Idle hours of busy and idle ones, 0 to 1. None without any.", type: float}
+        workloads:
+          description: The same by C(namespace) and C(workload), those with the most GPU hours first.
+          type: list
+          elements: dict
+    workloads:
+      description: The same over all weeks.
+      type: list
+      elements: dict
+  sample:
+    recorded_since: "2026-11-16T00:00:00Z"
+    weeks:
+      - start: "2026-11-16T00:00:00Z"
+        end: "2026-11-23T00:00:00Z"
+        recorded_hours: 168.0
+        offered_hours: 1344.0
+        free_hours: 600.0
+        gpu_hours: 744.0
+        busy_hours: 310.5
+        idle_hours: 430.5
+        unknown_hours: 3.0
+        idle_share: 0.581
+        workloads: &workloads
+          - namespace: ml
+            workload: inference
+            gpu_hours: 576.0
+            busy_hours: 288.0
+            idle_hours: 285.0
+            unknown_hours: 3.0
+            idle_share: 0.4974
+          - namespace: research
+            workload: notebook
+            gpu_hours: 168.0
+            busy_hours: 22.5
+            idle_hours: 145.5
+            unknown_hours: 0.0
+            idle_share: 0.8661
+    workloads: *workloads
+duration_s:
+  description: Seconds the module took.
+  returned: always
+  type: float
+hop:
+  description: The first broken hop.
+  returned: failure
+  type: str
+fix:
+  description: How to mend it.
+  returned: failure
+  type: str
+"""
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.gpu_hours import read_hours
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import HOURS, PROMETHEUS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
+
+
+def main() -> None:
+    module = GpuModule(argument_spec={**PROMETHEUS, **HOURS})
+    with module.boundary():
+        prometheus = module.prometheus_client(module.kube_client())
+        module.outcome = read_hours(prometheus, weeks=module.params["weeks"], namespaces=module.params["namespaces"])
+
+
+if __name__ == "__main__":
+    main()
