@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from test_site import kubectl, series
+from test_site import PROMETHEUS, kubectl
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_control_plane"]
@@ -32,7 +32,14 @@ def queries(name: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_each_panel_shows_something(host: Host, name: str) -> None:
-    assert [query for query in queries(name) if not series(host, quote(query))] == []
+    """Asked in one command: each takes a second by itself."""
+    asked = list(queries(name))
+    ask = "kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw"
+    words = [f"{ask} '{PROMETHEUS}/query?query={quote(query)}' && echo" for query in asked]
+    answers = [json.loads(line) for line in host.check_output(" && ".join(words)).splitlines() if line]
+
+    found = dict(zip(asked, answers, strict=True))
+    assert [query for query, answer in found.items() if not answer["data"]["result"]] == []
 
 
 def test_grafana_would_find_each_dashboard(host: Host) -> None:
