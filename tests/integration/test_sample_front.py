@@ -93,7 +93,8 @@ def test_it_is_made_as_asked_for_and_goes_when_nobody_asks(sample: Sample, pod_m
     (path,) = ingress.spec.rules[0].http.paths
     assert (ingress.spec.rules[0].host, path.path, path.backend.service.name) == ("sample.example", "/work", "sample")
 
-    code, printed = sample.run(**front)
+    as_words = {"gpu_workload_monitor": "true", "gpu_workload_service": "true", "gpu_workload_check": "false"}
+    code, printed = sample.run(**{**front, **as_words})  # as -e NAME=true gives them
     assert (code, changed(printed)) == (0, 0)
     code, printed = sample.run("--check")
     assert (code, changed(printed), len(sample.monitors())) == (0, 1, 1)
