@@ -78,7 +78,8 @@ def test_reports_are_kept_by_date(tmp_path: Path, options: dict[str, Any]) -> No
     for name in ("2026-01-01T000000Z.html", "2026-01-01T000000Z.json", "2026-01-02T000000Z.html", "notes.txt"):
         (past / name).write_text("before")
 
-    assert examine(tmp_path, **options, gpu_doctor_fail_on="never", gpu_doctor_keep=2).returncode == 0
+    # A number on the command line is a word.
+    assert examine(tmp_path, **options, gpu_doctor_fail_on="never", gpu_doctor_keep="2").returncode == 0
 
     report = json.loads((past.parent / "report.json").read_text())
     date = report["generated_at"].partition("+")[0].replace(":", "")
