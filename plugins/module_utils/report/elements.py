@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
@@ -28,6 +28,23 @@ def element(tag: str, *children: Child | Iterable[Child], **attributes: object) 
             for part in child:
                 _add(made, part)
     return made
+
+
+def figures_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, label: str = "") -> Element:
+    """A table that a narrow screen scrolls: a name in each row, then figures. label: for those who hear the page."""
+    titles = [element("th", title, scope="col", class_="figures" if at else None) for at, title in enumerate(head)]
+    body = [
+        element("tr", element("th", name, scope="row"), [element("td", figure, class_="figures") for figure in figures])
+        for name, *figures in rows
+    ]
+    return element(
+        "div",
+        element("table", element("caption", caption), element("thead", element("tr", titles)), element("tbody", body)),
+        class_="scroll",
+        role="region",
+        aria_label=f"{label or head[0]}, table",
+        tabindex="0",
+    )
 
 
 def _add(parent: Element, child: Child) -> None:

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from .elements import element
+from .elements import element, figures_table
 from .page import page
 from .words import clean, name_of
 
@@ -19,6 +19,7 @@ NOBODY = "held by nobody"
 _COLUMNS = {"GPU hours": "gpu_hours", "Busy": "busy_hours", "Idle": "idle_hours", "Unknown": "unknown_hours"}
 _OF_WEEKS = {"Recorded": "recorded_hours", "Offered": "offered_hours", "Held by nobody": "free_hours"}
 _SHARE = "Idle, %"
+_HEAD = ("Workload", *_COLUMNS, _SHARE)
 _IN_A_ROW = ("gpu_hours", "busy_hours", "idle_hours", "unknown_hours", "idle_share")
 
 
@@ -27,7 +28,7 @@ def hours_lines(result: Hours) -> list[str]:
     lines = [headline(result), f"recorded since {_minute(result['recorded_since'])}", ""]
     lines += _aligned([("Week of", *_OF_WEEKS, *_COLUMNS, _SHARE), *map(_of_week, result["weeks"])])
     if result["workloads"]:
-        lines += ["", *_aligned([("Workload", *_COLUMNS, _SHARE), *map(_of_workload, result["workloads"])])]
+        lines += ["", *_aligned([_HEAD, *map(_of_workload, result["workloads"])])]
     return lines
 
 
@@ -84,13 +85,14 @@ def hours_page(result: Hours) -> str:
     weeks = result["weeks"]
     since = _minute(result["recorded_since"])
     span = f"{_day(weeks[0]['start'])} to {_minute(weeks[-1]['end'])}, recorded since {since}"
+    of_weeks = figures_table(_WORDS_OF_WEEKS, _HEAD_OF_WEEKS, map(_of_week, weeks))
     return page(
         "GPU hours",
         element("header", element("h1", headline(result)), element("p", span, class_="quiet")),
         element(
             "main",
-            _section("Workloads", [_table(_WORDS_OF_HOURS, ("Workload", *_COLUMNS, _SHARE), _workloads(result))]),
-            _section("Weeks", [_table(_WORDS_OF_WEEKS, _HEAD_OF_WEEKS, map(_of_week, weeks)), *map(_week, weeks)]),
+            _section("Workloads", [figures_table(_WORDS_OF_HOURS, _HEAD, _workloads(result))]),
+            _section("Weeks", [of_weeks, *map(_week, weeks)]),
         ),
         element("footer", "gpu_hours_info of kubegpu.autoscale"),
     )
@@ -116,24 +118,8 @@ def _week(week: Hours) -> Element | None:
     if not week["workloads"]:
         return None
     day = _day(week["start"])
-    table = _table(f"Week of {day}.", ("Workload", *_COLUMNS, _SHARE), map(_of_workload, week["workloads"]))
+    table = figures_table(f"Week of {day}.", _HEAD, map(_of_workload, week["workloads"]))
     return element("details", element("summary", f"Workloads, week of {day}"), table)
-
-
-def _table(caption: str, head: Sequence[str], rows: Any) -> Element:
-    titles = [element("th", title, scope="col", class_="figures" if at else None) for at, title in enumerate(head)]
-    body = [
-        element("tr", element("th", name, scope="row"), [element("td", figure, class_="figures") for figure in figures])
-        for name, *figures in rows
-    ]
-    return element(
-        "div",
-        element("table", element("caption", caption), element("thead", element("tr", titles)), element("tbody", body)),
-        class_="scroll",
-        role="region",
-        aria_label=f"{head[0]}, table",
-        tabindex="0",
-    )
 
 
 def hours_csv(result: Hours) -> str:

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from .elements import element
+from .elements import element, figures_table
 from .page import page
 from .plot import (
     HEIGHT,
@@ -119,22 +119,9 @@ def _left_out(result: Mapping[str, Any]) -> Element | None:
 
 
 def _table(plan: Plan) -> Element:
-    head = [
-        element("th", title, scope="col", class_="figures" if index else None) for index, title in enumerate(_COLUMNS)
-    ]
-    rows = [
-        element("tr", element("th", name, scope="row"), [element("td", figure, class_="figures") for figure in figures])
-        for name, *figures in (_row(plan, setting) for setting in plan["settings"])
-    ]
     caption = "Each setting on the same load; * is recommended. Turns: how often the replicas changed their direction."
-    return element(
-        "div",
-        element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", rows)),
-        class_="scroll",
-        role="region",
-        aria_label=f"Settings of {name_of(plan)}, table",
-        tabindex="0",
-    )
+    rows = (_row(plan, setting) for setting in plan["settings"])
+    return figures_table(caption, _COLUMNS, rows, label=f"Settings of {name_of(plan)}")
 
 
 def plan_plot(plan: Plan, index: int) -> Element:
