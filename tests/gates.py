@@ -4,7 +4,7 @@
     gates.py sanity licences                              these parts
     gates.py --all                                        those of ansible-core, on each with each Python that is here
 
-A part has a log in build/gates and a line with its seconds. The others go on when one fails.
+A part has a log in build/gates, beside what it is asked of, and a line with its seconds. The others go on when one fails.
 """
 
 from __future__ import annotations
@@ -53,12 +53,16 @@ class Place:
         return path
 
     def environment(self) -> Mapping[str, str]:
-        """Nobody's settings; the package index, proxies and the like stay."""
+        """Nobody's settings; the package index, proxies and the like stay.
+
+        For git, nothing of the checkout is below it: antsibull-docs takes of a git checkout what git knows, which of a
+        collection in .venv is nothing. Whether it takes that one depends on where the checkout lies.
+        """
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         places = {"HOME": str(CACHE / "home"), "PATH": path, "ANSIBLE_COLLECTIONS_PATH": str(self.root)}
         importer = {"GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "False"}  # `make lint` runs it
-        return {**kept, **places, **importer, "LC_ALL": "C.UTF-8"}
+        return {**kept, **places, **importer, "LC_ALL": "C.UTF-8", "GIT_CEILING_DIRECTORIES": str(CHECKOUT)}
 
 
 Command = Sequence[str | Path]
@@ -134,7 +138,6 @@ def prepare(programs: Path, root: Path) -> Place:
     place.collection.mkdir(parents=True)
     build(root)
     shutil.unpack_archive(place.tarball, place.collection)
-    # A copy: antsibull-docs takes of a git checkout what git knows, which of .venv is nothing.
     [core] = Path(sys.prefix).glob("lib/python*/site-packages/ansible_collections/kubernetes/core")
     shutil.copytree(core, root / "ansible_collections" / "kubernetes" / "core")
     pip = CACHE / "home" / ".ansible" / "test" / "cache"
@@ -197,13 +200,13 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"there is no part {', '.join(sorted(wrong))}, but {', '.join(PARTS)}")
     LOGS.mkdir(parents=True, exist_ok=True)
     if not options.all:
-        place = prepare(Path(sys.executable).parent, CACHE / "core")
+        place = prepare(Path(sys.executable).parent, LOGS / "core")
         results = [run(name, place) for name in options.parts or USUAL]
         return 0 if all(results) else 1
     results = []
     for core, python in CORES:
         if programs := other_core(core, python):
-            place = prepare(programs, CACHE / f"tree-{core}-python{python}")
+            place = prepare(programs, LOGS / f"tree-{core}-python{python}")
             results += [run(name, place) for name in options.parts or OF_CORE]
         else:
             print(f"core-{core}-python{python}: NOT RUN, there is no python{python} here")
