@@ -4,7 +4,8 @@
     gates.py sanity licences                              these parts
     gates.py --all                                        those of ansible-core, on each with each Python that is here
 
-A part has a log in build/gates, beside what it is asked of, and a line with its seconds. The others go on when one fails.
+A part has a log in build/gates, beside the collection as it is unpacked, and a line with its seconds. The others go on
+when one fails.
 """
 
 from __future__ import annotations

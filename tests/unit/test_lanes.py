@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import lanes
@@ -9,6 +11,7 @@ import pytest
 
 MAKE = """#!/bin/sh
 echo "$2" >>{ran}
+cat /proc/$$/cgroup >>{ran}.groups
 [ "$2" != broken ] || {{ echo "  │ FAILED tests/test_a.py::test_b - assert 1 == 2"; exit 1; }}
 echo "=== 3 passed, 1 skipped in 4.56s ==="
 """
@@ -46,3 +49,14 @@ def test_a_failure_is_shown_and_the_others_run(
     printed = capsys.readouterr().out
     assert "\nFAILED tests/test_a.py::test_b - assert 1 == 2\n" in printed
     assert printed.splitlines()[-1] == "make test: FAILED after 0:00: broken, broken"
+
+
+@pytest.mark.skipif(not os.access(lanes.CPU_GROUPS / "cgroup.procs", os.W_OK), reason="no cgroup v1 to write to")
+def test_all_steps_are_weighed_as_one(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Path("/proc/self/cgroup").read_text()
+    assert run(monkeypatch, "one", "two") == 0
+    of_steps = [line for line in Path(f"{ran}.groups").read_text().splitlines() if re.search(r":cpu[:,]", line)]
+    assert len(of_steps) == 2
+    assert of_steps[0] == of_steps[1]
+    assert not of_steps[0].endswith(":/")
+    assert Path("/proc/self/cgroup").read_text() == before
