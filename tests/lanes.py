@@ -30,8 +30,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("unit",),
     ("gates",),
 )
-NICENESS = (0, 5, 10)  # of each lane: the kernel weighs them 1024, 335 and 110
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1
+# Of each lane. The kernel gives them 1024, 335 and 110 parts.
+NICENESS = (0, 5, 10)
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # those of cgroup v1.
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
