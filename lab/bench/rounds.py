@@ -47,9 +47,13 @@ class Round:
 def full(lanes: int, others: int = 5) -> list[Round]:
     """The steps, then so many phases of the rest at the shorter period."""
     few = -(-others // lanes)
+    return steps(lanes) + [round_ for round_ in each(lanes)[1:] for _time in range(few)]
+
+
+def each(_lanes: int) -> list[Round]:
+    """One round of each kind at the shorter period."""
     step, spike, ramp = SHAPES["step"], SHAPES["spike"], SHAPES["ramp"]
-    rest = [Round(spike, 5, 0), Round(ramp, 5, 0), Round(step, 5, 30), Round(step, 5, 90)]
-    return steps(lanes) + [round_ for round_ in rest for _time in range(few)]
+    return [Round(step, 5, 0), Round(spike, 5, 0), Round(ramp, 5, 0), Round(step, 5, 30), Round(step, 5, 90)]
 
 
 def steps(lanes: int) -> list[Round]:
