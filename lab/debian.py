@@ -47,6 +47,7 @@ FROM_DISTRIBUTION = {
         "infiniband-diags",
         "unattended-upgrades",
         "openssh-server",
+        "nftables",
     ],
     "contrib": ["nvidia-kernel-common"],
 }

@@ -45,10 +45,13 @@ def gpu() -> Artifact:
 class Graph:
     """What a lab is made from."""
 
-    def __init__(self, *, large: bool = False, system: str = systems.DEFAULT, driver: bool = False) -> None:
+    def __init__(
+        self, *, large: bool = False, system: str = systems.DEFAULT, driver: bool = False, docker: bool = False
+    ) -> None:
         """`large` adds what only a lab of several control planes needs: the older Kubernetes and a load balancer.
 
-        `system` is what the servers run, one of systems.yml beside this page; `driver` adds Debian's own NVIDIA driver.
+        `system` is what the servers run, one of systems.yml beside this page; `driver` adds Debian's own NVIDIA driver,
+        `docker` Docker's packages.
         """
         programs = program_groups()
         self.nvidia = programs["nvidia"]
@@ -68,6 +71,9 @@ class Graph:
             "toolkit-units": packages.toolkit_units(),
             **{f"programs-{name}": group for name, group in programs.items()},
         }
+        if docker:
+            asked = program_groups("added.yml")["docker"]
+            contents[asked.name] = asked
         crds = charts.operator_crds(self.programs)
         self.apt = self._apt("apt", contents, systems.DEFAULT)
         if system != systems.DEFAULT:

@@ -21,7 +21,7 @@ def versions() -> dict[str, Any]:
 def names() -> dict[str, str]:
     """What recipes may write in braces.
 
-    `{kubernetes}`               the upstream part of a package's pin
+    `{kubernetes}`               the upstream part of a package's pin, without epoch and revision
     `{nvidia-driver/debian-13}`  that of a system's own
     `{coredns}`                  a program of the lab
     `{chart/dcgm-exporter}`      a chart
@@ -29,7 +29,7 @@ def names() -> dict[str, str]:
     """
     pinned = versions()
     return (
-        {name: pin.partition("-")[0] for name, pin in pinned["packages"].items()}
+        {name: re.sub(r"^\d+:|-.*", "", pin) for name, pin in pinned["packages"].items()}
         | {
             f"{name}/{system.lower().replace(' ', '-')}": pin.partition("-")[0]
             for system, pins in pinned["packages_by_system"].items()

@@ -51,14 +51,16 @@ def _group(
     expected: int,
     programs: dict[str, str],
     ldflags: str = "",
+    gcflags: str = "",
     files: dict[str, str] | None = None,
 ) -> Artifact:
     folder = HERE / name
     flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(names()['kubernetes'])}"
+    own = (f"-gcflags={gcflags}",) if gcflags else ()
 
     def build(out: Path, run: Shell) -> None:
         run(
-            *(go(), "build", *BUILD, "-ldflags", flags),
+            *(go(), "build", *BUILD, *own, "-ldflags", flags),
             *("-o", f"{out}/", *programs.values()),
             cwd=folder,
             env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
@@ -71,7 +73,7 @@ def _group(
             for file in (_module(folder, module) / inside).iterdir():
                 shutil.copyfile(file, out / kept / file.name)  # a module's own modes would let nobody remove them
 
-    facts = (flags, repr(programs), *([repr(files)] if files else []))
+    facts = (flags, *own, repr(programs), *([repr(files)] if files else []))
     return Artifact(f"programs-{name}", build, sources=(folder,), facts=facts, expected=expected)
 
 

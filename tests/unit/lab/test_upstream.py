@@ -21,7 +21,8 @@ PINNED = {
     "nvlsm": ["nvlsm"],
 }
 # Of the distribution, and on every server or brought from its mirror.
-DISTRIBUTION = {*debian.NODE, *chain(*debian.FROM_DISTRIBUTION.values()), "libc6", "libseccomp2", "libibumad3"}
+DISTRIBUTION = {*debian.NODE, *chain(*debian.FROM_DISTRIBUTION.values()), "libc6", "libseccomp2", "libsystemd0"}
+DISTRIBUTION |= {"libibumad3", "libnftables1"}  # infiniband-diags and nftables need them
 
 
 def pin(system: str, name: str) -> str:
