@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.docker import with_runtime, without_runtime
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.docker import (
+    forgetting,
+    with_runtime,
+    without_runtime,
+)
 
 DOCUMENTATION = r"""
 name: docker_runtime
@@ -41,6 +45,12 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  forget:
+    description:
+      - Whether to spell out what the text has of runtimes and the result has not. A Docker that reloads its settings
+        keeps what they do not name any more.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -58,11 +68,13 @@ _value:
 """
 
 
-def _docker_runtime(document: str, name: str, path: str, default: bool = False, state: str = "present") -> str:
+def _docker_runtime(
+    document: str, name: str, path: str, default: bool = False, state: str = "present", forget: bool = False
+) -> str:
     try:
-        if state == "present":
-            return with_runtime(document, name, path, default)
-        return without_runtime(document, name, path)
+        present = state == "present"
+        wanted = with_runtime(document, name, path, default) if present else without_runtime(document, name, path)
+        return forgetting(wanted, document) if forget else wanted
     except (TypeError, ValueError) as err:
         raise AnsibleFilterError(f"docker_runtime: {err}") from err
 

@@ -46,6 +46,18 @@ def without_runtime(document: str, name: str, path: str) -> str:
     return _written(document, settings, wanted) if wanted else ""
 
 
+def forgetting(document: str, before: str, stock: str = "runc") -> str:
+    """The document, in which keys that `before` has and it has not are named, with what Docker has without them.
+
+    At a reload Docker keeps what its file does not name. `stock` is the runtime that it brings.
+    """
+    was, wanted = _read(before), _read(document)
+    gone = {
+        key: value for key, value in {"default-runtime": stock, "runtimes": {}}.items() if key in was.keys() - wanted
+    }
+    return _written(document, wanted, wanted | gone)
+
+
 def _read(document: str) -> dict[str, Any]:
     settings = json.loads(document) if document.strip() else {}
     if not isinstance(settings, dict) or not isinstance(settings.get("runtimes", {}), dict):

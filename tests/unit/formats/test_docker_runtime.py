@@ -6,7 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.docker import with_runtime, without_runtime
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.docker import (
+    forgetting,
+    with_runtime,
+    without_runtime,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +47,24 @@ def test_the_default_is_given_up_when_it_is_not_asked_for_any_more() -> None:
     asked = with_runtime(BY_HAND, *OURS, default=True)
 
     assert with_runtime(asked, *OURS) == with_runtime(BY_HAND, *OURS)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        # Docker's reload takes over what is named, and nothing else.
+        (with_runtime("", *OURS, default=True), "", {"default-runtime": "runc", "runtimes": {}}),
+        (with_runtime("", *OURS), "", {"runtimes": {}}),
+        (with_runtime(BY_HAND, *OURS), BY_HAND, {}),
+        (with_runtime(BY_HAND, *OURS, default=True), BY_HAND, {"default-runtime": "runc"}),
+        (BY_HAND, with_runtime(BY_HAND, *OURS, default=True), {}),
+    ],
+)
+def test_what_goes_is_said_to_a_docker_that_runs(before: str, after: str, told: dict[str, Any]) -> None:
+    said = forgetting(after, before)
+
+    assert json.loads(said or "{}") == json.loads(after or "{}") | told
+    assert (said == after) == (not told)
 
 
 def test_somebody_s_runtime_of_that_name_is_theirs() -> None:
