@@ -86,7 +86,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -154,6 +154,10 @@ test-traefik: test-env programs ## Traefik itself in front: the ways in that pag
 test-argocd: test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
 	@$(LAB_CLI) program argo-cd
 	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
+
+test-docker: test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
+	@LAB_DOCKER=1 $(LAB_CLI) --size one build
+	@$(MOLECULE) test --scenario-name docker --report $(ARGS)
 
 test-existing: test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
 	@$(MOLECULE) test --scenario-name existing --report $(ARGS)
