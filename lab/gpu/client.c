@@ -1,6 +1,8 @@
 // The clients' side of the driver's socket.
 #include "driver.h"
 
+#include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -46,7 +48,7 @@ static int ask_for_gpus(struct gpu_state out[MAX_GPUS]) {
   for (char *line = strchr(answer, '\n'); line && line[1] != '\n'; line = strchr(line + 1, '\n')) {
     struct gpu_state *gpu = &out[count];
     if (sscanf(line + 1, GPU_STATE_FORMAT, &gpu->index, &gpu->model, &gpu->domain, &gpu->bus, gpu->uuid, &gpu->util, &gpu->prof, &gpu->mem,
-               &gpu->used_bytes, &gpu->xid, &gpu->lost) != 11)
+               &gpu->used_bytes, &gpu->xid, &gpu->lost, &gpu->mig) != GPU_STATE_FIELDS)
       return -1;
     snprintf(device, sizeof device, "/dev/nvidia%u", gpu->index);
     struct stat node;
@@ -71,11 +73,53 @@ int driver_gpus(struct gpu_state out[MAX_GPUS]) {
   return count;
 }
 
-int driver_processes(unsigned gpu, struct gpu_process out[MAX_PROCESSES]) {
+static bool is_there(const char *format, unsigned number) {
+  char node[64], path[160];
+  struct stat found;
+  snprintf(node, sizeof node, format, number);
+  return stat(machine_path(path, sizeof path, node), &found) == 0;
+}
+
+// A container has the nodes of the instances that it was given, and those of all others are not there.
+int driver_instances(unsigned gpu, struct gpu_instance out[MAX_INSTANCES]) {
   char request[32], answer[LONGEST_ANSWER];
   int connection = driver_connect(), count = 0;
   if (connection < 0) return -1;
-  snprintf(request, sizeof request, "processes %u", gpu);
+  snprintf(request, sizeof request, "instances %u", gpu);
+  int length = driver_request(connection, request, answer, sizeof answer);
+  close(connection);
+  if (length < 0 || !strncmp(answer, "error", 5)) return -1;
+  for (char *line = strchr(answer, '\n'); line && line[1] != '\n' && count < MAX_INSTANCES; line = strchr(line + 1, '\n')) {
+    struct gpu_instance *found = &out[count];
+    if (sscanf(line + 1, GPU_INSTANCE_FORMAT, &found->id, &found->profile, &found->start, &found->compute, found->uuid, &found->prof, &found->mem,
+               &found->used_bytes) != GPU_INSTANCE_FIELDS)
+      return -1;
+    if (is_there("/dev/nvidia-caps/nvidia-cap%u", instance_cap(gpu, found->id)) &&
+        (!found->compute || is_there("/dev/nvidia-caps/nvidia-cap%u", compute_cap(gpu, found->id, 0))))
+      count++;
+  }
+  return count;
+}
+
+int driver_order(char *answer, size_t size, const char *format, ...) {
+  char request[96];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(request, sizeof request, format, values);
+  va_end(values);
+  int connection = driver_connect(), length = -1;
+  *answer = 0;
+  if (connection < 0) return -1;
+  length = driver_request(connection, request, answer, size);
+  close(connection);
+  return length < 0 || !strncmp(answer, "error", 5) ? -1 : 0;
+}
+
+int driver_processes(const char *gpu, struct gpu_process out[MAX_PROCESSES]) {
+  char request[32], answer[LONGEST_ANSWER];
+  int connection = driver_connect(), count = 0;
+  if (connection < 0) return -1;
+  snprintf(request, sizeof request, "processes %s", gpu);
   int length = driver_request(connection, request, answer, sizeof answer);
   close(connection);
   if (length < 0 || !strncmp(answer, "error", 5)) return -1;

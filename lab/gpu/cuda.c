@@ -16,23 +16,25 @@ enum {
 };
 #define CONTEXT_BYTES (256 * MIB) // about what a context takes on a real GPU
 
-struct context { unsigned gpu; unsigned users; int64_t busy_until; };
+struct context { const char *gpu; unsigned users; int64_t busy_until; };
 struct module { char *ptx; };
-struct allocation { size_t bytes; unsigned gpu; _Alignas(16) char data[]; };
+struct allocation { size_t bytes; const char *gpu; _Alignas(16) char data[]; };
 typedef void (*kernel)(struct context *, void **arguments, CUresult *result);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // around the connection
 static int connection = -1;
 static struct gpu_state gpus[MAX_GPUS];
+static struct gpu_instance instances[MAX_GPUS]; // of the GPU in the same place, where it is a MIG device
+static char names[MAX_GPUS][24];                // as the driver calls them: GPU or GPU/ID
 static int gpu_count = -1;
 static struct context contexts[MAX_GPUS];
 static _Thread_local struct context *current;
 
 // Ask the driver; `until` receives the number in its answer.
-static bool ask(const char *verb, unsigned gpu, long long amount, int64_t *until) {
+static bool ask(const char *verb, const char *gpu, long long amount, int64_t *until) {
   char request[96], answer[128];
   long long number = 0;
-  snprintf(request, sizeof request, "%s %u %lld", verb, gpu, amount);
+  snprintf(request, sizeof request, "%s %s %lld", verb, gpu, amount);
   pthread_mutex_lock(&lock);
   int length = driver_request(connection, request, answer, sizeof answer);
   pthread_mutex_unlock(&lock);
@@ -61,11 +63,33 @@ static const struct { const char *name; kernel run; } KERNELS[] = {{"spin", spin
 
 // ---- driver and devices
 
+// All GPUs that are not split. Where there are none: the first MIG device, since CUDA takes one and no more.
+static int find_devices(void) {
+  struct gpu_state all[MAX_GPUS];
+  struct gpu_instance parts[MAX_INSTANCES];
+  int count = driver_gpus(all), found = 0;
+  for (int i = 0; i < count; i++)
+    if (!all[i].mig) {
+      snprintf(names[found], sizeof names[found], "%u", all[i].index);
+      gpus[found++] = all[i];
+    }
+  for (int i = 0; !found && i < count; i++) {
+    int there = driver_instances(all[i].index, parts);
+    for (int j = 0; !found && j < there; j++)
+      if (parts[j].compute) {
+        snprintf(names[found], sizeof names[found], "%u/%u", all[i].index, parts[j].id);
+        instances[found] = parts[j];
+        gpus[found++] = all[i];
+      }
+  }
+  return count < 0 ? -1 : found;
+}
+
 CUresult cuInit(unsigned flags) {
   if (flags) return INVALID_VALUE;
   if (gpu_count < 0) {
     connection = driver_connect();
-    gpu_count = connection < 0 ? -1 : driver_gpus(gpus);
+    gpu_count = connection < 0 ? -1 : find_devices();
   }
   return gpu_count > 0 ? SUCCESS : NO_DEVICE;
 }
@@ -83,22 +107,27 @@ CUresult cuDeviceGet(int *out, int ordinal) {
 }
 CUresult cuDeviceGetName(char *out, int size, int device) {
   if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
-  snprintf(out, size, "%s", MODELS[gpus[device].model].name);
+  const struct gpu_instance *part = &instances[device];
+  snprintf(out, size, "%s%s%s", MODELS[gpus[device].model].name, part->compute ? " MIG " : "", part->compute ? PROFILES[part->profile].name : "");
   return SUCCESS;
 }
-CUresult cuDeviceGetUuid(unsigned char out[16], int device) {
-  if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
-  const char *digit = gpus[device].uuid + strlen("GPU-");
+static CUresult bytes_of(const char *uuid, unsigned char out[16]) {
+  const char *digit = uuid + strlen("GPU-");
   for (int i = 0; i < 16; i++, digit += 2) {
     digit += *digit == '-';
     sscanf(digit, "%2hhx", &out[i]);
   }
   return SUCCESS;
 }
-CUresult cuDeviceGetUuid_v2(unsigned char out[16], int device) { return cuDeviceGetUuid(out, device); }
+CUresult cuDeviceGetUuid(unsigned char out[16], int device) {
+  return device < 0 || device >= gpu_count ? INVALID_DEVICE : bytes_of(gpus[device].uuid, out);
+}
+CUresult cuDeviceGetUuid_v2(unsigned char out[16], int device) { // of the MIG device, where it is one
+  return device < 0 || device >= gpu_count ? INVALID_DEVICE : bytes_of(instances[device].compute ? instances[device].uuid : gpus[device].uuid, out);
+}
 CUresult cuDeviceTotalMem_v2(size_t *out, int device) {
   if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
-  *out = MODELS[gpus[device].model].memory_mib * MIB;
+  *out = (instances[device].compute ? PROFILES[instances[device].profile].memory_mib : MODELS[gpus[device].model].memory_mib) * MIB;
   return SUCCESS;
 }
 
@@ -107,7 +136,7 @@ CUresult cuDeviceTotalMem_v2(size_t *out, int device) {
 CUresult cuDevicePrimaryCtxRetain(struct context **out, int device) {
   if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
   struct context *context = &contexts[device];
-  context->gpu = gpus[device].index;
+  context->gpu = names[device];
   if (!context->users && !ask("alloc", context->gpu, CONTEXT_BYTES, NULL)) return OUT_OF_MEMORY;
   context->users++;
   *out = context;

@@ -29,18 +29,27 @@
 
 struct interval { int64_t begin, end; unsigned pid; };
 
-struct gpu {
-  struct gpu_state state;
+struct engine { // what runs kernels: a GPU, or an instance of it
   struct { long util, prof, mem; } override; // what to report instead of the truth, -1 for the truth
   struct interval busy[INTERVALS];
   unsigned long launched; // the newest interval is busy[(launched - 1) % INTERVALS]
 };
+static const struct engine IDLE = {.override = {-1, -1, -1}};
+
+struct gpu {
+  struct gpu_state state;
+  struct engine engine;
+  struct { bool there; struct gpu_instance state; struct engine engine; } instances[MAX_INSTANCES];
+};
+
+// A GPU, or one of its instances: `place` is 0, or 1 and on.
+struct part { struct gpu *gpu; struct engine *engine; unsigned long long *used_bytes; unsigned place; };
 
 struct client {
   unsigned pid; // as seen from here
   char line[128];
   size_t filled;
-  long long held[MAX_GPUS]; // bytes
+  long long held[MAX_GPUS][1 + MAX_INSTANCES]; // bytes, by place
 };
 
 static struct gpu gpus[MAX_GPUS];
@@ -65,7 +74,7 @@ static int64_t now_ns(void) {
   return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-static int64_t launch(struct gpu *gpu, unsigned pid, int64_t nanoseconds) {
+static int64_t launch(struct engine *gpu, unsigned pid, int64_t nanoseconds) {
   int64_t now = now_ns();
   struct interval *last = gpu->launched ? &gpu->busy[(gpu->launched - 1) % INTERVALS] : NULL;
   int64_t begin = last && last->end > now ? last->end : now;
@@ -74,7 +83,7 @@ static int64_t launch(struct gpu *gpu, unsigned pid, int64_t nanoseconds) {
 }
 
 // Percent of the last second, of one process or, with 0, of all.
-static unsigned utilisation(const struct gpu *gpu, unsigned pid) {
+static unsigned utilisation(const struct engine *gpu, unsigned pid) {
   int64_t now = now_ns(), busy = 0;
   for (unsigned long i = gpu->launched; i > 0 && gpu->launched - i < INTERVALS; i--) {
     const struct interval *run = &gpu->busy[(i - 1) % INTERVALS];
@@ -83,6 +92,32 @@ static unsigned utilisation(const struct gpu *gpu, unsigned pid) {
     if (end > begin && (!pid || run->pid == pid)) busy += end - begin;
   }
   return (busy * 100 + WINDOW_NS / 2) / WINDOW_NS;
+}
+
+// ---- paths of the machine
+
+static const char *below(const char *format, ...) {
+  static char full[256];
+  char path[200];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(path, sizeof path, format, values);
+  va_end(values);
+  return machine_path(full, sizeof full, path);
+}
+
+// The same at each start, different on each server: two FNV-1a hashes of host name and what it is of, stirred by murmur's last step.
+static void make_uuid(char *out, size_t size, const char *prefix, const char *of) {
+  char seed[128] = "";
+  uint64_t half[2] = {14695981039346656037u, 1099511628211u};
+  gethostname(seed, sizeof seed - 16);
+  snprintf(seed + strlen(seed), 16, "/%s", of);
+  for (int i = 0; i < 2; i++) {
+    for (const char *c = seed; *c; c++) half[i] = (half[i] ^ (unsigned char)*c) * 1099511628211u;
+    half[i] = (half[i] ^ half[i] >> 33) * 0xff51afd7ed558ccdu;
+    half[i] ^= half[i] >> 33;
+  }
+  snprintf(out, size, "%s-%08lx-%04lx-%04lx-%04lx-%012lx", prefix, half[0] >> 32, half[0] >> 16 & 0xffff, half[0] & 0xffff, half[1] >> 48, half[1] & 0xffffffffffff);
 }
 
 // ---- requests
@@ -97,23 +132,205 @@ static __attribute__((format(printf, 2, 3))) void answer(int fd, const char *for
   send(fd, text, length + 1, MSG_NOSIGNAL | MSG_DONTWAIT); // who does not read its answer gets none
 }
 
+static void make_node(const char *name, unsigned major, unsigned minor, unsigned mode) {
+  const char *path = below("/dev/%s", name);
+  if (mknod(path, S_IFCHR | mode, makedev(major, minor)) < 0 && errno != EEXIST) die(path);
+  chmod(path, mode); // whatever the umask
+}
+
+// ---- MIG: who may open a node of /dev/nvidia-caps has the instance, and /proc/driver says which node is whose
+
+#define CAPS_MAJOR 510 // any that is free, on a real machine as well
+
+static __attribute__((format(printf, 2, 3))) void write_file(const char *path, const char *format, ...) {
+  FILE *file = fopen(path, "w");
+  va_list values;
+  if (!file) die(path);
+  va_start(values, format);
+  vfprintf(file, format, values);
+  va_end(values);
+  fclose(file);
+}
+
+static void give_cap(const char *proc, unsigned minor, unsigned mode) {
+  char name[48];
+  snprintf(name, sizeof name, "nvidia-caps/nvidia-cap%u", minor);
+  make_node(name, CAPS_MAJOR, minor, mode);
+  write_file(below("/proc/driver/nvidia/capabilities/%s", proc), "DeviceFileMinor: %u\nDeviceFileMode: %u\nDeviceFileModify: 1\n", minor, mode);
+}
+
+static void take_cap(const char *proc, unsigned minor) {
+  unlink(below("/proc/driver/nvidia/capabilities/%s", proc));
+  unlink(below("/dev/nvidia-caps/nvidia-cap%u", minor));
+}
+
+static const char *proc_of(unsigned gpu, unsigned id, const char *file) {
+  static char path[64];
+  snprintf(path, sizeof path, "gpu%u/mig/gi%u%s", gpu, id, file);
+  return path;
+}
+
+static void make_instance_nodes(unsigned gpu, unsigned id) {
+  mkdir(below("/proc/driver/nvidia/capabilities/%s", proc_of(gpu, id, "")), 0555);
+  give_cap(proc_of(gpu, id, "/access"), instance_cap(gpu, id), 0444);
+}
+
+static void remove_instance_nodes(unsigned gpu, unsigned id) {
+  take_cap(proc_of(gpu, id, "/access"), instance_cap(gpu, id));
+  rmdir(below("/proc/driver/nvidia/capabilities/%s", proc_of(gpu, id, "")));
+}
+
+static void make_compute_nodes(unsigned gpu, unsigned id) {
+  mkdir(below("/proc/driver/nvidia/capabilities/%s", proc_of(gpu, id, "/ci0")), 0555);
+  give_cap(proc_of(gpu, id, "/ci0/access"), compute_cap(gpu, id, 0), 0444);
+}
+
+static void remove_compute_nodes(unsigned gpu, unsigned id) {
+  take_cap(proc_of(gpu, id, "/ci0/access"), compute_cap(gpu, id, 0));
+  rmdir(below("/proc/driver/nvidia/capabilities/%s", proc_of(gpu, id, "/ci0")));
+}
+
+static void list_minors(FILE *out) {
+  fprintf(out, "config 1\nmonitor 2\n");
+  for (unsigned gpu = 0; gpu < CAP_GPUS; gpu++)
+    for (unsigned id = 0; id < INSTANCE_IDS; id++) {
+      fprintf(out, "gpu%u/gi%u/access %u\n", gpu, id, instance_cap(gpu, id));
+      for (unsigned compute = 0; compute < CAP_COMPUTE_IDS; compute++)
+        fprintf(out, "gpu%u/gi%u/ci%u/access %u\n", gpu, id, compute, compute_cap(gpu, id, compute));
+    }
+}
+
+static void make_caps(void) {
+  bool can_split = false;
+  for (unsigned i = 0; i < gpu_count; i++) can_split |= MODELS[gpus[i].state.model].mig;
+  if (!can_split) return;
+  mkdir(below("/dev/nvidia-caps"), 0755);
+  mkdir(below("/proc/driver/nvidia-caps"), 0555);
+  FILE *minors = fopen(below("/proc/driver/nvidia-caps/mig-minors"), "w");
+  if (!minors) die("mig-minors");
+  list_minors(minors);
+  fclose(minors);
+  mkdir(below("/proc/driver/nvidia/capabilities"), 0555);
+  mkdir(below("/proc/driver/nvidia/capabilities/mig"), 0555);
+  give_cap("mig/config", 1, 0400);
+  give_cap("mig/monitor", 2, 0444);
+  for (unsigned i = 0; i < gpu_count; i++) {
+    mkdir(below("/proc/driver/nvidia/capabilities/gpu%u", i), 0555);
+    mkdir(below("/proc/driver/nvidia/capabilities/gpu%u/mig", i), 0555);
+  }
+}
+
+static void remove_caps(void) {
+  DIR *nodes = opendir(below("/dev/nvidia-caps"));
+  for (struct dirent *node; nodes && (node = readdir(nodes));) unlink(below("/dev/nvidia-caps/%s", node->d_name));
+  if (nodes) closedir(nodes);
+  rmdir(below("/dev/nvidia-caps"));
+}
+
+static void switch_mig(int fd, struct gpu *gpu, bool on) {
+  if (!MODELS[gpu->state.model].mig) return answer(fd, "error not supported\n");
+  for (int i = 0; i < MAX_INSTANCES; i++)
+    if (gpu->instances[i].there) return answer(fd, "error in use\n");
+  if (gpu->state.used_bytes) return answer(fd, "error in use\n");
+  gpu->state.mig = on;
+  answer(fd, "ok\n");
+}
+
+// The first place that is free. What is left of the GPU may then be in pieces, as on a real one.
+static void partition(int fd, struct gpu *gpu, unsigned profile_id) {
+  unsigned row = 0, taken = 0, alike = 0;
+  int free = -1;
+  if (!gpu->state.mig) return answer(fd, "error not supported\n");
+  while (row < PROFILE_COUNT && PROFILES[row].id != profile_id) row++;
+  if (row == PROFILE_COUNT) return answer(fd, "error no such profile\n");
+  const struct profile *profile = &PROFILES[row];
+  for (int i = 0; i < MAX_INSTANCES; i++) {
+    const struct gpu_instance *other = &gpu->instances[i].state;
+    if (!gpu->instances[i].there) free = free < 0 ? i : free;
+    else taken |= ((1u << PROFILES[other->profile].size) - 1) << other->start, alike += other->profile == row;
+  }
+  for (unsigned start = 0; free >= 0 && alike < profile->most && start < MEMORY_SLICES; start++) {
+    if (!(profile->starts >> start & 1) || taken & ((1u << profile->size) - 1) << start) continue;
+    unsigned id = instance_id(start, profile->size);
+    char of[16];
+    gpu->instances[free].there = true;
+    gpu->instances[free].engine = IDLE;
+    gpu->instances[free].state = (struct gpu_instance){.id = id, .profile = row, .start = start};
+    snprintf(of, sizeof of, "%u/%u/0", gpu->state.index, id);
+    make_uuid(gpu->instances[free].state.uuid, sizeof gpu->instances[free].state.uuid, "MIG", of);
+    make_instance_nodes(gpu->state.index, id);
+    return answer(fd, "instance %u\n", id);
+  }
+  answer(fd, "error insufficient resources\n");
+}
+
+static void switch_compute(int fd, const struct part *part, bool on) {
+  struct gpu_instance *instance = &part->gpu->instances[part->place - 1].state;
+  if (instance->compute == on) return answer(fd, "error insufficient resources\n");
+  if (instance->used_bytes) return answer(fd, "error in use\n");
+  instance->compute = on;
+  (on ? make_compute_nodes : remove_compute_nodes)(part->gpu->state.index, instance->id);
+  answer(fd, "ok\n");
+}
+
+static void merge(int fd, const struct part *part) {
+  struct gpu_instance *instance = &part->gpu->instances[part->place - 1].state;
+  if (instance->compute) return answer(fd, "error in use\n");
+  remove_instance_nodes(part->gpu->state.index, instance->id);
+  part->gpu->instances[part->place - 1].there = false;
+  answer(fd, "ok\n");
+}
+
+// ---- what a client may ask
+
+static unsigned reading(long override, unsigned truth) { return override >= 0 ? override : truth; }
+
+// Of a GPU in MIG mode: what its instances do, by their share of the SMs' slices.
+static unsigned truth_of(const struct gpu *gpu) {
+  unsigned shares = 0;
+  if (!gpu->state.mig) return utilisation(&gpu->engine, 0);
+  for (int i = 0; i < MAX_INSTANCES; i++)
+    if (gpu->instances[i].there) shares += utilisation(&gpu->instances[i].engine, 0) * PROFILES[gpu->instances[i].state.profile].slices;
+  return shares / 7;
+}
+
 static void answer_state(int fd) {
   char text[LONGEST_ANSWER - 2];
   size_t length = snprintf(text, sizeof text, "gpus %u\n", gpu_count);
   for (unsigned i = 0; i < gpu_count; i++) {
     const struct gpu *gpu = &gpus[i];
     const struct gpu_state *s = &gpu->state;
-    unsigned truth = utilisation(gpu, 0), util = gpu->override.util >= 0 ? gpu->override.util : truth;
-    unsigned prof = gpu->override.prof >= 0 ? gpu->override.prof : truth, mem = gpu->override.mem >= 0 ? gpu->override.mem : truth / 2;
-    length += snprintf(text + length, sizeof text - length, GPU_STATE_FORMAT "\n", s->index, s->model, s->domain, s->bus, s->uuid, util, prof,
-                       mem, s->used_bytes, s->xid, s->lost);
+    unsigned truth = truth_of(gpu);
+    unsigned long long used_bytes = s->used_bytes;
+    for (int j = 0; j < MAX_INSTANCES; j++) used_bytes += gpu->instances[j].there ? gpu->instances[j].state.used_bytes : 0;
+    length += snprintf(text + length, sizeof text - length, GPU_STATE_FORMAT "\n", s->index, s->model, s->domain, s->bus, s->uuid,
+                       reading(gpu->engine.override.util, truth), reading(gpu->engine.override.prof, truth),
+                       reading(gpu->engine.override.mem, truth / 2), used_bytes, s->xid, s->lost, s->mig);
   }
   answer(fd, "%s", text);
 }
 
-static void answer_processes(int fd, unsigned index) {
+static void answer_instances(int fd, const struct gpu *gpu) {
+  char text[4000];
+  int count = 0;
+  for (int i = 0; i < MAX_INSTANCES; i++) count += gpu->instances[i].there;
+  size_t length = snprintf(text, sizeof text, "instances %d\n", count);
+  for (unsigned id = 0; id < INSTANCE_IDS; id++) // in the order of their numbers
+    for (int i = 0; i < MAX_INSTANCES; i++) {
+      const struct gpu_instance *s = &gpu->instances[i].state;
+      const struct engine *engine = &gpu->instances[i].engine;
+      if (!gpu->instances[i].there || s->id != id) continue;
+      unsigned truth = utilisation(engine, 0);
+      length += snprintf(text + length, sizeof text - length, GPU_INSTANCE_FORMAT "\n", s->id, s->profile, s->start, s->compute, s->uuid,
+                         reading(engine->override.prof, truth), reading(engine->override.mem, truth / 2), s->used_bytes);
+    }
+  answer(fd, "%s", text);
+}
+
+static void answer_processes(int fd, const struct part *part) {
   struct gpu_process found[MAX_PROCESSES];
   char text[4000];
+  unsigned index = part->gpu->state.index;
   int count = 0;
   for (int i = 0; i < MAX_CLIENTS; i++) {
     if (polled[2 + i].fd < 0) continue;
@@ -121,11 +338,11 @@ static void answer_processes(int fd, unsigned index) {
     while (known < count && found[known].pid != clients[i].pid) known++;
     if (known == MAX_PROCESSES) continue;
     if (known == count) {
-      struct gpu_process new = {.pid = clients[i].pid, .util = utilisation(&gpus[index], clients[i].pid)};
-      if (!new.util && !clients[i].held[index]) continue;
+      struct gpu_process new = {.pid = clients[i].pid, .util = utilisation(part->engine, clients[i].pid)};
+      if (!new.util && !clients[i].held[index][part->place]) continue;
       found[count++] = new;
     }
-    found[known].used_bytes += clients[i].held[index];
+    found[known].used_bytes += clients[i].held[index][part->place];
   }
   size_t length = snprintf(text, sizeof text, "processes %d\n", count);
   for (int i = 0; i < count; i++)
@@ -133,42 +350,74 @@ static void answer_processes(int fd, unsigned index) {
   answer(fd, "%s", text);
 }
 
-static bool set(struct gpu *gpu, const char *field, const char *value) {
+static bool set(const struct part *part, const char *field, const char *value) {
   long percent = strcmp(value, "auto") ? strtol(value, NULL, 10) : -1;
-  if (!strcmp(field, "util")) gpu->override.util = percent;
-  else if (!strcmp(field, "prof")) gpu->override.prof = percent;
-  else if (!strcmp(field, "mem")) gpu->override.mem = percent;
-  else if (!strcmp(field, "xid")) gpu->state.xid = strtoul(value, NULL, 10);
-  else if (!strcmp(field, "lost")) gpu->state.lost = strtoul(value, NULL, 10);
+  if (!strcmp(field, "prof")) part->engine->override.prof = percent;
+  else if (!strcmp(field, "mem")) part->engine->override.mem = percent;
+  else if (part->place) return false;
+  else if (!strcmp(field, "util")) part->engine->override.util = percent;
+  else if (!strcmp(field, "xid")) part->gpu->state.xid = strtoul(value, NULL, 10);
+  else if (!strcmp(field, "lost")) part->gpu->state.lost = strtoul(value, NULL, 10);
   else return false;
   return true;
+}
+
+static bool find_part(struct gpu *gpu, long id, struct part *out) {
+  *out = (struct part){gpu, &gpu->engine, &gpu->state.used_bytes, 0};
+  for (int i = 0; id >= 0 && i < MAX_INSTANCES; i++)
+    if (gpu->instances[i].there && gpu->instances[i].state.id == id) {
+      *out = (struct part){gpu, &gpu->instances[i].engine, &gpu->instances[i].state.used_bytes, i + 1};
+      return true;
+    }
+  return id < 0;
+}
+
+static unsigned long long room(const struct part *part) {
+  const struct model *model = &MODELS[part->gpu->state.model];
+  return (part->place ? PROFILES[part->gpu->instances[part->place - 1].state.profile].memory_mib : model->memory_mib - model->reserved_mib) * MIB;
 }
 
 static void serve(int fd, struct client *client) {
   char verb[16] = "", field[16] = "", value[32] = "";
   unsigned index = 0;
+  long id = -1;
   long long amount = 0;
+  int at = 0;
+  struct part part;
   if (!strcmp(client->line, "driver")) return answer(fd, "driver %s %d\n", release, persistence);
   if (!strcmp(client->line, "state")) return answer_state(fd);
-  if (sscanf(client->line, "%15s %u", verb, &index) != 2) return answer(fd, "error not understood\n");
+  if (sscanf(client->line, "%15s %u%n", verb, &index, &at) != 2) return answer(fd, "error not understood\n");
   if (index >= gpu_count) return answer(fd, "error no GPU %u\n", index);
   struct gpu *gpu = &gpus[index];
-  if (!strcmp(verb, "processes")) return answer_processes(fd, index);
-  if (!strcmp(verb, "set") && sscanf(client->line, "%*s %*u %15s %31s", field, value) == 2 && set(gpu, field, value)) return answer(fd, "ok\n");
-  if (sscanf(client->line, "%*s %*u %lld", &amount) != 1) return answer(fd, "error not understood\n");
+  char *rest = client->line + at;
+  if (*rest == '/') id = strtol(rest + 1, &rest, 10);
+  if (!find_part(gpu, id, &part)) return answer(fd, "error no instance %ld on GPU %u\n", id, index);
+  bool number = sscanf(rest, "%lld", &amount) == 1;
+  if (!strcmp(verb, "processes")) return answer_processes(fd, &part);
+  if (!strcmp(verb, "instances")) return answer_instances(fd, gpu);
+  if (!strcmp(verb, "mig") && number && id < 0) return switch_mig(fd, gpu, amount);
+  if (!strcmp(verb, "partition") && number && id < 0) return partition(fd, gpu, amount);
+  if (!strcmp(verb, "compute") && number && id >= 0) return switch_compute(fd, &part, amount);
+  if (!strcmp(verb, "merge") && id >= 0) return merge(fd, &part);
+  if (!strcmp(verb, "set") && sscanf(rest, "%15s %31s", field, value) == 2 && set(&part, field, value)) return answer(fd, "ok\n");
+  if (!number) return answer(fd, "error not understood\n");
   if (gpu->state.lost) return answer(fd, "error GPU %u is lost\n", index);
-  if (!strcmp(verb, "launch") && amount >= 0) return answer(fd, "until %lld\n", (long long)launch(gpu, client->pid, amount));
+  if (gpu->state.mig != !!part.place) return answer(fd, "error GPU %u is %s\n", index, part.place ? "not split" : "split");
+  if (!strcmp(verb, "launch") && amount >= 0) return answer(fd, "until %lld\n", (long long)launch(part.engine, client->pid, amount));
   if (strcmp(verb, "alloc")) return answer(fd, "error not understood\n");
-  const struct model *model = &MODELS[gpu->state.model];
-  if ((long long)gpu->state.used_bytes + amount > (long long)((model->memory_mib - model->reserved_mib) * MIB)) return answer(fd, "error out of memory\n");
-  if (client->held[index] + amount < 0) return answer(fd, "error not yours\n");
-  client->held[index] += amount;
-  gpu->state.used_bytes += amount;
+  if ((long long)*part.used_bytes + amount > (long long)room(&part)) return answer(fd, "error out of memory\n");
+  long long *held = &client->held[index][part.place];
+  if (*held + amount < 0) return answer(fd, "error not yours\n");
+  *held += amount;
+  *part.used_bytes += amount;
   answer(fd, "ok\n");
 }
 
 static void leave(struct pollfd *polled_client, struct client *client) {
-  for (unsigned i = 0; i < gpu_count; i++) gpus[i].state.used_bytes -= client->held[i];
+  for (unsigned i = 0; i < gpu_count; i++) {
+    gpus[i].state.used_bytes -= client->held[i][0];
+    for (int j = 0; j < MAX_INSTANCES; j++) gpus[i].instances[j].state.used_bytes -= client->held[i][j + 1];
+  }
   close(polled_client->fd);
   polled_client->fd = -1;
   *client = (struct client){0};
@@ -202,36 +451,12 @@ static void welcome(int listener) {
 
 // ---- the machine
 
-static const char *below(const char *format, ...) {
-  static char full[256];
-  char path[200];
-  va_list values;
-  va_start(values, format);
-  vsnprintf(path, sizeof path, format, values);
-  va_end(values);
-  return machine_path(full, sizeof full, path);
-}
-
 static unsigned sysfs(const char *address, const char *attribute) {
   unsigned value = 0;
   FILE *file = fopen(below("/sys/bus/pci/devices/%s/%s", address, attribute), "r");
   if (file && fscanf(file, "%x", &value) != 1) value = 0;
   if (file) fclose(file);
   return value;
-}
-
-// The same at each start, different on each server: two FNV-1a hashes of host name and index, stirred by murmur's last step.
-static void make_uuid(char *out, size_t size, unsigned index) {
-  char seed[128] = "";
-  uint64_t half[2] = {14695981039346656037u, 1099511628211u};
-  gethostname(seed, sizeof seed - 16);
-  snprintf(seed + strlen(seed), 16, "/%u", index);
-  for (int i = 0; i < 2; i++) {
-    for (const char *c = seed; *c; c++) half[i] = (half[i] ^ (unsigned char)*c) * 1099511628211u;
-    half[i] = (half[i] ^ half[i] >> 33) * 0xff51afd7ed558ccdu;
-    half[i] ^= half[i] >> 33;
-  }
-  snprintf(out, size, "GPU-%08lx-%04lx-%04lx-%04lx-%012lx", half[0] >> 32, half[0] >> 16 & 0xffff, half[0] & 0xffff, half[1] >> 48, half[1] & 0xffffffffffff);
 }
 
 // A kernel driver does not get a device that another one is bound to.
@@ -256,16 +481,13 @@ static void find_gpus(void) {
     for (unsigned m = 0; m < MODEL_COUNT && gpu_count < MAX_GPUS; m++) {
       if (MODELS[m].pci_device != device) continue;
       struct gpu *gpu = &gpus[gpu_count];
-      *gpu = (struct gpu){.state = {.index = gpu_count, .model = m, .domain = domain, .bus = bus}, .override = {-1, -1, -1}};
-      make_uuid(gpu->state.uuid, sizeof gpu->state.uuid, gpu_count++);
+      char of[16];
+      gpu->state = (struct gpu_state){.index = gpu_count, .model = m, .domain = domain, .bus = bus};
+      gpu->engine = IDLE;
+      snprintf(of, sizeof of, "%u", gpu_count++);
+      make_uuid(gpu->state.uuid, sizeof gpu->state.uuid, "GPU", of);
     }
   }
-}
-
-static void make_node(const char *name, unsigned major, unsigned minor) {
-  const char *path = below("/dev/%s", name);
-  if (mknod(path, S_IFCHR | 0666, makedev(major, minor)) < 0 && errno != EEXIST) die(path);
-  chmod(path, 0666); // whatever the umask
 }
 
 static void unload(void) {
@@ -273,6 +495,7 @@ static void unload(void) {
   umount2(below("/proc/driver"), MNT_DETACH);
   for (unsigned i = 0; i < gpu_count; i++) unlink(below("/dev/nvidia%u", i));
   for (size_t i = 0; i < sizeof SHARED_NODES / sizeof *SHARED_NODES; i++) unlink(below("/dev/%s", SHARED_NODES[i].name));
+  remove_caps();
 }
 
 static void load(void) {
@@ -286,15 +509,13 @@ static void load(void) {
   unload(); // what a killed daemon left
   for (unsigned i = 0; i < gpu_count; i++) {
     snprintf(name, sizeof name, "nvidia%u", i);
-    make_node(name, 195, i);
+    make_node(name, 195, i, 0666);
   }
-  for (size_t i = 0; i < sizeof SHARED_NODES / sizeof *SHARED_NODES; i++) make_node(SHARED_NODES[i].name, i ? 511 : 195, SHARED_NODES[i].minor);
+  for (size_t i = 0; i < sizeof SHARED_NODES / sizeof *SHARED_NODES; i++) make_node(SHARED_NODES[i].name, i ? 511 : 195, SHARED_NODES[i].minor, 0666);
   if (mount("lab-gpu", below("/proc/driver"), "tmpfs", 0, "mode=555") < 0) die(below("/proc/driver"));
   mkdir(below("/proc/driver/nvidia"), 0555);
-  FILE *version = fopen(below("/proc/driver/nvidia/version"), "w");
-  if (!version) die(below("/proc/driver/nvidia/version"));
-  fprintf(version, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (lab)\nGCC version:\n", release);
-  fclose(version);
+  write_file(below("/proc/driver/nvidia/version"), "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (lab)\nGCC version:\n", release);
+  make_caps();
 }
 
 static int listen_on_socket(void) {
