@@ -64,7 +64,7 @@ loadtest: lab-env ## the collection's own load test, k6 in a pod, on the workloa
 
 ##@ the lab
 .PHONY: lab-up lab-down lab-status lab-shell lab-clean lab-pack lab-unpack
-lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two|bench, LAB=name, LAB_SYSTEM=debian-13, LAB_GPU=auto|real|mock)
+lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two|bench, LAB=name, LAB_SYSTEM=debian-13, LAB_GPU=auto|real|mock, LAB_GPU_MODEL=L4|H100)
 	@$(LAB_CLI) --size $(SIZE) up
 
 lab-down: ## remove the lab: no container, volume, network or process stays (ARGS=--scenarios: molecule's labs of this checkout too)

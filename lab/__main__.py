@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab import bare, preflight, real_gpus
+from lab.gpu.pci import MODELS as GPU_MODELS
 from lab.artifacts import CACHE
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def describe(args: argparse.Namespace) -> None:
         "engine": engine(),
         "addresses": bare.addresses(args.lab, ["mirror", *(node["name"] for node in nodes)]),
         "nodes": nodes,
-        "gpu": {"real": gpus, "driver": str(state / "driver")},
+        "gpu": {"real": gpus, "driver": str(state / "driver"), "model": args.gpu_model},
         "machine": machine(),
         "system": {"name": system(args), **systems()[system(args)]},
         "artifacts": graph(args).mounted(),
@@ -209,8 +210,15 @@ def up(args: argparse.Namespace) -> None:
     if gpus:
         real_gpus.stage(CACHE / "labs" / args.lab / "driver")
     told = {"LAB_REAL_GPUS": str(gpus), "LAB_ENGINE": engine()}
-    told |= {"LAB": args.lab, "LAB_SIZE": args.size, "LAB_SYSTEM": system(args), "LAB_INVENTORY": str(args.inventory)}
-    told |= {"LAB_DRIVER": "1" if args.driver else "", "LAB_DOCKER": "1" if args.docker else ""}
+    told |= {
+        "LAB_GPU_MODEL": args.gpu_model,
+        "LAB": args.lab,
+        "LAB_SIZE": args.size,
+        "LAB_SYSTEM": system(args),
+        "LAB_INVENTORY": str(args.inventory),
+        "LAB_DRIVER": "1" if args.driver else "",
+        "LAB_DOCKER": "1" if args.docker else "",
+    }
     quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
     playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / "create.yml"]
     subprocess.run(playbook, check=True, cwd=CHECKOUT, env=os.environ | quiet | told)
@@ -319,6 +327,12 @@ def main() -> None:
         choices=("auto", "real", "mock"),
         default=os.environ.get("LAB_GPU") or "auto",
         help="the machine's own GPUs where it has some (auto), those or nothing (real), or the stand-in (mock)",
+    )
+    parser.add_argument(
+        "--gpu-model",
+        choices=tuple(GPU_MODELS),
+        default=os.environ.get("LAB_GPU_MODEL") or "L4",
+        help="which GPU the stand-in plays; an H100 can be split by MIG (LAB_GPU_MODEL=H100)",
     )
     # Said by `up` to the playbook: molecule's scenarios have the stand-in wherever they run.
     parser.set_defaults(gpus=int(os.environ.get("LAB_REAL_GPUS") or 0))

@@ -9,9 +9,11 @@ import (
 // reader gives the current value of a field as it is printed, or false where the GPU has none.
 type reader func(device) (string, bool)
 
-// device is a GPU and what profiling has said of it since the reading before.
+// device is a GPU and what profiling has said of it since the reading before. Of a MIG device, `part`, that and the memory are its own, all
+// else is what its GPU says. The utilisation of a GPU in MIG mode nobody knows (NVIDIA/dcgm-exporter#50, #257, #430).
 type device struct {
 	nvml.Device
+	part    nvml.Device
 	profile profile
 }
 
@@ -95,20 +97,24 @@ func profiled(metric nvml.GpmMetricId) reader {
 func utilisation(show func(nvml.Utilization) string) reader {
 	return func(d device) (string, bool) {
 		rates, result := d.GetUtilizationRates()
-		return show(rates), result == nvml.SUCCESS
+		return show(rates), result == nvml.SUCCESS && d.part == nil
 	}
 }
 
 func codec(read func(device) (uint32, uint32, nvml.Return)) reader {
 	return func(d device) (string, bool) {
 		percent, _, result := read(d)
-		return fmt.Sprint(percent), result == nvml.SUCCESS
+		return fmt.Sprint(percent), result == nvml.SUCCESS && d.part == nil
 	}
 }
 
 func memory(part func(nvml.Memory_v2) uint64) reader {
 	return func(d device) (string, bool) {
-		info, result := d.GetMemoryInfo_v2()
+		of := d.Device
+		if d.part != nil {
+			of = d.part
+		}
+		info, result := of.GetMemoryInfo_v2()
 		return fmt.Sprint(part(info) / mebibyte), result == nvml.SUCCESS
 	}
 }

@@ -2,8 +2,8 @@
 // and pod mapping, but the values come from NVML, since libdcgm is not to be had. It runs on a real GPU as well.
 //
 // What differs: DCGM_FI_PROF_GR_ENGINE_ACTIVE, SM_ACTIVE and DRAM_ACTIVE are those of the driver's own profiling (NVML's GPM), which only
-// GPUs from Hopper on have. A counter that NVML cannot give is left out of the output, as a blank value is upstream. MIG devices are not
-// looked into. A variable of upstream's that would change the output and is not implemented stops the program.
+// GPUs from Hopper on have. A counter that NVML cannot give is left out of the output, as a blank value is upstream. Of a GPU with MIG
+// instances only these have lines, as upstream by default: those there at the start. A variable of upstream's that would change the output and is not implemented stops the program.
 package main
 
 import (
@@ -155,7 +155,7 @@ func run(s settings) error {
 
 	pods := func() holders { return nil }
 	if s.kubernetes {
-		pods = (&kubelet{s.kubelet, s.resources, newPodUIDs(s.hostname).uid}).holders
+		pods = (&kubelet{s.kubelet, s.resources, newPodUIDs(s.hostname).uid, instanceOf}).holders
 	}
 
 	http.HandleFunc("/health", func(out http.ResponseWriter, _ *http.Request) {
@@ -163,7 +163,7 @@ func run(s settings) error {
 		fmt.Fprint(out, "OK")
 	})
 	http.HandleFunc("/metrics", func(out http.ResponseWriter, _ *http.Request) {
-		names := naming{pods(), s.idType, s.podUIDs, s.virtualGPUs, func(gpu sample) usages { return usagesOf(gpus.handles[gpu.index], podOfProcess) }}
+		names := naming{pods(), s.idType, s.podUIDs, s.virtualGPUs, func(gpu sample) usages { return usagesOf(gpus.gpus[gpu.row].processes(), podOfProcess) }}
 		var page bytes.Buffer
 		if err := write(&page, counters, gpus.latest(), names, s.hostname); err != nil {
 			slog.Error("metrics cannot be given", "reason", err)

@@ -42,14 +42,14 @@ type line struct {
 
 // write prints all counters in Prometheus' text format: a line a GPU, or one a sharing pod with virtual GPUs.
 func write(out io.Writer, counters []counter, samples []sample, names naming, hostname string) error {
-	used := map[string]usages{}
+	used := map[int]usages{} // by row
 	for _, sample := range samples {
 		id, err := deviceID(names.idType, sample.gpu)
 		if err != nil && names.pods != nil {
 			return err
 		}
 		if names.virtual && len(names.pods[id]) > 0 {
-			used[sample.uuid] = names.usages(sample)
+			used[sample.row] = names.usages(sample)
 		}
 	}
 	for _, wanted := range counters {
@@ -63,7 +63,7 @@ func write(out io.Writer, counters []counter, samples []sample, names naming, ho
 				continue
 			}
 			id, _ := deviceID(names.idType, sample.gpu)
-			for _, row := range names.lines(wanted.field, value, names.pods[id], used[sample.uuid]) {
+			for _, row := range names.lines(wanted.field, value, names.pods[id], used[sample.row]) {
 				attributes := row.labels
 				if wanted.field == xidField {
 					attributes = append(attributes, label{"err_code", value}, label{"err_msg", xidMeaning(value)})
@@ -84,8 +84,11 @@ func identity(s sample, counters []counter, hostname string) []label {
 		{"pci_bus_id", s.address},
 		{"device", s.device},
 		{"modelName", s.model},
-		{"Hostname", hostname},
 	}
+	if s.profile != "" {
+		labels = append(labels, label{"GPU_I_PROFILE", s.profile}, label{"GPU_I_ID", fmt.Sprint(s.instance)})
+	}
+	labels = append(labels, label{"Hostname", hostname})
 	for _, counter := range counters {
 		if value, there := s.values[counter.field]; there && counter.kind == "label" {
 			labels = append(labels, label{counter.field, value})

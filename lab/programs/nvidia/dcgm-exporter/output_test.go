@@ -73,6 +73,28 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// The labels and their order are those of NVIDIA/dcgm-exporter#512. The kubelet's id of the device is that of its GPU and instance.
+func TestInstancesOfOneGPU(t *testing.T) {
+	part := func(row, instance int, active string) sample {
+		of := gpu{row: row, index: 0, uuid: "GPU-1", address: "00000000:10:00.0", model: "NVIDIA H100 80GB HBM3", device: "nvidia0", profile: "1g.10gb", instance: instance}
+		return sample{gpu: of, values: map[string]string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE": active}}
+	}
+	owner := holder{namespace: "team-a", pod: "infer-0", container: "main"}
+	names := naming{idType: "uid", pods: holders{"0-8": {owner}}}
+	var out strings.Builder
+	samples := []sample{part(0, 7, "0.000000"), part(1, 8, "0.600000")}
+	if err := write(&out, []counter{{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Active"}}, samples, names, "node-a"); err != nil {
+		t.Fatal(err)
+	}
+	head := `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-1",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",GPU_I_PROFILE="1g.10gb",`
+	want := "# HELP DCGM_FI_PROF_GR_ENGINE_ACTIVE Active\n# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge\n" +
+		head + `GPU_I_ID="7",Hostname="node-a"} 0.000000` + "\n" +
+		head + `GPU_I_ID="8",Hostname="node-a",container="main",namespace="team-a",pod="infer-0"} 0.600000` + "\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
 func TestRenderEscapes(t *testing.T) {
 	if got, want := render([]label{{"a", "x\"\\\n"}, {"b", ""}}), `a="x\"\\\n",b=""`; got != want {
 		t.Errorf("got %s, want %s", got, want)

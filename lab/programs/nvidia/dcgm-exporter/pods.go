@@ -28,6 +28,7 @@ type kubelet struct {
 	socket    string
 	resources []string // that count as GPUs besides nvidia.com/gpu and nvidia.com/mig-*
 	uid       func(namespace, pod string) string
+	instance  func(uuid string) (string, error) // of a MIG device: as deviceID calls it
 }
 
 // holders asks the kubelet, by a new connection each time. Since 4.5.3 upstream serves its metrics without pods while it does not
@@ -66,6 +67,14 @@ func (k *kubelet) collect(pods []*podresources.PodResources) holders {
 				}
 				for _, id := range device.GetDeviceIds() {
 					whole, replica := parts(id)
+					if strings.HasPrefix(whole, "MIG-") {
+						instance, err := k.instance(whole)
+						if err != nil {
+							slog.Debug("a MIG device is not known", "reason", err)
+							continue
+						}
+						whole = instance
+					}
 					holder := holder{pod.GetNamespace(), pod.GetName(), container.GetName(), k.uid(pod.GetNamespace(), pod.GetName()), replica}
 					found[whole] = append(found[whole], holder)
 				}
@@ -90,8 +99,11 @@ func parts(id string) (device, replica string) {
 	return id, ""
 }
 
-// deviceID says how a GPU is called in what the kubelet lists.
+// deviceID says how a GPU is called in what the kubelet lists, and a MIG device by its GPU and its instance.
 func deviceID(idType string, g gpu) (string, error) {
+	if g.profile != "" {
+		return instanceID(g.index, g.instance), nil
+	}
 	switch idType {
 	case "uid":
 		return g.uuid, nil

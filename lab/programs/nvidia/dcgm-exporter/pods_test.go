@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,7 +21,13 @@ func gave(resource string, ids ...string) []*podresources.PodResources {
 }
 
 func testKubelet(socket string, resources ...string) *kubelet {
-	return &kubelet{socket, resources, func(namespace, pod string) string { return "uid of " + namespace + "/" + pod }}
+	instance := func(uuid string) (string, error) {
+		if uuid != "MIG-1" {
+			return "", errors.New("no such device")
+		}
+		return "0-7", nil
+	}
+	return &kubelet{socket, resources, func(namespace, pod string) string { return "uid of " + namespace + "/" + pod }, instance}
 }
 
 func TestCollect(t *testing.T) {
@@ -35,6 +42,10 @@ func TestCollect(t *testing.T) {
 		"shared on GKE":    {"nvidia.com/gpu", "nvidia0/vgpu1", nil, "nvidia0", "1"},
 		"renamed":          {"nvidia.com/gpu.shared", "GPU-2::3", nil, "", ""},
 		"renamed, named":   {"nvidia.com/gpu.shared", "GPU-2::3", []string{"nvidia.com/gpu.shared"}, "GPU-2", "3"},
+		"MIG, mixed":       {"nvidia.com/mig-1g.10gb", "MIG-1", nil, "0-7", ""},
+		"MIG, single":      {"nvidia.com/gpu", "MIG-1", nil, "0-7", ""},
+		"MIG, time-sliced": {"nvidia.com/mig-1g.10gb", "MIG-1::2", nil, "0-7", "2"},
+		"MIG, gone":        {"nvidia.com/mig-1g.10gb", "MIG-2", nil, "", ""},
 		"of somebody else": {"example.com/nic", "eth1", nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

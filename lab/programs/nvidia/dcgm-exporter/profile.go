@@ -17,30 +17,38 @@ var profiledMetrics = []nvml.GpmMetricId{nvml.GPM_METRIC_GRAPHICS_UTIL, nvml.GPM
 type profiler struct{ before, now nvml.GpmSample }
 
 // profilerFor is nil where no counter needs it: a reading costs more than all others of a GPU together.
-func profilerFor(counters []counter, handle nvml.Device) *profiler {
+func profilerFor(counters []counter, of gpu) *profiler {
 	if !slices.ContainsFunc(counters, func(c counter) bool { return strings.HasPrefix(c.field, "DCGM_FI_PROF_") }) {
 		return nil
 	}
-	return newProfiler(handle)
+	return newProfiler(of)
 }
 
 // newProfiler is nil for a GPU that gives no sample. The binding asks for the support of GPM by a version that the library does not know.
-func newProfiler(handle nvml.Device) *profiler {
+func newProfiler(of gpu) *profiler {
 	before, first := nvml.GpmSampleAlloc()
 	now, second := nvml.GpmSampleAlloc()
-	if first != nvml.SUCCESS || second != nvml.SUCCESS || handle.GpmSampleGet(now) != nvml.SUCCESS {
+	if first != nvml.SUCCESS || second != nvml.SUCCESS || of.profiled(now) != nvml.SUCCESS {
 		return nil
 	}
 	return &profiler{before, now}
 }
 
+// profiled takes a sample of a GPU, or of the instance that this is.
+func (g gpu) profiled(into nvml.GpmSample) nvml.Return {
+	if g.part != nil {
+		return g.whole.GpmMigSampleGet(g.instance, into)
+	}
+	return g.whole.GpmSampleGet(into)
+}
+
 // read takes a sample, and says what went on since the one before.
-func (p *profiler) read(handle nvml.Device) profile {
+func (p *profiler) read(of gpu) profile {
 	if p == nil {
 		return nil
 	}
 	p.before, p.now = p.now, p.before
-	if handle.GpmSampleGet(p.now) != nvml.SUCCESS {
+	if of.profiled(p.now) != nvml.SUCCESS {
 		return nil
 	}
 	found := profile{}

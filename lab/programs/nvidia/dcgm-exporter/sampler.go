@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,11 +11,22 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// gpu is what identifies one, in the exporter's labels.
+// gpu is what identifies one, or an instance of one, in the exporter's labels.
 type gpu struct {
-	index                int
+	row, index           int
 	uuid, address, model string
 	device               string // nvidiaN
+	profile              string // of an instance: 1g.10gb; else empty
+	instance             int
+	whole, part          nvml.Device // part is nil for a whole GPU
+}
+
+// processes are asked of the instance, where it is one.
+func (g gpu) processes() nvml.Device {
+	if g.part != nil {
+		return g.part
+	}
+	return g.whole
 }
 
 // sample is the last reading of a GPU: the printed value by field.
@@ -26,7 +38,6 @@ type sample struct {
 type sampler struct {
 	counters []counter
 	gpus     []gpu
-	handles  []nvml.Device
 	profiler []*profiler
 	xids     []atomic.Uint64 // the last error a GPU
 
@@ -39,7 +50,7 @@ func newSampler(counters []counter) (*sampler, error) {
 	if result != nvml.SUCCESS {
 		return nil, fmt.Errorf("NVML: no device count: %v", result)
 	}
-	s := &sampler{counters: counters, xids: make([]atomic.Uint64, count)}
+	s := &sampler{counters: counters}
 	for i := range count {
 		handle, result := nvml.DeviceGetHandleByIndex(i)
 		if result != nvml.SUCCESS {
@@ -49,10 +60,20 @@ func newSampler(counters []counter) (*sampler, error) {
 		if result != nvml.SUCCESS {
 			return nil, fmt.Errorf("NVML: GPU %d: %v", i, result)
 		}
-		s.gpus = append(s.gpus, found)
-		s.handles = append(s.handles, handle)
-		s.profiler = append(s.profiler, profilerFor(counters, handle))
+		instances, result := instancesOf(found)
+		if result != nvml.SUCCESS {
+			return nil, fmt.Errorf("NVML: MIG devices of GPU %d: %v", i, result)
+		}
+		if len(instances) == 0 {
+			instances = []gpu{found}
+		}
+		for _, row := range instances {
+			row.row = len(s.gpus)
+			s.gpus = append(s.gpus, row)
+			s.profiler = append(s.profiler, profilerFor(counters, row))
+		}
 	}
+	s.xids = make([]atomic.Uint64, len(s.gpus))
 	s.sample()
 	go s.watchErrors()
 	return s, nil
@@ -76,8 +97,65 @@ func describe(index int, handle nvml.Device) (gpu, nvml.Return) {
 		return gpu{}, result
 	}
 	address := fmt.Sprintf("%08X:%02X:%02X.0", pci.Domain, pci.Bus, pci.Device)
-	return gpu{index: index, uuid: uuid, address: address, model: model, device: fmt.Sprintf("nvidia%d", minor)}, result
+	return gpu{index: index, uuid: uuid, address: address, model: model, device: fmt.Sprintf("nvidia%d", minor), whole: handle}, result
 }
+
+// instancesOf has the MIG devices of a GPU. The name of one ends with its profile.
+func instancesOf(whole gpu) ([]gpu, nvml.Return) {
+	most, result := whole.whole.GetMaxMigDeviceCount()
+	if result == nvml.ERROR_NOT_SUPPORTED {
+		return nil, nvml.SUCCESS
+	}
+	if result != nvml.SUCCESS {
+		return nil, result
+	}
+	var found []gpu
+	for i := range most {
+		part, result := whole.whole.GetMigDeviceHandleByIndex(i)
+		if result == nvml.ERROR_NOT_FOUND || result == nvml.ERROR_INVALID_ARGUMENT {
+			continue
+		}
+		if result != nvml.SUCCESS {
+			return nil, result
+		}
+		name, result := part.GetName()
+		if result != nvml.SUCCESS {
+			return nil, result
+		}
+		id, result := part.GetGpuInstanceId()
+		if result != nvml.SUCCESS {
+			return nil, result
+		}
+		instance := whole
+		_, instance.profile, _ = strings.Cut(name, " MIG ")
+		instance.instance, instance.part = id, part
+		found = append(found, instance)
+	}
+	return found, nvml.SUCCESS
+}
+
+// instanceOf says of a MIG device, as the kubelet calls it, what deviceID says of it.
+func instanceOf(uuid string) (string, error) {
+	part, result := nvml.DeviceGetHandleByUUID(uuid)
+	if result != nvml.SUCCESS {
+		return "", fmt.Errorf("NVML: %s: %v", uuid, result)
+	}
+	whole, result := part.GetDeviceHandleFromMigDeviceHandle()
+	if result != nvml.SUCCESS {
+		return "", fmt.Errorf("NVML: GPU of %s: %v", uuid, result)
+	}
+	index, result := whole.GetIndex()
+	if result != nvml.SUCCESS {
+		return "", fmt.Errorf("NVML: GPU of %s: %v", uuid, result)
+	}
+	id, result := part.GetGpuInstanceId()
+	if result != nvml.SUCCESS {
+		return "", fmt.Errorf("NVML: instance of %s: %v", uuid, result)
+	}
+	return instanceID(index, id), nil
+}
+
+func instanceID(gpu, instance int) string { return fmt.Sprintf("%d-%d", gpu, instance) }
 
 // every reads all GPUs now and then, so that a scrape only shows what is there.
 func (s *sampler) every(interval time.Duration) {
@@ -88,9 +166,9 @@ func (s *sampler) every(interval time.Duration) {
 
 func (s *sampler) sample() {
 	samples := make([]sample, len(s.gpus))
-	for i, handle := range s.handles {
-		samples[i] = sample{gpu: s.gpus[i], values: map[string]string{}}
-		gpu := device{handle, s.profiler[i].read(handle)}
+	for i, gpu := range s.gpus {
+		samples[i] = sample{gpu: gpu, values: map[string]string{}}
+		gpu := device{gpu.whole, gpu.part, s.profiler[i].read(gpu)}
 		for _, wanted := range s.counters {
 			if read := readers[wanted.field]; read != nil {
 				if value, there := read(gpu); there {
@@ -118,8 +196,8 @@ func (s *sampler) watchErrors() {
 		slog.Warn("NVML gives no error events", "reason", result)
 		return
 	}
-	for i, handle := range s.handles {
-		if result := handle.RegisterEvents(nvml.EventTypeXidCriticalError, events); result != nvml.SUCCESS {
+	for i, gpu := range s.gpus {
+		if result := gpu.whole.RegisterEvents(nvml.EventTypeXidCriticalError, events); result != nvml.SUCCESS {
 			slog.Warn("GPU gives no error events", "gpu", i, "reason", result)
 		}
 	}
