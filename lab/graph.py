@@ -126,8 +126,8 @@ class Graph:
         debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
         amtool = {"amtool": self.alertmanager.path / "usr" / "bin" / "amtool"}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
-        exporter = {"dcgm-exporter": self.nvidia.path / "dcgm-exporter"}
-        programs = compiled | kubectl | debian | amtool | adapter | exporter
+        nvidia = {name: self.nvidia.path / name for name in ("dcgm-exporter", "nvidia-ctk", "nvidia-device-plugin")}
+        programs = compiled | kubectl | debian | amtool | adapter | nvidia
         link(folder, {name: target for name, target in programs.items() if target.exists()})
 
     def artifacts(self) -> list[Artifact]:

@@ -37,7 +37,7 @@ struct profile {
 #define MAX_INSTANCES 7
 #define MEMORY_SLICES 8
 
-// Of a GH100 chip, as an H200 gave them with driver 580.159.04 (docs/tested.md); memory is what NVIDIA's MIG user guide has for 80 GB.
+// Of a GH100 chip, as an H200 gave them with driver 580.159.04 (docs/tested.md); memory is what `nvidia-smi mig -lgip` lists for 80 GB.
 static const struct profile PROFILES[] = {
     {0, 19, "1g.10gb", 1, 1, 0x7f, 7, 16, 1, 1, 1, 0, 9984},
     {7, 20, "1g.10gb+me", 1, 1, 0x7f, 1, 16, 1, 1, 1, 1, 9984},
@@ -49,9 +49,10 @@ static const struct profile PROFILES[] = {
 };
 #define PROFILE_COUNT (sizeof PROFILES / sizeof *PROFILES)
 
-// GPU instances are numbered as a heap: 0 is all of the memory, 1 and 2 its halves, 7 to 14 its eighths. So on a real GPU.
+// GPU instances are numbered as a heap: 0 is all of the memory, 1 and 2 its halves, 7 to 14 its eighths, the second half first. So did a
+// driver number those of an A100 (`nvidia-smi mig -lgi`: 7 at 4:1, 11 at 0:1).
 #define INSTANCE_IDS 15
-static inline unsigned instance_id(unsigned start, unsigned size) { return MEMORY_SLICES / size - 1 + start / size; }
+static inline unsigned instance_id(unsigned start, unsigned size) { return MEMORY_SLICES / size - 1 + (start ^ (size < MEMORY_SLICES ? MEMORY_SLICES / 2 : 0)) / size; }
 // Minor numbers of the device nodes that give access, as /proc/driver/nvidia-caps/mig-minors has them.
 #define CAP_GPUS 32
 #define CAP_COMPUTE_IDS 8

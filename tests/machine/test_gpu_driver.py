@@ -5,71 +5,30 @@ It makes device nodes and is compiled from C, so these tests need root and a com
 
 from __future__ import annotations
 
-import os
-import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from control_plane import free_port
-from programs import missing, program
+from driver_machine import ROOT, SETTLES_S, ask, build, loaded, metrics, running, smi
+from programs import program
 
 from lab.gpu.pci import plug_in
 
-ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "roles" / "gpu_workload" / "files"
-# Long enough for the load to settle while other tests have the processors.
-UTILISATION_S = 60
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Environment of a machine with two GPUs whose driver is loaded."""
-    if sys.platform != "linux" or os.geteuid():
-        missing("the lab's driver makes device nodes: run it on Linux as root")
-    if absent := [name for name in ("make", "gcc", "go") if not shutil.which(name)]:
-        missing(f"no {', '.join(absent)} to compile the lab's driver with")
     folder = tmp_path_factory.mktemp("gpu")
-    built, root = folder / "built", folder / "root"
-    environment = os.environ | {"LAB_GPU_ROOT": str(root), "LD_LIBRARY_PATH": str(built)}
-    subprocess.run(["make", "-C", ROOT / "lab/gpu", f"OUT={built}"], check=True, stdout=subprocess.DEVNULL)
-    for path in ("dev", "proc/driver", "run/nvidia-persistenced"):
-        (root / path).mkdir(parents=True)
-    plug_in(root / "sys/bus/pci/devices", gpus=2)
-    subprocess.run([built / "nvidia-persistenced"], env=environment, check=True)
-    yield environment
-    driver = int((root / "run/nvidia-persistenced/nvidia-persistenced.pid").read_text())
-    ended = os.pidfd_open(driver)
-    os.kill(driver, signal.SIGTERM)
-    select.select([ended], [], [], 30)
-    assert not list((root / "dev").iterdir())
-
-
-@contextmanager
-def running(*argv: str | Path, env: dict[str, str], ready: str = "") -> Iterator[subprocess.Popen[str]]:
-    """A process for the time of the block, from when it prints `ready`."""
-    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
-    try:
-        while ready and ready not in (line := process.stdout.readline()):
-            assert line, f"{argv[0]} ended"
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def smi(machine: dict[str, str], field: str) -> list[str]:
-    command = [f"{machine['LD_LIBRARY_PATH']}/nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits"]
-    return subprocess.run(command, env=machine, check=True, capture_output=True, text=True).stdout.splitlines()
+    with loaded(folder / "root", build(folder / "built")) as environment:
+        yield environment
 
 
 def test_the_driver_gets_no_gpu_that_another_one_holds(machine: dict[str, str], tmp_path: Path) -> None:
@@ -123,7 +82,7 @@ def test_utilisation_is_what_the_load_asks_for(machine: dict[str, str]) -> None:
     service = [sys.executable, SCRIPTS / "sample_service.py", "--port", port, "--drain-quiet", "0.2"]
     load = [sys.executable, SCRIPTS / "load.py", f"http://127.0.0.1:{port}", "--port", control, "--gpus", "0.6"]
     with running(*service, env=machine, ready="serving"), running(*load, env=machine, ready="listening"):
-        deadline = time.monotonic() + UTILISATION_S
+        deadline = time.monotonic() + SETTLES_S
         used: list[int] = []
         while not (used and 58 <= used[0] <= 62):
             assert time.monotonic() < deadline, f"0.6 GPU-seconds a second use {used} %"
@@ -146,14 +105,6 @@ def test_the_service_counts_what_it_was_asked_for(machine: dict[str, str]) -> No
     outcomes = {"served": "3", "rejected": "0", "failed": "0"}
     of_requests = {f'sample_requests_total{{outcome="{outcome}"}}': count for outcome, count in outcomes.items()}
     assert counters == {**of_requests, "sample_gpu_busy_seconds_total": "0.060"}
-
-
-def ask(machine: dict[str, str], request: str) -> list[str]:
-    """Lines of the driver's answer."""
-    with socket.socket(socket.AF_UNIX) as driver:
-        driver.connect(f"{machine['LAB_GPU_ROOT']}/run/nvidia-persistenced/socket")
-        driver.sendall(f"{request}\n".encode())
-        return driver.recv(4096).decode().strip().splitlines()
 
 
 def test_profiling_and_utilisation_are_two_numbers(machine: dict[str, str]) -> None:
@@ -215,12 +166,7 @@ def exporter(machine: dict[str, str]) -> Iterator[str]:
 
 def readings(exporter: str) -> dict[str, str]:
     """Values of the first GPU by field; empty while the exporter does not answer."""
-    try:
-        with urllib.request.urlopen(f"{exporter}/metrics", timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
-    except urllib.error.URLError:
-        return {}
-    return {line.partition("{")[0]: line.rpartition(" ")[2] for line in lines if 'gpu="0"' in line}
+    return {line.partition("{")[0]: line.rpartition(" ")[2] for line in metrics(exporter) if 'gpu="0"' in line}
 
 
 def test_the_exporter_tells_profiling_from_utilisation(machine: dict[str, str], exporter: str) -> None:
@@ -232,7 +178,7 @@ def test_the_exporter_tells_profiling_from_utilisation(machine: dict[str, str], 
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "0.000000",
         "DCGM_FI_PROF_DRAM_ACTIVE": "0.400000",
     }
-    deadline = time.monotonic() + UTILISATION_S
+    deadline = time.monotonic() + SETTLES_S
     while (found := readings(exporter)) != wanted:
         assert time.monotonic() < deadline, found
 

@@ -1,72 +1,46 @@
-"""The lab's driver with GPUs that are split by MIG: what NVIDIA's own programs make of them, and the exporter's stand-in.
-
-It makes device nodes and is compiled from C, so these tests need root and a compiler. Programs look for the driver's files in /proc, so each
-runs in a mount namespace of its own.
-"""
+"""The lab's driver with GPUs that are split by MIG: what NVIDIA's own programs make of them, and the exporter's stand-in."""
 
 from __future__ import annotations
 
-import os
 import re
-import select
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from control_plane import free_port
-from programs import missing, program
+from driver_machine import ROOT, SETTLES_S, ask, build, loaded, metrics, running
+from programs import program
 
-from lab.gpu.pci import plug_in
-
-ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "roles" / "gpu_workload" / "files"
-SETTLES_S = 60
-# What a program sees of a server: /proc/driver of its driver, and a folder of its own for the kubelet.
-_ON_SERVER = """
+LIBRARY = "libnvidia-ml.so.580.178.04"
+# NVIDIA's programs read /proc/driver and write to the kubelet's folder: those of the machine, in a mount namespace of their own.
+_ON_MACHINE = """
 mount --rbind "$LAB_GPU_ROOT/proc/driver" /proc/driver
-mount -t tmpfs own /var/lib && mkdir -p /var/lib/kubelet/device-plugins
+mount -t tmpfs own /var/lib
+mkdir -p /var/lib/kubelet/device-plugins
 exec "$@"
 """
 
 
-@pytest.fixture
-def machine(tmp_path: Path, built: Path) -> Iterator[dict[str, str]]:
-    """Environment of a machine with two H100 whose driver is loaded."""
-    root = tmp_path / "root"
-    libraries = root / "usr/lib/x86_64-linux-gnu"
-    for path in ("dev", "proc/driver", "run/nvidia-persistenced", "usr/lib/x86_64-linux-gnu"):
-        (root / path).mkdir(parents=True)
-    shutil.copy(built / "libnvidia-ml.so.1", libraries / "libnvidia-ml.so.580.178.04")
-    (libraries / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.178.04")
-    plug_in(root / "sys/bus/pci/devices", gpus=2, model="H100")
-    environment = os.environ | {"LAB_GPU_ROOT": str(root), "LD_LIBRARY_PATH": str(built)}
-    subprocess.run([built / "nvidia-persistenced"], env=environment, check=True)
-    yield environment
-    driver = int((root / "run/nvidia-persistenced/nvidia-persistenced.pid").read_text())
-    ended = os.pidfd_open(driver)
-    os.kill(driver, signal.SIGTERM)
-    select.select([ended], [], [], 30)
-    assert not list((root / "dev").iterdir())
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if sys.platform != "linux" or os.geteuid():
-        missing("the lab's driver makes device nodes: run it on Linux as root")
-    if absent := [name for name in ("make", "gcc", "go", "unshare") if not shutil.which(name)]:
-        missing(f"no {', '.join(absent)} to compile the lab's driver with")
-    folder = tmp_path_factory.mktemp("gpu") / "built"
-    subprocess.run(["make", "-C", ROOT / "lab/gpu", f"OUT={folder}"], check=True, stdout=subprocess.DEVNULL)
-    return folder
+    return build(tmp_path_factory.mktemp("gpu") / "built")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, built: Path) -> Iterator[dict[str, str]]:
+    """Two H100, and NVML where a driver's package puts it."""
+    libraries = tmp_path / "root" / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    shutil.copy(built / "libnvidia-ml.so.1", libraries / LIBRARY)
+    (libraries / "libnvidia-ml.so.1").symlink_to(LIBRARY)
+    with loaded(tmp_path / "root", built, "H100") as environment:
+        yield environment
 
 
 def smi(machine: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -74,42 +48,161 @@ def smi(machine: dict[str, str], *arguments: str) -> subprocess.CompletedProcess
     return subprocess.run(command, env=machine, capture_output=True, text=True)
 
 
-def split(machine: dict[str, str], gpu: int, *profiles: str) -> list[str]:
-    """As an administrator does it. UUIDs of the MIG devices, in the order of nvidia-smi."""
+def split(machine: dict[str, str], gpu: int, *profiles: str) -> None:
+    """As an administrator does it."""
     assert smi(machine, "-i", str(gpu), "-mig", "1").returncode == 0
     done = smi(machine, "mig", "-i", str(gpu), "-cgi", ",".join(profiles), "-C")
     assert done.returncode == 0, done.stdout
-    return re.findall(r"MIG-[-0-9a-f]+", smi(machine, "-L").stdout)
 
 
-def on_server(machine: dict[str, str], *argv: str | Path, within_s: float) -> str:
-    """What a program says until it ends, or for as long."""
-    command = ["timeout", str(within_s), "unshare", "--mount", "sh", "-ec", _ON_SERVER, "sh", *argv]
-    done = subprocess.run(command, env=machine, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return done.stdout
+def listed(machine: dict[str, str]) -> list[str]:
+    """Each GPU by its number, each MIG device by its profile."""
+    names = re.findall(r"^GPU (\d)|^  MIG (\S+) +Device +\d+: \(UUID: MIG-", smi(machine, "-L").stdout, re.MULTILINE)
+    return [gpu or profile for gpu, profile in names]
+
+
+def on_machine(machine: dict[str, str], *argv: str | Path) -> str:
+    """What a program says until it ends, or is ended."""
+    command = ["unshare", "--mount", "sh", "-ec", _ON_MACHINE, "sh", *argv]
+    return subprocess.run(command, env=machine, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
 
 
 def test_a_gpu_that_is_not_split_says_what_a_real_one_says(machine: dict[str, str]) -> None:
-    """An H200 with driver 580.159.04 did."""
-    asked = smi(machine, "--query-gpu=index,mig.mode.current,mig.mode.pending,utilization.gpu", "--format=csv,noheader")
-    assert asked.stdout == "0, Disabled, Disabled, 0 %\n1, Disabled, Disabled, 0 %\n"
+    """An H200 with driver 580.159.04."""
+    asked = smi(machine, "--query-gpu=index,mig.mode.current,utilization.gpu", "--format=csv,noheader")
+    assert asked.stdout == "0, Disabled, 0 %\n1, Disabled, 0 %\n"
     assert smi(machine, "mig", "-lgi").stdout == "No MIG-enabled devices found.\n"
-    caps = Path(machine["LAB_GPU_ROOT"])
-    minors = (caps / "proc/driver/nvidia-caps/mig-minors").read_text().splitlines()
+    root = Path(machine["LAB_GPU_ROOT"])
+    minors = (root / "proc/driver/nvidia-caps/mig-minors").read_text().splitlines()
     assert minors[:4] == ["config 1", "monitor 2", "gpu0/gi0/access 3", "gpu0/gi0/ci0/access 4"]
     assert (minors[11], minors[-1]) == ("gpu0/gi1/access 12", "gpu31/gi14/ci7/access 4322")
-    nodes = {node.name: node.stat().st_mode & 0o777 for node in (caps / "dev/nvidia-caps").iterdir()}
+    nodes = {node.name: node.stat().st_mode & 0o777 for node in (root / "dev/nvidia-caps").iterdir()}
     assert nodes == {"nvidia-cap1": 0o400, "nvidia-cap2": 0o444}
 
 
-def test_instances_take_what_is_free_and_go_in_order(machine: dict[str, str]) -> None:
-    split(machine, 1, "3g.40gb", "2g.20gb", "1g.10gb", "19")
-    listed = re.findall(r"(\d)  MIG (\S+) +Device +(\d+)|^GPU (\d)", smi(machine, "-L").stdout, re.MULTILINE)
-    del listed
-    placed = [line.strip("| ").split() for line in smi(machine, "mig", "-lgi").stdout.splitlines()]
-    # GPU, MIG, profile, its id, the instance's id, first slice and slices of memory
-    assert placed == [
-        ["1", "MIG", "1g.10gb", "19", "13", "6:1"],
-        ["1", "MIG", "2g.20gb", "14", "5", "4:2"],
-        ["1", "MIG", "3g.40gb", "9", "1", "0:4"],
-    ] or [row[2] for row in placed] == ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
+def test_instances_take_what_is_free(machine: dict[str, str]) -> None:
+    split(machine, 1, "3g.40gb", "14", "1g.10gb")
+
+    # In the order of their numbers, which begin with the second half of the memory.
+    assert listed(machine) == ["0", "1", "3g.40gb", "2g.20gb", "1g.10gb"]
+    rows = [line.strip("| ").split()[-3:] for line in smi(machine, "mig", "-lgi").stdout.splitlines()]
+    assert rows == [["19", "9", "6:1"], ["14", "3", "4:2"], ["9", "2", "0:4"]]
+
+
+def test_a_full_gpu_has_no_room(machine: dict[str, str]) -> None:
+    split(machine, 0, *["1g.10gb"] * 7)
+
+    more = smi(machine, "mig", "-i", "0", "-cgi", "19", "-C")
+
+    assert "Insufficient Resources" in more.stdout
+    assert more.returncode == 23
+    assert listed(machine) == ["0", *["1g.10gb"] * 7, "1"]
+
+
+def test_a_gpu_is_whole_again_once_nothing_is_left_of_it(machine: dict[str, str]) -> None:
+    split(machine, 0, "7g.80gb")
+    assert "In use" in smi(machine, "-i", "0", "-mig", "0").stdout
+    assert "In use" in smi(machine, "mig", "-dgi").stdout
+
+    for step in (["mig", "-dci"], ["mig", "-dgi"], ["-mig", "0"]):
+        assert smi(machine, *step).returncode == 0
+
+    assert listed(machine) == ["0", "1"]
+    assert len(list((Path(machine["LAB_GPU_ROOT"]) / "dev/nvidia-caps").iterdir())) == 2
+
+
+def test_a_container_sees_the_instance_whose_nodes_it_has(machine: dict[str, str]) -> None:
+    split(machine, 0, "1g.10gb", "1g.10gb")
+    caps = Path(machine["LAB_GPU_ROOT"]) / "dev/nvidia-caps"
+    (caps / "nvidia-cap102").unlink()  # gpu0/gi11/access
+
+    assert listed(machine) == ["0", "1g.10gb", "1"]
+
+
+def specification(machine: dict[str, str], folder: Path) -> dict[str, list[str]]:
+    """Device nodes by the name of a CDI device, by the real nvidia-ctk."""
+    root = machine["LAB_GPU_ROOT"]
+    written = folder / "nvidia.yaml"
+    said = on_machine(
+        machine, program("nvidia-ctk"), "cdi", "generate", "--mode=nvml", f"--driver-root={root}", f"--output={written}"
+    )
+    assert written.exists(), said
+    return {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+        for device in yaml.safe_load(written.read_text())["devices"]
+    }
+
+
+def test_the_toolkit_offers_instances_instead_of_their_gpu(machine: dict[str, str], tmp_path: Path) -> None:
+    split(machine, 1, "1g.10gb", "2g.20gb")
+
+    offered = specification(machine, tmp_path)
+
+    assert {name for name in offered if re.match(r"\d", name)} == {"0", "1:0", "1:1"}
+    assert offered["0"] == ["/dev/nvidia0"]
+    assert offered["1:1"] == ["/dev/nvidia1", *(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in (237, 238))]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "profiles", "served"),
+    [
+        ("mixed", (["1g.10gb", "1g.10gb", "2g.20gb"], []), {"gpu", "mig-1g.10gb", "mig-2g.20gb"}),
+        ("single", (["1g.10gb"] * 7, ["19"] * 7), {"gpu"}),
+        ("none", (["1g.10gb"], []), {"gpu"}),
+    ],
+)
+def test_the_device_plugin_serves_them_as(
+    machine: dict[str, str], strategy: str, profiles: tuple[list[str], list[str]], served: set[str]
+) -> None:
+    for gpu, wanted in enumerate(profiles):
+        if wanted:
+            split(machine, gpu, *wanted)
+
+    said = on_machine(machine, "timeout", "4", program("nvidia-device-plugin"), f"--mig-strategy={strategy}")
+
+    # Without a kubelet to register with it gives up, one resource after the other, so the first is what is certain.
+    assert set(re.findall(r"Starting GRPC server for 'nvidia.com/(\S+)'", said)) <= served, said
+    assert "Starting GRPC server for" in said, said
+
+
+def test_the_device_plugin_refuses_instances_of_two_sizes_as_one_resource(machine: dict[str, str]) -> None:
+    split(machine, 0, "1g.10gb", "2g.20gb")
+    split(machine, 1, "1g.10gb")
+
+    said = on_machine(machine, "timeout", "10", program("nvidia-device-plugin"), "--mig-strategy=single")
+
+    assert "more than one MIG device type present on node" in said
+
+
+def test_the_load_of_an_instance_is_its_own(machine: dict[str, str], tmp_path: Path) -> None:
+    """From CUDA in what would be a pod, to the exporter; the GPU has no utilisation then."""
+    split(machine, 0, "1g.10gb", "1g.10gb")
+    assert smi(machine, "-i", "1", "-mig", "1").returncode == 0  # CUDA takes a whole GPU before a part
+    counters, port = tmp_path / "counters.csv", free_port()
+    fields = ("DEV_GPU_UTIL", "DEV_POWER_USAGE", "DEV_FB_USED", "PROF_GR_ENGINE_ACTIVE")
+    counters.write_text("".join(f"DCGM_FI_{field}, gauge, of interest\n" for field in fields))
+    settings = {
+        "DCGM_EXPORTER_COLLECTORS": str(counters),
+        "DCGM_EXPORTER_INTERVAL": "100",
+        "DCGM_EXPORTER_LISTEN": f"127.0.0.1:{port}",
+    }
+    name = subprocess.run(
+        [sys.executable, SCRIPTS / "vector_add.py"], env=machine, check=True, capture_output=True, text=True
+    ).stdout
+    assert re.match(r"NVIDIA H100 80GB HBM3 MIG 1g.10gb \(", name)
+    spin = "from cuda import Gpu; import time; gpu = Gpu(); print('on it', flush=True)\n"
+    spin += "while True: gpu.spin(50), time.sleep(0.05)"
+    with (
+        running(program("dcgm-exporter"), env=machine | settings),
+        running(sys.executable, "-c", spin, env=machine | {"PYTHONPATH": str(SCRIPTS)}, ready="on it"),
+    ):
+        deadline, found = time.monotonic() + SETTLES_S, {}
+        while not 0.3 < float(found.get(("PROF_GR_ENGINE_ACTIVE", "11"), 0)) < 0.7:
+            assert time.monotonic() < deadline, found
+            rows = [re.match(r'DCGM_FI_(\w+){.*GPU_I_PROFILE="1g.10gb",GPU_I_ID="(\d+)".* (\S+)$', line) for line in metrics(f"http://127.0.0.1:{port}")]
+            found = {(row[1], row[2]): row[3] for row in rows if row}
+        assert ask(machine, "state")[1].split()[5] != "0"  # what the driver knows of it, and NVML does not say
+    assert found.keys() == {(field, part) for field in fields if field != "DEV_GPU_UTIL" for part in ("11", "12")}
+    assert float(found["PROF_GR_ENGINE_ACTIVE", "12"]) == 0
+    assert found["DEV_FB_USED", "11"] == "256"
+    assert found["DEV_POWER_USAGE", "11"] == found["DEV_POWER_USAGE", "12"]
