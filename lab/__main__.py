@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab import bare, preflight, real_gpus
-from lab.gpu.pci import MODELS as GPU_MODELS
 from lab.artifacts import CACHE
+from lab.gpu.pci import MODELS as GPU_MODELS
 
 if TYPE_CHECKING:
     from lab.graph import Graph

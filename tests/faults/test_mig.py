@@ -1,4 +1,4 @@
-"""A GPU that is split by MIG is served to a pod by NVIDIA's device plugin, and its work is the pod's custom metric."""
+"""A pod gets an instance of a GPU from NVIDIA's device plugin. What the instance does is the pod's custom metric."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ pytestmark = pytest.mark.slow
 def served(lab: Lab, strategy: str) -> None:
     """The playbook as sharing.md has it: the CDI specification knows the instances, and the plugin offers them."""
     options = {"nvidia_device_plugin_values": {"migStrategy": strategy}}
+    playbooks = [ROOT / "playbooks" / name for name in ("nodes.yml", "gpu.yml")]
+    tags = "nvidia_container_toolkit,nvidia_device_plugin"
     done = subprocess.run(
-        ["ansible-playbook", "-i", lab.inventory, ROOT / "playbooks" / "gpu.yml", "--extra-vars", json.dumps(options)],
+        ["ansible-playbook", "-i", lab.inventory, *playbooks, "--tags", tags, "--extra-vars", json.dumps(options)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""The lab's driver with GPUs that are split by MIG: what NVIDIA's own programs make of them, and the exporter's stand-in."""
+"""The lab's driver with GPUs that are split by MIG: what NVIDIA's programs and the lab's exporter make of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from programs import program
 
 SCRIPTS = ROOT / "roles" / "gpu_workload" / "files"
 LIBRARY = "libnvidia-ml.so.580.178.04"
-# NVIDIA's programs read /proc/driver and write to the kubelet's folder: those of the machine, in a mount namespace of their own.
+# NVIDIA's programs read /proc/driver and write to the kubelet's folder: here in a mount namespace of their own.
 _ON_MACHINE = """
 mount --rbind "$LAB_GPU_ROOT/proc/driver" /proc/driver
 mount -t tmpfs own /var/lib
@@ -160,7 +160,7 @@ def test_the_device_plugin_serves_them_as(
 
     said = on_machine(machine, "timeout", "4", program("nvidia-device-plugin"), f"--mig-strategy={strategy}")
 
-    # Without a kubelet to register with it gives up, one resource after the other, so the first is what is certain.
+    # It gives up at the first resource that no kubelet registers. Which one is first is chance.
     assert set(re.findall(r"Starting GRPC server for 'nvidia.com/(\S+)'", said)) <= served, said
     assert "Starting GRPC server for" in said, said
 
@@ -199,7 +199,10 @@ def test_the_load_of_an_instance_is_its_own(machine: dict[str, str], tmp_path: P
         deadline, found = time.monotonic() + SETTLES_S, {}
         while not 0.3 < float(found.get(("PROF_GR_ENGINE_ACTIVE", "11"), 0)) < 0.7:
             assert time.monotonic() < deadline, found
-            rows = [re.match(r'DCGM_FI_(\w+){.*GPU_I_PROFILE="1g.10gb",GPU_I_ID="(\d+)".* (\S+)$', line) for line in metrics(f"http://127.0.0.1:{port}")]
+            rows = [
+                re.match(r'DCGM_FI_(\w+){.*GPU_I_PROFILE="1g.10gb",GPU_I_ID="(\d+)".* (\S+)$', line)
+                for line in metrics(f"http://127.0.0.1:{port}")
+            ]
             found = {(row[1], row[2]): row[3] for row in rows if row}
         assert ask(machine, "state")[1].split()[5] != "0"  # what the driver knows of it, and NVML does not say
     assert found.keys() == {(field, part) for field in fields if field != "DEV_GPU_UTIL" for part in ("11", "12")}
