@@ -83,6 +83,8 @@ def test_a_gpu_that_is_not_split_says_what_a_real_one_says(machine: dict[str, st
 def test_instances_take_what_is_free(machine: dict[str, str]) -> None:
     split(machine, 1, "3g.40gb", "14", "1g.10gb")
 
+    modes = smi(machine, "--query-gpu=index,mig.mode.current,utilization.gpu", "--format=csv,noheader").stdout
+    assert modes == "0, Disabled, 0 %\n1, Enabled, [N/A]\n"
     # In the order of their numbers, which begin with the second half of the memory.
     assert listed(machine) == ["0", "1", "3g.40gb", "2g.20gb", "1g.10gb"]
     rows = [line.strip("| ").split()[-3:] for line in smi(machine, "mig", "-lgi").stdout.splitlines()]
