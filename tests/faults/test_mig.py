@@ -96,7 +96,7 @@ def instances(lab: Lab) -> Iterator[Lab]:
     """A lab where one GPU is two instances, and a busy pod has one of them."""
     if not all(gpu["mig_capable"] for gpu in lab.facts["gpus"]):
         pytest.skip("the lab's GPUs cannot be split: LAB_GPU_MODEL=H100 make lab-up site")
-    whole = len(lab.gpus())
+    whole = int(lab.allocatable())
     with ExitStack() as stack:
         stack.callback(forgotten, lab)
         stack.callback(served, lab, "none")
