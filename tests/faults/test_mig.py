@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from faults import EXPORTER, container
-from kubernetes.dynamic.exceptions import NotFoundError
 from live_lab import MONITORING, STACK, WORKLOADS, Lab, Manifest, wait_until
 from test_shared_gpus import keeping_busy
 
@@ -132,7 +132,9 @@ def given(lab: Lab, path: str) -> list[str]:
     """Pods that a metrics API has a value of."""
     try:
         return [value["describedObject"]["name"] for value in lab.raw(path)["items"]]
-    except NotFoundError:  # of none yet
+    except ApiError as err:
+        if not err.is_not_found:  # of none yet
+            raise
         return []
 
 
