@@ -33,6 +33,12 @@ SIZES: dict[str, list[dict[str, Any]]] = {
         {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
         {"name": "gpu1", "groups": ["kube_node"], "gpus": 8},
     ],
+    # The sample needs more GPUs than the first GPU server has.
+    "pool": [
+        {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
+        {"name": "gpu1", "groups": ["kube_node"], "gpus": 2},
+        {"name": "gpu2", "groups": ["kube_node"], "gpus": 6},
+    ],
     # What `make bench` needs: some two hundred GPUs, of which its workloads take five to ten each.
     "bench": [
         {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
@@ -305,7 +311,7 @@ def main() -> None:
         "--size",
         choices=SIZES,
         default=os.environ.get("LAB_SIZE") or "two",
-        help="servers: one for all; a control plane and GPU servers (two, bench); three control planes",
+        help="servers: one for all; a control plane and GPU servers (two, pool, bench); three control planes",
     )
     parser.add_argument(
         "--system", default=os.environ.get("LAB_SYSTEM"), help="what the servers run, one of lab/systems.yml"

@@ -119,19 +119,19 @@ class Lab:
 
     @cached_property
     def gpu_node(self) -> str:
-        [node] = self.find("Node", label_selector="nvidia.com/gpu.present=true")
-        return node["metadata"]["name"]
+        """The first one, where there are several."""
+        return min(node["metadata"]["name"] for node in self.find("Node", label_selector="nvidia.com/gpu.present=true"))
 
     @cached_property
     def control_plane(self) -> Host:
         [node] = self.find("Node", label_selector="node-role.kubernetes.io/control-plane")
-        return self._host(node["metadata"]["name"])
+        return self.server(node["metadata"]["name"])
 
     @cached_property
     def gpu_server(self) -> Host:
-        return self._host(self.gpu_node)
+        return self.server(self.gpu_node)
 
-    def _host(self, name: str) -> Host:
+    def server(self, name: str) -> Host:
         return testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self.inventory))
 
     def gpus(self) -> dict[int, str]:

@@ -290,6 +290,27 @@ WORKLOAD_PODS_PENDING = FindingType(
             "no node has a free device for the pods' ResourceClaims",
             "kubectl get resourceslices; kubectl -n {namespace} get resourceclaims; add nodes, or lower max_replicas",
         ),
+        # The scheduler names a reason for each node, and one without GPUs lacks them, too: a cordon says more.
+        Evidence(
+            r"unschedulable",
+            "a node is cordoned, and the others have no place",
+            "kubectl get nodes says which one: kubectl uncordon it, or add nodes",
+        ),
+        Evidence(
+            r"Insufficient nvidia\.com/",
+            "no node has as many free GPUs as a pod asks for",
+            "add nodes, or set max_replicas to what the GPUs hold; a group of nodes that grows needs a moment",
+        ),
+        Evidence(
+            r"Insufficient ",
+            "nodes have free GPUs, and too little of something else that the pods ask for",
+            "lower the requests in the pods of {target}, or add nodes; kubectl describe nodes says what is left",
+        ),
+        Evidence(
+            r"taint|affinity",
+            "no GPU is missing: nodes are closed to the pods",
+            "compare taints and labels of kubectl describe nodes with tolerations and selectors of {target}",
+        ),
     ),
 )
 
