@@ -87,7 +87,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 
 ##@ the tests
 .PHONY: test quick lint lint-lab unit integration molecule faults test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
-test: gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in four lanes side by side
+test: gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
 quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
