@@ -32,7 +32,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
 )
 # Of each lane. The kernel gives them 1024, 335 and 110 parts.
 NICENESS = (0, 5, 10)
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # those of cgroup v1.
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
@@ -93,7 +93,7 @@ class Steps:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240"},  # molecule folds the names of tests else
-                process_group=0,
+                process_group=0,  # stop() ends it with all that it has started
             )
             self._running.add(process)
             _, status, used = os.wait4(process.pid, 0)

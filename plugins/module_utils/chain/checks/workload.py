@@ -298,8 +298,8 @@ WORKLOAD_PODS_PENDING = FindingType(
         ),
         Evidence(
             r"Insufficient nvidia\.com/",
-            "no node has as many free GPUs as a pod asks for",
-            "add nodes, or set max_replicas to what the GPUs hold; a group of nodes that grows needs a moment",
+            "no node that is open to the pods has as many free GPUs as a pod asks for",
+            "add nodes, or set max_replicas to what the GPUs hold; other reasons are in kubectl describe nodes",
         ),
         Evidence(
             r"Insufficient ",
