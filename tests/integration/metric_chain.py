@@ -10,8 +10,10 @@ import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,9 +22,13 @@ from control_plane import ControlPlane, eventually, free_port
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from programs import program
+from urllib3.exceptions import HTTPError
 
 MONITORING = "monitoring"
 STARTUP_S = 60
+# Scrape, evaluation and the adapter's relist take a few seconds in this chain, and many on a busy machine.
+PROOF_S = 120
+RELOAD_S = 30  # for one request; the next one tries again
 
 # What metrics-server would say of the pods: the adapter can serve metrics.k8s.io as well.
 USAGE = {
@@ -69,10 +75,13 @@ class Exporter:
 
 
 class RuleLoader:
-    """What the Prometheus operator does for rules: those with the selected label become Prometheus' rule file."""
+    """The operator's part, and its reloader's: rules with the selected label become Prometheus' rule file.
 
-    def __init__(self, plane: ControlPlane, kube: client.ApiClient, prometheus_port: int) -> None:
-        self._path = plane.work / "rules.yml"
+    What Prometheus has not taken is offered again: one refused or lost request must not end the loading of all rules.
+    """
+
+    def __init__(self, path: Path, kube: client.ApiClient, prometheus_port: int) -> None:
+        self._path = path
         self._path.write_text("groups: []")
         self._objects = client.CustomObjectsApi(kube)
         self._reload = f"http://127.0.0.1:{prometheus_port}/-/reload"
@@ -87,11 +96,15 @@ class RuleLoader:
         self._thread.join()
 
     def _follow(self) -> None:
+        loaded = self._path.read_text()
         while not self._stopped.wait(0.2):
-            rules = json.dumps({"groups": self._groups()})
-            if rules != self._path.read_text():
-                self._path.write_text(rules)
-                urllib.request.urlopen(urllib.request.Request(self._reload, method="POST"))
+            with suppress(OSError, ApiException, HTTPError):
+                rules = json.dumps({"groups": self._groups()})
+                if rules != loaded:
+                    self._path.write_text(rules)
+                    request = urllib.request.Request(self._reload, method="POST")
+                    urllib.request.urlopen(request, timeout=RELOAD_S).close()
+                    loaded = rules
 
     def _groups(self) -> list[dict[str, Any]]:
         try:
@@ -101,9 +114,12 @@ class RuleLoader:
                 MONITORING,
                 "prometheusrules",
                 label_selector="release=kube-prometheus-stack",
+                _request_timeout=RELOAD_S,
             )
-        except ApiException:
-            return []
+        except ApiException as error:
+            if error.status == HTTPStatus.NOT_FOUND:  # the kind is not served
+                return []
+            raise
         return [group for rule in found["items"] for group in rule["spec"]["groups"]]
 
 
@@ -127,7 +143,7 @@ class MetricChain:
         self._kube = kube
         self._interval = f"{interval_s}s"
         self.port, self._adapter = free_port(), free_port()
-        self._rules = RuleLoader(plane, kube, self.port)
+        self._rules = RuleLoader(plane.work / "rules.yml", kube, self.port)
 
     def scrape_configs(self) -> list[dict[str, Any]]:
         """Of Prometheus."""

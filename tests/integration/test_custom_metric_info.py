@@ -21,7 +21,7 @@ from workloads import Workloads
 Ask = Callable[..., dict[str, Any]]
 
 # Long enough for scrape and relist in this chain.
-LISTED_S = 40
+LISTED_S = 120
 # Long enough for several looks; what is broken does not mend itself.
 FAILURE_S = 3
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from control_plane import eventually
 from kubernetes import client
-from metric_chain import Exporter, MetricChain
+from metric_chain import PROOF_S, Exporter, MetricChain
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
 
-PROOF_S = 60
 PODS = {"chat-6d5f8-x7k2p": 50, "chat-6d5f8-zz9b4": 30}
 COST_S = 0.02
 

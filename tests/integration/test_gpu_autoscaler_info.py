@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from metric_chain import MetricChain
+from metric_chain import PROOF_S, MetricChain
 from test_gpu_autoscaler import OTHER_HPA
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
 
-PROOF_S = 40
 INFO = "gpu_autoscaler_info"
 
 

@@ -15,7 +15,7 @@ from workloads import Workloads
 Run = Callable[..., dict[str, Any]]
 
 PLAN = "gpu_autoscaler_plan"
-RECORDED_S = 40
+RECORDED_S = 120
 PODS = ("chat-5d9c7f6b8-x2x4q", "chat-5d9c7f6b8-7kq9z")
 DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
 

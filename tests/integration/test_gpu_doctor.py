@@ -9,13 +9,10 @@ import pytest
 from control_plane import eventually
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
-from metric_chain import MONITORING, MetricChain
+from metric_chain import MONITORING, PROOF_S, MetricChain
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
-
-# Long enough for scrape, evaluation and the adapter's relist in this chain.
-PROOF_S = 40
 
 
 @pytest.fixture

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from metric_chain import MetricChain
+from metric_chain import PROOF_S, MetricChain
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
-
-PROOF_S = 40
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transpor
 from control_plane import ControlPlane, eventually
 from guests import LOOK, LOOKER, allowed
 from kubernetes import client
-from metric_chain import MONITORING, MetricChain
+from metric_chain import MONITORING, PROOF_S, MetricChain
 from workloads import Workloads
 
 # By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
@@ -92,7 +92,7 @@ def test_the_documented_rights_suffice_and_each_is_missed(
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(namespace, {"chat-0": 50})
     spec = {"namespace": namespace, "target": {"name": "chat"}, "max_replicas": 4}
-    assert not run(verify=True, wait_timeout=40, autoscalers=[spec]).get("failed")
+    assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec]).get("failed")
     eventually(lambda: not reasons(guest.examine(namespace)), "the documented rights suffice", 30)
     whole = guest.examine(namespace)
     assert whole["autoscalers"][0]["verified"] is True

@@ -14,13 +14,12 @@ from collection import ROOT
 from control_plane import ControlPlane, eventually
 from guests import GUEST, allowed_in
 from kubernetes import client
-from metric_chain import MONITORING, MetricChain
+from metric_chain import MONITORING, PROOF_S, MetricChain
 from module_process import run_module
 from playbook import run_playbook
 from workloads import Workloads
 
 ROLES = yaml.safe_load((ROOT / "docs" / "rights-namespace.yml").read_text())["items"]
-PROOF_S = 40
 
 
 class Tenant:

@@ -12,7 +12,7 @@ from metric_chain import ADAPTER_VALUES, MetricChain
 from module_process import run_module
 from workloads import Workloads
 
-LISTED_S = 40
+LISTED_S = 120
 USED = {"chat-0": 30.0, "chat-1": 90.0}
 
 

@@ -20,7 +20,7 @@ from programs import program
 from prometheus_rules import serve_kind
 from workloads import Workloads
 
-SETTLE_S = 40
+SETTLE_S = 120
 URL = "http://127.0.0.1:{}"
 
 

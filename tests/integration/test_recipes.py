@@ -10,14 +10,13 @@ import pytest
 from control_plane import ControlPlane, eventually, running
 from guests import APPLY, GUEST, LOOK, LOOKER, allowed
 from kubernetes import client
-from metric_chain import MONITORING, MetricChain
+from metric_chain import MONITORING, PROOF_S, MetricChain
 from module_process import run_module
 from workloads import Workloads
 
 from lab.bench.configurations import filled, read_recipes
 
 Run = Callable[..., dict[str, Any]]
-PROOF_S = 40
 RULES = ("monitoring.coreos.com", "v1", MONITORING, "prometheusrules")
 PODS = {"chat-0": 50, "chat-1": 30}
 

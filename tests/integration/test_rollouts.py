@@ -26,7 +26,7 @@ from workloads import Workloads
 Run = Callable[..., dict[str, Any]]
 ROLLOUTS = ("argoproj.io", "v1alpha1")
 OWNERS = ROOT / "lab" / "charts" / "kube-prometheus-stack" / "files" / "pod-owner.yaml"
-SETTLE_S = 60
+SETTLE_S = 120
 TARGET = {"kind": "Rollout", "name": "chat"}
 
 # `make test` does not compile it: its own target does.

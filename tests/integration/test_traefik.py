@@ -39,7 +39,7 @@ from lab.charts.check import releases, render
 Run = Callable[..., dict[str, Any]]
 Object = dict[str, Any]
 
-SETTLE_S = 60
+SETTLE_S = 120
 # A cost is learned from a minute of requests.
 LEARN_S = 150
 COST_MS = 40

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from control_plane import eventually
 from kubernetes import client
-from metric_chain import MetricChain
+from metric_chain import PROOF_S, MetricChain
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
 
-# Long enough for scrape, evaluation and the adapter's relist in this chain.
-PROOF_S = 40
-# Long enough for what is right; what is broken does not mend itself.
+# What is right was seen before; what is broken does not mend itself.
 FAILURE_S = 8
 
 
@@ -54,6 +53,7 @@ def test_no_series_of_the_exporter(run: Run, chain: MetricChain, workloads: Work
 def test_series_that_name_another_pod(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(workloads.namespace, {"embed-0": 50})
+    eventually(lambda: "embed-0" in chain.series(), "the series are scraped", PROOF_S)
     result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
     assert result["hop"] == "labels"
     assert "names chat-0" in result["msg"]
@@ -71,6 +71,7 @@ def test_a_rule_that_is_not_loaded(run: Run, chain: MetricChain, workloads: Work
 def test_values_that_are_none(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 9.2e18})
+    eventually(lambda: str(int(9.2e18)) in chain.series(), "the value is scraped", PROOF_S)
     result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
     assert result["hop"] == "exporter"
     assert f"pod {workloads.namespace}/chat-0: DCGM_FI_DEV_GPU_UTIL is 9.2e+18" in result["msg"]
@@ -81,6 +82,7 @@ def test_an_adapter_that_is_down(
 ) -> None:
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
+    assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec]).get("failed")
     slices = client.DiscoveryV1Api(kube)
     found = slices.read_namespaced_endpoint_slice("adapter", "monitoring")
     slices.delete_namespaced_endpoint_slice("adapter", "monitoring")
@@ -97,8 +99,9 @@ def test_an_hpa_that_does_not_scale(run: Run, chain: MetricChain, workloads: Wor
     """A label that two controllers' pods share makes the selector ambiguous, which only the HPA's condition tells."""
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
+    assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec]).get("failed")
     workloads.deployment("twin", selects="chat")
     other = {**spec, "name": "twin", "target": {"name": "twin"}}
-    result = run(verify=True, wait_timeout=PROOF_S // 2, autoscalers=[spec, other])
+    result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec, other])
     assert result["hop"] == "hpa"
     assert "AmbiguousSelector" in result["msg"]
