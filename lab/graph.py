@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
@@ -160,13 +161,15 @@ def added_images() -> dict[str, tuple[Artifact, ...]]:
 
 
 def link(folder: Path, programs: Mapping[str, Path]) -> None:
-    """Links of these names to the programs."""
+    """Links of these names to the programs. Several processes may do it at once, as the lanes of `make test` do."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, target in programs.items():
-        new = folder / f".{name}.new"
-        new.unlink(missing_ok=True)
+        place = folder / name
+        if place.is_symlink() and place.readlink() == target:
+            continue
+        new = folder / f".{name}.{uuid4().hex}"
         new.symlink_to(target)
-        new.replace(folder / name)  # somebody may be running it
+        new.replace(place)  # somebody may be running it
 
 
 def make(artifacts: Iterable[Artifact]) -> int:
