@@ -20,6 +20,8 @@ TARGETS = {
     "molecule/runtime": "make test-nodes",
     "tests/bench": "make bench-",
     "tests/faults": "make faults",  # some of it in make test, too
+    "tests/faults/test_alerts_fire.py": "make test-alerts",
+    "tests/faults/test_safety.py": "make test-outages",
 }
 PAGES = [path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if "test_" in path.read_text()]
 FILES = [path for folder in ("tests", "molecule") for path in (ROOT / folder).rglob("test_*.py")]
@@ -31,7 +33,8 @@ for path in FILES:
 
 def target(test: Path) -> str:
     """All other tests are pytest's own, in `make unit`, which is part of `make test`."""
-    return TARGETS.get("/".join(test.relative_to(ROOT).parts[:2]), "make test")
+    path = test.relative_to(ROOT)
+    return TARGETS.get(path.as_posix()) or TARGETS.get("/".join(path.parts[:2]), "make test")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
