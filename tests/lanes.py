@@ -2,10 +2,13 @@
 
 A lane that is free takes the next step. A line a step, with its processor time without that of the lab's servers; each
 has a log of its own in build/test. The others go on when a step fails; the log's end and a verdict come last.
+
+A test may have the machine alone: it locks the file that BESIDE names. All steps but its own share it while they run.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
+BESIDE = "KUBEGPU_TEST_BESIDE"  # the variable that names the file to lock
 # Words for make, in the order in which they begin: what waits longest first, so that the lanes end at about one time.
 # The first two have most of the processors: a cluster that starves says wrong things, and the second's servers are in
 # its lane. A fourth lane made all of it slower.
@@ -31,8 +35,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("lint",),
     ("gates",),
 )
-# Of each lane. The kernel gives them 1024, 655 and 215 parts.
-NICENESS = (0, 2, 7)
+# Its load step is judged with nothing beside: pods of a machine that starves need more replicas than the load does.
+ENDS_ALONE = STEPS[0]
+# Of each lane. The kernel gives them 1024, 423 and 172 parts.
+NICENESS = (0, 4, 8)
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
@@ -74,13 +80,15 @@ class Steps:
         """Run steps that no other lane has taken, while there are any."""
         ended = []
         while not self._stopped and (step := next(steps, None)):
-            ended.append(self._run(step, nicer))
+            with _beside(step):
+                if not self._stopped:
+                    ended.append(self._run(step, nicer))
         return ended
 
     def stop(self, *_: object) -> None:
         self._stopped = True
         for process in self._running:
-            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGINT)  # pytest ends its servers then
 
     def _run(self, step: tuple[str, ...], nicer: int) -> Ended:
         name = step[-1].rpartition("=")[2]
@@ -93,7 +101,8 @@ class Steps:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240"},  # molecule folds the names of tests else
+                # Molecule folds the names of tests by the width.
+                env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240", BESIDE: str(_lock().absolute())},
                 process_group=0,  # stop() ends it with all that it has started
             )
             self._running.add(process)
@@ -105,6 +114,19 @@ class Steps:
         counts = f", {text}" if (text := ended.counts()) else ""
         _say(f"{name}: {'passed' if ended.passed else 'FAILED'} after {after}{counts}")
         return ended
+
+
+@contextmanager
+def _beside(step: tuple[str, ...]) -> Iterator[None]:
+    """Wait while a test wants to be alone, and let none be so until this ends."""
+    with _lock().open("w") as handle:
+        if step != ENDS_ALONE:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+
+
+def _lock() -> Path:
+    return LOGS / "beside.lock"
 
 
 @contextmanager

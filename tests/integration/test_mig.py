@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from chart_site import Site
 from control_plane import running
+from kubernetes.client.exceptions import NotFoundException
 from playbook import changed
 
 CAPABLE = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}
@@ -37,21 +39,29 @@ class Manager:
 
     def _follow(self) -> None:
         while not self._stopped.wait(0.2):
-            for pod in self._site.core.list_namespaced_pod("default").items:
-                if pod.metadata.deletion_timestamp:  # a kubelet's part
-                    self._site.core.delete_namespaced_pod(pod.metadata.name, "default", grace_period_seconds=0)
-            for node in self._site.core.list_node().items:
-                name, labels = node.metadata.name, node.metadata.labels or {}
-                profile = labels.get(CONFIG)
-                if not profile or labels.get(TOLD) in ("success", "failed"):
-                    continue
-                pods = self._site.core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}").items
-                self.seen.append((name, profile, [pod.metadata.name for pod in pods], bool(node.spec.unschedulable)))
-                told = "success" if profile in OFFERED else "failed"
-                if told == "success":
-                    status = {"allocatable": {"nvidia.com/gpu": OFFERED[profile]}}
-                    self._site.core.patch_node_status(name, {"status": status})
-                self._site.core.patch_node(name, {"metadata": {"labels": {TOLD: told}}})
+            with suppress(NotFoundException):  # a test has taken it away meanwhile
+                self._end_pods()
+                self._apply_profiles()
+
+    def _end_pods(self) -> None:
+        """A kubelet's part."""
+        for pod in self._site.core.list_namespaced_pod("default").items:
+            if pod.metadata.deletion_timestamp:
+                self._site.core.delete_namespaced_pod(pod.metadata.name, "default", grace_period_seconds=0)
+
+    def _apply_profiles(self) -> None:
+        for node in self._site.core.list_node().items:
+            name, labels = node.metadata.name, node.metadata.labels or {}
+            profile = labels.get(CONFIG)
+            if not profile or labels.get(TOLD) in ("success", "failed"):
+                continue
+            pods = self._site.core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}").items
+            self.seen.append((name, profile, [pod.metadata.name for pod in pods], bool(node.spec.unschedulable)))
+            told = "success" if profile in OFFERED else "failed"
+            if told == "success":
+                status = {"allocatable": {"nvidia.com/gpu": OFFERED[profile]}}
+                self._site.core.patch_node_status(name, {"status": status})
+            self._site.core.patch_node(name, {"metadata": {"labels": {TOLD: told}}})
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`make test` says at its end which step failed and why, and runs the others."""
+"""`make test` says at its end which step failed and why, and runs the others; a test may have the machine alone."""
 
 from __future__ import annotations
 
@@ -49,6 +49,25 @@ def test_a_failure_is_shown_and_the_others_run(
     printed = capsys.readouterr().out
     assert "\nFAILED tests/test_a.py::test_b - assert 1 == 2\n" in printed
     assert printed.splitlines()[-1] == "make test: FAILED after 0:00: broken, broken"
+
+
+def test_a_test_has_the_machine_alone(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own step runs beside the others until it asks; what runs then ends first, and what comes waits."""
+    Path(os.environ["MAKE"]).write_text(
+        f"""#!/bin/sh
+        case "$2" in
+        whole) flock "$KUBEGPU_TEST_BESIDE" sh -c 'echo alone; sleep 0.5; echo over' >>{ran} ;;
+        *) echo "$2" >>{ran}; sleep 0.1; echo "$2" >>{ran} ;;
+        esac
+        """
+    )
+    monkeypatch.setattr(lanes, "ENDS_ALONE", ("whole",))
+    assert run(monkeypatch, "one", "whole", *map(str, range(20))) == 0
+    seen = ran.read_text().split()
+    assert len(seen) == 2 * 22
+    assert seen.index("over") == seen.index("alone") + 1
+    before = seen[: seen.index("alone")]
+    assert [step for step in before if before.count(step) != 2] == []
 
 
 @pytest.mark.skipif(not os.access(lanes.CPU_GROUPS / "cgroup.procs", os.W_OK), reason="no cgroup v1 to write to")
