@@ -21,12 +21,18 @@ from lab.bench import manifests
 from lab.bench.cluster import BenchCluster, NotReached, wait_until
 from lab.bench.configurations import MAXIMUM, NAMESPACE, Workload, read_configurations
 from lab.bench.report import MEASURED, write
-from lab.bench.rounds import HPA_S, Result, Round, begins, each, full, judge, quick, steps, trace
+from lab.bench.rounds import HPA_S, Result, Round, begins, each, full, judge, quick, slow, steps, trace
 from lab.bench.shapes import LOW
 from lab.versions import versions
 
 CHECKOUT = Path(__file__).parents[2]
-PLANS: dict[str, Callable[[int], list[Round]]] = {"full": full, "steps": steps, "each": each, "quick": quick}
+PLANS: dict[str, Callable[[int], list[Round]]] = {
+    "full": full,
+    "steps": steps,
+    "each": each,
+    "slow": slow,
+    "quick": quick,
+}
 # A minute of requests is the least that a cost is learned from, and the median wants some of them.
 LEARN_S = 240
 # From a round's end until the next load: new pods, and a new HPA controller for another period.

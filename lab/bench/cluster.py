@@ -36,7 +36,7 @@ class BenchCluster:
     def __init__(self, kubeconfig: Path) -> None:
         self._api = config.new_client_from_config(str(kubeconfig))
         self._dynamic = DynamicClient(self._api)
-        self._hpas: list[dict[str, Any]] = []
+        self._held: dict[str, dict[str, Any]] = {}
         self._desired: dict[str, list[tuple[float, int]]] = {}
         self._lock = threading.Lock()
 
@@ -68,24 +68,25 @@ class BenchCluster:
 
     def rest(self, names: Sequence[str], pod: Mapping[str, Any]) -> None:
         """Nobody scales, and each workload has one new pod, made of `pod`, that is ready."""
-        self._take_hpas()
+        self.hold()
         for replicas in (0, 1):
             patch = {"spec": {"replicas": replicas, "template": {"spec": pod}}}
             self._each(names, partial(self._patch_deployment, patch=patch))
             wait_until(partial(self._all_have, names, replicas), f"{replicas} ready pods of each workload", 300)
 
+    def hold(self) -> None:
+        """Take the HPAs away until `release`. One that was made anew meanwhile counts, not the one before."""
+        for hpa in self.request("GET", HPAS)["items"]:
+            name = hpa["metadata"]["name"]
+            meta = {key: hpa["metadata"].get(key) or {} for key in ("labels", "annotations")}
+            kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+            self._held[name] = {**kind, "metadata": {**meta, "name": name}, "spec": hpa["spec"]}
+            self.request("DELETE", f"{HPAS}/{name}")
+
     def release(self) -> None:
         """Let the HPAs scale again, without a memory of what was before."""
-        bodies, self._hpas = self._hpas, []
+        bodies, self._held = list(self._held.values()), {}
         self._each(bodies, lambda body: self.request("POST", HPAS, body=body))
-
-    def _take_hpas(self) -> None:
-        for hpa in self.request("GET", HPAS)["items"]:
-            meta = {key: hpa["metadata"].get(key) or {} for key in ("labels", "annotations")}
-            meta["name"] = hpa["metadata"]["name"]
-            kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
-            self._hpas.append({**kind, "metadata": meta, "spec": hpa["spec"]})
-            self.request("DELETE", f"{HPAS}/{meta['name']}")
 
     def _patch_deployment(self, name: str, patch: Mapping[str, Any]) -> None:
         kind = "application/strategic-merge-patch+json"

@@ -53,7 +53,12 @@ def full(lanes: int, others: int = 5) -> list[Round]:
 def each(_lanes: int) -> list[Round]:
     """One round of each kind at the shorter period."""
     step, spike, ramp = SHAPES["step"], SHAPES["spike"], SHAPES["ramp"]
-    return [Round(step, 5, 0), Round(spike, 5, 0), Round(ramp, 5, 0), Round(step, 5, 30), Round(step, 5, 90)]
+    return [Round(step, 5, 0), Round(spike, 5, 0), Round(ramp, 5, 0), *slow()]
+
+
+def slow(_lanes: int = 0) -> list[Round]:
+    """Pods that take their time to start."""
+    return [Round(SHAPES["step"], 5, pod_start_s) for pod_start_s in (30, 90)]
 
 
 def steps(lanes: int) -> list[Round]:

@@ -6,6 +6,7 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from lab.bench import manifests
 from lab.bench.balancer import Workload as Served
 from lab.bench.balancer import load_at
+from lab.bench.cluster import BenchCluster
 from lab.bench.configurations import filled, read_configurations, read_recipes
 from lab.bench.evaluation import Seen, direction_changes, evaluate, spread
 from lab.bench.goals import goals
@@ -178,6 +180,36 @@ def seen(**changed: object) -> Seen:
     requests = [(float(at), 137 * at, 100 * at, 37 * at) for at in range(61)]
     whole = Seen(STEP, 60.0, [(-9, 1), (4, 3), (8, 5)], [(-9, 1), (6, 3), (12, 5)], requests)
     return replace(whole, **changed)
+
+
+class HeldCluster(BenchCluster):
+    """Knows HPAs alone."""
+
+    def __init__(self, **maxima: int) -> None:
+        self._held = {}
+        self.hpas = {name: self.hpa(name, most) for name, most in maxima.items()}
+
+    def hpa(self, name: str, most: int) -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": {}, "uid": "1"}, "spec": {"maxReplicas": most}}
+
+    def request(self, method: str, path: str, body: Any = None, content: str = "", **query: str) -> Any:
+        if method == "GET":
+            return {"items": list(self.hpas.values())}
+        if method == "DELETE":
+            return self.hpas.pop(path.rpartition("/")[2])
+        assert body["metadata"]["name"] not in self.hpas, "409 Conflict"
+        self.hpas[body["metadata"]["name"]] = body
+        return body
+
+
+def test_an_hpa_that_is_made_while_others_rest_replaces_its_old_one() -> None:
+    cluster = HeldCluster(a1=8, e1=8)
+    cluster.hold()
+    assert cluster.hpas == {}
+    cluster.hpas["e1"] = cluster.hpa("e1", 6)
+    cluster.hold()
+    cluster.release()
+    assert {name: hpa["spec"]["maxReplicas"] for name, hpa in cluster.hpas.items()} == {"a1": 8, "e1": 6}
 
 
 def test_an_outcome_counts_from_the_loads_change() -> None:
