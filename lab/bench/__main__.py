@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -33,6 +34,8 @@ PLANS: dict[str, Callable[[int], list[Round]]] = {
     "slow": slow,
     "quick": quick,
 }
+# Five on two processors starved all of them: a load of 89, and no time that meant anything.
+MOST_LANES = 5
 # A minute of requests is the least that a cost is learned from, and the median wants some of them.
 LEARN_S = 240
 # From a round's end until the next load: new pods, and a new HPA controller for another period.
@@ -201,8 +204,11 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, default=CHECKOUT / "inventories/lab/.kubegpu/kubeconfig")
     parser.add_argument("--inventory", type=Path, default=CHECKOUT / "inventories/lab")
     parser.add_argument("--plan", choices=PLANS, default="full", help="what is measured (default: %(default)s)")
-    parser.add_argument("--lanes", type=int, default=5, help="workloads of each configuration (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=90, help="begin no round that would end later (default: 90)")
+    lanes = min(os.cpu_count() or 1, MOST_LANES)
+    parser.add_argument(
+        "--lanes", type=int, default=lanes, help="workloads of each configuration (default: processors, at most 5)"
+    )
+    parser.add_argument("--minutes", type=float, default=56, help="begin no round that would end later (default: 56)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of change (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.md, measured.json and the plots")
     arguments = parser.parse_args()

@@ -45,9 +45,9 @@ class Round:
 
 
 def full(lanes: int, others: int = 5) -> list[Round]:
-    """The steps, then so many phases of the rest at the shorter period."""
-    few = -(-others // lanes)
-    return steps(lanes) + [round_ for round_ in each(lanes)[1:] for _time in range(few)]
+    """Each load once, so that a run that is ended early has some of all; the steps; so many phases of the others."""
+    once, few = each(lanes), -(-others // lanes)
+    return [*once, *steps(lanes)[1:], *once[1:] * (few - 1)]
 
 
 def each(_lanes: int) -> list[Round]:

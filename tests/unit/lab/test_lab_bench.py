@@ -160,6 +160,7 @@ def test_the_full_plan_has_twenty_steps_at_both_periods_and_five_of_the_others(l
     assert number[("step", 5, 0)] >= 20 <= number[("step", 15, 0)]
     assert all(count >= 5 for count in number.values())
     assert {kind[2] for kind in number} == {0, 30, 90}
+    assert rounds[:5] == each(lanes)
     assert len(quick(lanes)) == 1
     both = [round_.sync_s for round_ in steps(lanes)]
     assert lanes * both.count(5) == lanes * both.count(15) >= 20
@@ -173,13 +174,7 @@ def test_the_full_plan_leaves_ten_minutes_of_an_hour_to_make_the_lab() -> None:
     assert sum(round_.lasts_s for round_ in full(5)) <= 3000
 
 
-# ---- what is made of what was seen
-
-
-def seen(**changed: object) -> Seen:
-    requests = [(float(at), 137 * at, 100 * at, 37 * at) for at in range(61)]
-    whole = Seen(STEP, 60.0, [(-9, 1), (4, 3), (8, 5)], [(-9, 1), (6, 3), (12, 5)], requests)
-    return replace(whole, **changed)
+# ---- its cluster
 
 
 class HeldCluster(BenchCluster):
@@ -210,6 +205,15 @@ def test_an_hpa_that_is_made_while_others_rest_replaces_its_old_one() -> None:
     cluster.hold()
     cluster.release()
     assert {name: hpa["spec"]["maxReplicas"] for name, hpa in cluster.hpas.items()} == {"a1": 8, "e1": 6}
+
+
+# ---- what is made of what was seen
+
+
+def seen(**changed: object) -> Seen:
+    requests = [(float(at), 137 * at, 100 * at, 37 * at) for at in range(61)]
+    whole = Seen(STEP, 60.0, [(-9, 1), (4, 3), (8, 5)], [(-9, 1), (6, 3), (12, 5)], requests)
+    return replace(whole, **changed)
 
 
 def test_an_outcome_counts_from_the_loads_change() -> None:
