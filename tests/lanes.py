@@ -88,7 +88,7 @@ class Steps:
     def stop(self, *_: object) -> None:
         self._stopped = True
         for process in self._running:
-            os.killpg(process.pid, signal.SIGINT)  # pytest ends its servers then
+            os.killpg(process.pid, signal.SIGTERM)
 
     def _run(self, step: tuple[str, ...], nicer: int) -> Ended:
         name = step[-1].rpartition("=")[2]
