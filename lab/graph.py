@@ -161,7 +161,7 @@ def added_images() -> dict[str, tuple[Artifact, ...]]:
 
 
 def link(folder: Path, programs: Mapping[str, Path]) -> None:
-    """Links of these names to the programs. Several processes may do it at once, as the lanes of `make test` do."""
+    """Links of these names to the programs. The lanes of `make test` make them at once."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, target in programs.items():
         place = folder / name

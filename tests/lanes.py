@@ -34,9 +34,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("lint",),
     ("gates",),
 )
-# Its load step is judged with nothing beside: pods of a machine that starves need more replicas than the load does.
+# Its load step is judged with nothing beside: on a starved machine the HPA may ask for one replica too many.
 ENDS_ALONE = STEPS[0]
-# Of each lane. The kernel gives them 1024, 335 and 110 parts: the first waits much once its cluster is made, so it has
+# Of each lane. The kernel gives them 1024, 335 and 110 parts. The first makes a cluster and then mostly waits, so it is
 # to be made soon.
 NICENESS = (0, 5, 10)
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder

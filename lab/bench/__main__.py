@@ -34,7 +34,7 @@ PLANS: dict[str, Callable[[int], list[Round]]] = {
     "slow": slow,
     "quick": quick,
 }
-# Five on two processors starved all of them: a load of 89, and no time that meant anything.
+# Of a configuration, where there are as many processors. Five on two of these starved, at a load of 89.
 MOST_LANES = 5
 # A minute of requests is the least that a cost is learned from, and the median wants some of them.
 LEARN_S = 240

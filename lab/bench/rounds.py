@@ -50,13 +50,13 @@ def full(lanes: int, others: int = 5) -> list[Round]:
     return [*once, *steps(lanes)[1:], *once[1:] * (few - 1)]
 
 
-def each(_lanes: int) -> list[Round]:
+def each(lanes: int) -> list[Round]:
     """One round of each kind at the shorter period."""
     step, spike, ramp = SHAPES["step"], SHAPES["spike"], SHAPES["ramp"]
-    return [Round(step, 5, 0), Round(spike, 5, 0), Round(ramp, 5, 0), *slow()]
+    return [Round(step, 5, 0), Round(spike, 5, 0), Round(ramp, 5, 0), *slow(lanes)]
 
 
-def slow(_lanes: int = 0) -> list[Round]:
+def slow(_lanes: int) -> list[Round]:
     """Pods that take their time to start."""
     return [Round(SHAPES["step"], 5, pod_start_s) for pod_start_s in (30, 90)]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lanes import BESIDE
 
 
 @pytest.hookimpl(trylast=True)
@@ -17,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def alone() -> Iterator[None]:
     """No other step of `make test` runs, and none begins, see tests/lanes.py."""
-    beside = os.environ.get("KUBEGPU_TEST_BESIDE")
+    beside = os.environ.get(BESIDE)
     with Path(beside or os.devnull).open() as handle:
         if beside:
             fcntl.flock(handle, fcntl.LOCK_EX)
