@@ -37,6 +37,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: lab-env test-env gates-env
+# First of all where it is named: a machine that cannot carry the lab is told so before minutes of pip.
 lab-env: # the machine as well: packages, kernel modules, memory and disk for what is built or started
 	@$(PYTHON) lab/preflight.py lab requirements-lab.txt
 test-env: # any machine
@@ -88,7 +89,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 
 ##@ the tests
 .PHONY: test quick lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
-test: gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
+test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
 quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
@@ -106,18 +107,18 @@ lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the c
 	@git diff --exit-code -- 'roles/*/README.md' docs/doctor roles/gpu_dashboards/files || { echo "the pages above are not what specs and checks say: commit what make docs wrote"; exit 1; }
 	@echo "lint: passed"
 
-lint-lab: test-env programs ## helm lint of the lab's charts, go vet and go test of its exporter
+lint-lab: lab-env test-env programs ## helm lint of the lab's charts, go vet and go test of its exporter
 	@$(BIN)/python -m lab.lint
 	@echo "lint-lab: passed"
 
-unit: test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
+unit: lab-env test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
 	@$(PYTEST) $(or $(ARGS),tests --ignore tests/faults --ignore tests/integration \
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
-integration: test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
+integration: lab-env test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
 	@$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/integration) $(ARGS)
 
-molecule: test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
+molecule: lab-env test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
 	@PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)
 
 faults: test-env ## break the lab that is up in each way that the doctor knows, in random order (ARGS="-k rule", SEED=7)
@@ -129,44 +130,44 @@ test-outages: test-env ## what measures is gone from the lab that is up for ten 
 test-alerts: test-env ## each alert fires on the lab that is up for its fault alone, and ends with it (ARGS="-k Xid", SEED=7)
 	@$(BROKEN_LAB) tests/faults/test_alerts_fire.py $(ARGS)
 
-test-nodes: test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
+test-nodes: lab-env test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
 	@$(MOLECULE) test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
 	@LAB_DRIVER=1 $(LAB_CLI) build
 	@$(MOLECULE) test --scenario-name debian_driver
 	@$(MAKE) --no-print-directory test-systems
 
-test-systems: test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
+test-systems: lab-env test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
 		$(LAB_CLI) build; $(MOLECULE) test --scenario-name nodes; done
 
-test-first-runs: test-env ## the first run on a bare server of each system: by ssh, from nouveau and swap to a pod with a GPU (SYSTEMS=)
+test-first-runs: lab-env test-env ## the first run on a bare server of each system: by ssh, from nouveau and swap to a pod with a GPU (SYSTEMS=)
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
 		$(LAB_CLI) build; $(MOLECULE) test --scenario-name first_run; done
 
 test-vm: test-env ## what the roles do to a kernel, in a virtual machine with Debian's (minutes by KVM; emulated 20 to 45)
 	@$(BIN)/python -m lab.vm $(ARGS)
 
-test-cluster: test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
+test-cluster: lab-env test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
 	@$(MOLECULE) test --scenario-name cluster --report
 
-test-rollouts: test-env programs ## Argo Rollouts' own controller: a canary under load, scaled by each type of metric (compiles it first)
+test-rollouts: lab-env test-env programs ## Argo Rollouts' own controller: a canary under load, scaled by each type of metric (compiles it first)
 	@$(LAB_CLI) program argo-rollouts
 	@ROLLOUTS=1 $(PYTEST) tests/integration/test_rollouts.py $(ARGS)
 
-test-traefik: test-env programs ## Traefik itself in front: the ways in that pages and values write, and a demand from what it counts (compiles it first)
+test-traefik: lab-env test-env programs ## Traefik itself in front: the ways in that pages and values write, and a demand from what it counts (compiles it first)
 	@$(LAB_CLI) program traefik
 	@TRAEFIK=1 $(PYTEST) tests/integration/test_traefik.py $(ARGS)
 
-test-argocd: test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
+test-argocd: lab-env test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
 	@$(LAB_CLI) program argo-cd
 	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
 
-test-docker: test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
+test-docker: lab-env test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
 	@LAB_DOCKER=1 $(LAB_CLI) --size one build
 	@$(MOLECULE) test --scenario-name docker --report $(ARGS)
 
-test-existing: test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
+test-existing: lab-env test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
 	@$(MOLECULE) test --scenario-name existing --report $(ARGS)
 
 # The GPUs are the stand-in's: two hundred of them, of which each workload takes five to ten.
@@ -182,16 +183,16 @@ bench: ## six ways to scale, side by side on a lab of its own: an hour (SIZE=ben
 bench-quick: ## the load step alone, twice for each of the six: ten minutes
 	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"
 
-bench-modules: test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
+bench-modules: lab-env test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_modules.py $(ARGS)
 
 bench-site: lab-env ## site.yml twice on the lab that is up: seconds, processor, tasks, the slowest (ARGS="--runs 1")
 	@$(BIN)/python tests/bench/bench_site.py $(ARGS)
 
-bench-doctor: test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
+bench-doctor: lab-env test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)
 
-bench-scale: test-env programs ## the whole chain over 100 to 1,000 nodes that kwok plays, with 50 to 500 autoscalers (ARGS="--sizes 100x50,300x150")
+bench-scale: lab-env test-env programs ## the whole chain over 100 to 1,000 nodes that kwok plays, with 50 to 500 autoscalers (ARGS="--sizes 100x50,300x150")
 	@$(LAB_CLI) program kwok
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_scale.py $(ARGS)
 

@@ -189,6 +189,14 @@ def test_the_makefile_takes_the_systems_python_where_it_fits() -> None:
         assert printed.split()[0] == expected
 
 
+@pytest.mark.parametrize("target", ["test", "unit", "integration", "molecule", "lint-lab", "test-nodes", "test-systems"])
+def test_a_machine_is_looked_at_before_anything_is_installed(target: str) -> None:
+    command = ["make", "--no-print-directory", "--dry-run", "PYTHON=python3", target]
+    printed = subprocess.run(command, cwd=preflight.CHECKOUT, capture_output=True, text=True, check=True).stdout
+    asked = [line.split()[2] for line in printed.splitlines() if line.startswith("python3 lab/preflight.py")]
+    assert asked[:2] == ["lab", "env"]
+
+
 def test_the_bytecode_that_is_kept_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "template-bytecode"
     monkeypatch.setattr(preflight, "VENV", tmp_path)
