@@ -15,8 +15,8 @@ SEED ?= $(shell echo $$RANDOM)
 BROKEN_LAB = $(BIN)/python -m pytest --ansible-inventory inventories/lab -v --durations 25 --seed $(SEED)
 # What `make test-systems` makes servers of, one after the other.
 SYSTEMS ?= debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04
-# One lab a checkout, so that a second checkout on the machine has its own beside.
-LAB ?= kubegpu-$(shell printf '%s' '$(CURDIR)' | sha256sum | cut -c1-6)
+# One lab a checkout, so that a second checkout on the machine has its own beside. A Mac may have shasum alone.
+LAB ?= kubegpu-$(shell printf '%s' '$(CURDIR)' | { sha256sum || shasum -a 256; } 2>/dev/null | cut -c1-6)
 BIN := .venv/bin
 LAB_CLI := $(BIN)/python -m lab
 # What looks at a lab or removes it works on any machine that has one, whatever else that lacks by now.

@@ -40,6 +40,7 @@ ENDS_ALONE = STEPS[0]
 # to be made soon.
 NICENESS = (0, 5, 10)
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
+OWN_GROUPS = Path("/proc/self/cgroup")
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
@@ -138,8 +139,9 @@ def in_one_group() -> Iterator[None]:
     cgroup v2 processes are in a group already. Without the right to make one it stays as it is.
     """
     group, own = CPU_GROUPS / "kubegpu-test", str(os.getpid())
-    ungrouped = re.search(r"^\d+:cpu(,cpuacct)?:/$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
-    with suppress(OSError):
+    ungrouped = None
+    with suppress(OSError):  # macOS has no such file
+        ungrouped = re.search(r"^\d+:cpu(,cpuacct)?:/$", OWN_GROUPS.read_text(), re.MULTILINE)
         if ungrouped:
             group.mkdir(exist_ok=True)
             (group / "cgroup.procs").write_text(own)

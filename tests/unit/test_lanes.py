@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import lanes
@@ -51,6 +52,14 @@ def test_a_failure_is_shown_and_the_others_run(
     assert printed.splitlines()[-1] == "make test: FAILED after 0:00: broken, broken"
 
 
+def test_a_machine_without_control_groups_runs_all(ran: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As macOS, which has none."""
+    monkeypatch.setattr(lanes, "OWN_GROUPS", tmp_path / "gone")
+    assert run(monkeypatch, "one", "two") == 0
+    assert sorted(ran.read_text().split()) == ["one", "two"]
+
+
+@pytest.mark.skipif(not shutil.which("flock"), reason="no flock on this machine")
 def test_a_test_has_the_machine_alone(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own step runs beside the others until it asks; what runs then ends first, and what comes waits."""
     Path(os.environ["MAKE"]).write_text(

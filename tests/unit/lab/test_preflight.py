@@ -189,7 +189,7 @@ def test_the_makefile_takes_the_systems_python_where_it_fits() -> None:
         assert printed.split()[0] == expected
 
 
-@pytest.mark.parametrize("target", ["test", "unit", "integration", "molecule", "lint-lab", "test-nodes", "test-systems"])
+@pytest.mark.parametrize("target", ["test", "unit", "integration", "molecule", "lint-lab", "test-systems"])
 def test_a_machine_is_looked_at_before_anything_is_installed(target: str) -> None:
     command = ["make", "--no-print-directory", "--dry-run", "PYTHON=python3", target]
     printed = subprocess.run(command, cwd=preflight.CHECKOUT, capture_output=True, text=True, check=True).stdout
