@@ -18,7 +18,9 @@ def commands() -> str:
 
 def test_each_test_of_the_makefile_is_run_by_github() -> None:
     targets = set(
-        re.findall(r"^(test[a-z-]*|faults|gates-all|mutants|pins-check|charts-check):", makefile(), re.MULTILINE)
+        re.findall(
+            r"^(test[a-z-]*|demo|loadtest|faults|gates-all|mutants|pins-check|charts-check):", makefile(), re.MULTILINE
+        )
     )
     run = set(re.findall(r"[\w-]+", "\n".join(re.findall(r"\bmake (.+)$", commands(), re.MULTILINE))))
     assert targets - IN_TEST - run == set()
