@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from server import pinned
+from server import SCENARIO, Run, Server, pinned, run
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
@@ -44,42 +39,11 @@ version = 2
   max_container_log_line_size = 777 # theirs
 """
 DOCKERS = '{\n  "log-driver": "journald",\n  "runtimes": {\n    "kata": {\n      "path": "/opt/kata"\n    }\n  }\n}\n'
-PLAYBOOK = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"]) / "converge.yml"
-INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of ansible-playbook; `text` is its output without line breaks, since messages are wrapped."""
-
-    succeeded: bool
-    changed: int
-    output: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Server:
-    host: Host
-
-    def sh(self, command: str) -> str:
-        """What a command prints. Raises AssertionError when it fails."""
-        return self.host.check_output(command)
 
 
 def role(*flags: str, tags: str = "containerd,nvidia_container_toolkit", **options: Any) -> Run:
     """Run both roles, or what `tags` says of them."""
-    program = Path(sys.executable).with_name("ansible-playbook")
-    command = [program, "-i", INVENTORY, PLAYBOOK, "--tags", tags, "--extra-vars", json.dumps(options), *flags]
-    plain = os.environ | {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}
-    done = subprocess.run(command, env=plain, capture_output=True, text=True)
-    print(done.stdout, done.stderr)  # pytest shows it when the test fails
-    return Run(
-        succeeded=done.returncode == 0,
-        changed=sum(int(count) for count in re.findall(r"\bchanged=(\d+)", done.stdout)),
-        output=done.stdout,
-        text=re.sub(r"\s+", " ", done.stdout).replace("''", "'"),
-    )
+    return run(SCENARIO / "converge.yml", "--tags", tags, *flags, **options)
 
 
 def configure(*flags: str, **options: Any) -> Run:
