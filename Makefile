@@ -132,8 +132,8 @@ test-alerts: test-env ## each alert fires on the lab that is up for its fault al
 
 test-nodes: lab-env test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
 	@$(MOLECULE) test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
-	@LAB_DRIVER=1 $(LAB_CLI) build
-	@$(MOLECULE) test --scenario-name debian_driver
+	@set -e; for system in debian-12 debian-13; do export LAB_SYSTEM=$$system; \
+		LAB_DRIVER=1 $(LAB_CLI) build; $(MOLECULE) test --scenario-name debian_driver; done
 	@$(MAKE) --no-print-directory test-systems
 
 test-systems: lab-env test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
