@@ -101,7 +101,7 @@ lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the c
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck $$(git grep -lE "^#!/bin/(ba)?sh" ':!*.j2')
-	@$(BIN)/python tests/lint_ansible.py --offline -qq
+	@$(BIN)/python tests/lint_ansible.py --offline -q
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs
 	@git diff --exit-code -- 'roles/*/README.md' docs/doctor roles/gpu_dashboards/files || { echo "the pages above are not what specs and checks say: commit what make docs wrote"; exit 1; }
