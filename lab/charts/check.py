@@ -232,7 +232,7 @@ def _matches(text: str, patterns: list[str]) -> bool:
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
         print(
             "charts-check was NOT RUN: it needs the original charts. Next: make charts-check CHARTS=<folder with them>"
         )

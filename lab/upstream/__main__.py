@@ -1,6 +1,7 @@
 """Ask the real repositories what has changed against the rows: `python -m lab.upstream`, or `make pins-check`.
 
-Exit status: 0 nothing has, 1 something has, 3 not run, since a repository did not answer.
+Exit status: 0 nothing has, 1 something has, 3 not run, since a repository did not answer. A change that was found
+counts more than a silent repository. Both are printed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main(ask: Ask, tell: Callable[[str], object] = print) -> int:
             tell(f"  {line}")
     for line in silent:
         tell(f"NOT RUN for {line}. Next: run `make pins-check` on a machine that reaches it")
-    return NOT_RUN if silent else CHANGED if changed else 0
+    return CHANGED if changed else NOT_RUN if silent else 0
 
 
 def index(ask: Ask, repository: Repository) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.charts.check import Key, differences, facets, key
+from lab.charts.check import NOT_RUN, Key, differences, facets, key, main
+from lab.versions import CHECKOUT
 
 SERVICE: dict[str, Any] = {
     "kind": "Service",
@@ -64,3 +67,30 @@ def test_the_version_of_a_program_is_no_difference() -> None:
     labelled["metadata"]["labels"]["app.kubernetes.io/version"] = "2.19.1"
     assert dict(facets(labelled)) == dict(facets(SERVICE))
     assert key(labelled) == Key("Service", "monitoring", "exporter")
+
+
+@pytest.mark.parametrize("given", [[], ["no-such-folder"]])
+def test_without_the_originals_it_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: list[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["check", *given])
+
+    assert main() == NOT_RUN == 3
+    assert "NOT RUN" in capsys.readouterr().out
+
+
+def steps(*target: str) -> str:
+    """What make would run."""
+    command = ["make", "--no-print-directory", "--dry-run", *target]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+
+
+def test_nothing_is_compiled_where_the_originals_are_missing(tmp_path: Path) -> None:
+    assert "-m lab build" in steps("charts-check", f"CHARTS={tmp_path}")
+    assert "-m lab build" not in steps("charts-check", "CHARTS=")
+    assert "-m lab build" not in steps("charts-check", "CHARTS=no-such-folder")
+
+
+def test_the_pins_are_compared_on_any_machine() -> None:
+    assert "preflight.py lab" in steps("charts-check", f"CHARTS={CHECKOUT}")
+    assert "preflight.py lab" not in steps("pins-check")

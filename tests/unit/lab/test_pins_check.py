@@ -75,6 +75,16 @@ def test_without_an_answer_it_is_not_run() -> None:
     assert all(line.startswith("NOT RUN for ") and "no route to host" in line for line in told)
 
 
+def test_a_change_is_told_though_another_repository_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = upstream.repositories()
+    monkeypatch.setattr(upstream, "repositories", lambda: {name: rows[name] for name in ("docker-noble", jammy.name)})
+    told: list[str] = []
+
+    assert main(answering(of_jammy(b"no key")), told.append) == CHANGED
+    assert told[:2] == ["docker-jammy:", "  gpg: its fingerprint is none"]
+    assert told[2].startswith("NOT RUN for docker-noble: ")
+
+
 def test_an_index_lies_where_apt_looks_for_it() -> None:
     asked = {
         "https://download.docker.com/linux/ubuntu/dists/noble/stable/binary-amd64/Packages.gz": gzip.compress(b"a"),
@@ -88,16 +98,19 @@ def test_an_index_lies_where_apt_looks_for_it() -> None:
 
 def test_another_key_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream, "repositories", lambda: {"docker-jammy": jammy})
-    texts = {
-        "https://download.docker.com/linux/ubuntu/dists/jammy/stable/binary-amd64/Packages.gz": gzip.compress(
-            "\n".join(map(stanza, of("docker-jammy"))).encode()
-        ),
-        "https://download.docker.com/linux/debian/gpg": b"no key",
-    }
     told: list[str] = []
 
-    assert main(answering(texts), told.append) == CHANGED
+    assert main(answering(of_jammy(b"no key")), told.append) == CHANGED
     assert told == ["docker-jammy:", "  gpg: its fingerprint is none"]
+
+
+def of_jammy(key: bytes) -> dict[str, bytes]:
+    """What that repository answers: packages as its rows say, and this key."""
+    packages = "\n".join(map(stanza, of("docker-jammy"))).encode()
+    return {
+        "https://download.docker.com/linux/ubuntu/dists/jammy/stable/binary-amd64/Packages.gz": gzip.compress(packages),
+        "https://download.docker.com/linux/debian/gpg": key,
+    }
 
 
 jammy = upstream.repositories()["docker-jammy"]
