@@ -16,6 +16,8 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).parent
+# What each row says of itself, beside what it is about.
+ABOUT = {"source", "date", "mark"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Package:
 
     fields: of its control file, `Depends` for instance.
     units:  systemd units by name: `enabled` (and started) when it is installed, `disabled`, or `static`.
-    mark:   `seen` if its source says so, `inferred` if it follows from what was seen.
+    mark:   `seen` if its source and that of its release say so, `inferred` if it follows from what was seen.
     """
 
     name: str
@@ -83,7 +85,8 @@ def names_in(relation: str) -> list[list[str]]:
 
 @cache
 def repositories() -> dict[str, Repository]:
-    return {name: Repository(name, **row) for name, row in _read("repositories")["repositories"].items()}
+    rows = _read("repositories")["repositories"]
+    return {name: Repository(name, **{part: row[part] for part in row.keys() - ABOUT}) for name, row in rows.items()}
 
 
 @cache
@@ -107,14 +110,16 @@ def packages() -> tuple[Package, ...]:
 
 def _packages(rows: Mapping[str, Any]) -> Iterator[Package]:
     for row in rows["packages"]:
-        listed = row.get("versions") or {name: _listed(rows["releases"][name]) for name in row["repositories"]}
+        own = {name: [(version, "seen") for version in versions] for name, versions in row.get("versions", {}).items()}
+        listed = own or {name: _listed(rows["releases"][name]) for name in row["repositories"]}
         for repository, versions in listed.items():
-            for version in versions:
-                if "versions" in row or _within(version, row.get("from", "0"), row.get("until", "9999")):
-                    yield from _versions_of(row, repository, version)
+            for version, mark in versions:
+                if own or _within(version, row.get("from", "0"), row.get("until", "9999")):
+                    yield from _versions_of(row, repository, version, mark)
 
 
-def _versions_of(row: Mapping[str, Any], repository: str, version: str) -> Iterator[Package]:
+def _versions_of(row: Mapping[str, Any], repository: str, version: str, mark: str) -> Iterator[Package]:
+    """mark: that of the release."""
     told = {"version": version, "upstream": upstream_of(version), "branch": version.partition(".")[0]}
     fields = {name: text.format(**told) for name, text in row.get("fields", {}).items()}
     for name in row["names"]:
@@ -122,14 +127,17 @@ def _versions_of(row: Mapping[str, Any], repository: str, version: str) -> Itera
             name=name.format(**told),
             version=version,
             repository=repository,
+            source=row["source"],
+            date=str(row["date"]),
+            mark=row["mark"] if mark == "seen" else mark,
             fields=fields,
             units=row.get("units", {}),
-            **{about: str(row[about]) for about in ("source", "date", "mark")},
         )
 
 
-def _listed(releases: list[Mapping[str, Any]]) -> list[str]:
-    return [version for row in releases for version in row["versions"]]
+def _listed(releases: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Each version with its row's mark."""
+    return [(version, row["mark"]) for row in releases for version in row["versions"]]
 
 
 def _within(version: str, first: str, last: str) -> bool:
