@@ -12,14 +12,17 @@ from lab import debian, packages, upstream
 from lab.systems import systems
 from lab.versions import CHECKOUT, names, versions
 
-PINNED = {
-    "containerd.io": ["containerd.io"],
-    "docker-ce": ["docker-ce", "docker-ce-cli"],
-    "kubernetes": ["kubelet", "kubeadm", "kubectl"],
-    "nvidia-container-toolkit": ["nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1"],
-    "nvidia-driver": ["nvidia-persistenced"],
-    "nvlsm": ["nvlsm"],
+# Roles that name what they install as data. The driver's depends on the system: see test_nvidia_driver.py.
+NAMED = {
+    "containerd.io": ("containerd/vars/main.yml", "__containerd_apt"),
+    "docker-ce": ("docker/vars/main.yml", "__docker_apt"),
+    "kubernetes": ("kubernetes/vars/main/main.yml", "__kubernetes_apt"),
+    "nvidia-container-toolkit": ("nvidia_container_toolkit/vars/main.yml", "__nvidia_container_toolkit_apt"),
 }
+PINNED = {
+    name: yaml.safe_load((CHECKOUT / "roles" / path).read_text())[variable]["packages"]
+    for name, (path, variable) in NAMED.items()
+} | {"nvidia-driver": ["nvidia-persistenced"], "nvlsm": ["nvlsm"]}
 # Of the distribution, and on every server or brought from its mirror.
 DISTRIBUTION = {*debian.NODE, *chain(*debian.FROM_DISTRIBUTION.values()), "libc6", "libseccomp2", "libsystemd0"}
 DISTRIBUTION |= {"libibumad3", "libnftables1"}  # infiniband-diags and nftables need them
