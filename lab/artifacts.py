@@ -97,8 +97,19 @@ class Artifact:
             partial.mkdir(parents=True)
             self.log.parent.mkdir(exist_ok=True)
             with self.log.open("w") as log:
-                self.build(partial, Shell(log))
+                try:
+                    self.build(partial, Shell(log))
+                except subprocess.CalledProcessError as failed:
+                    raise _told(failed, log) from failed
             partial.rename(self.path)
+
+
+def _told(failed: subprocess.CalledProcessError, log: IO[str]) -> BuildError:
+    """The error of a command whose output the build reads itself, with its reason; all that it said is in the log."""
+    said = (failed.stderr or "").strip()
+    print("+", *failed.cmd, file=log)
+    print(said, file=log, flush=True)
+    return BuildError(": ".join([f"{failed.cmd[0]} ended with {failed.returncode}", *said.splitlines()[-1:]]))
 
 
 def _files(sources: Iterable[Path]) -> Iterator[Path]:

