@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.charts import check
 from lab.charts.check import NOT_RUN, Key, differences, facets, key, main
 from lab.versions import CHECKOUT
 
@@ -77,6 +78,35 @@ def test_without_the_originals_it_is_not_run(
 
     assert main() == NOT_RUN == 3
     assert "NOT RUN" in capsys.readouterr().out
+
+
+@pytest.fixture
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the original of the one chart lies, which is an operator's; the lab has none."""
+    monkeypatch.setattr("sys.argv", ["check", str(tmp_path)])
+    monkeypatch.setattr(check, "releases", lambda _: {"lab": {}})
+    monkeypatch.setattr(check, "versions", lambda: {"charts": {}})
+    monkeypatch.setattr(check, "pinned", lambda: {"gpu-operator": {"version": "v1"}})
+    monkeypatch.setattr(check, "recorded", lambda _: {"global": "map", "replicas": "number"})
+    monkeypatch.setattr(check.shutil, "which", lambda *_, **__: "helm")
+    return tmp_path / "gpu-operator"
+
+
+@pytest.mark.parametrize(("values", "status"), [("replicas: 1", 0), ("replicas: one", 1)])
+def test_of_an_operator_the_recorded_values_are_compared(
+    operator: Path, capsys: pytest.CaptureFixture[str], values: str, status: int
+) -> None:
+    (operator / "templates").mkdir(parents=True)
+    (operator / "values.yaml").write_text(values)
+    (operator / "Chart.yaml").write_text("name: gpu-operator")
+
+    assert main() == status
+    assert f"gpu-operator v1: its values alone, {status} differences" in capsys.readouterr().out
+
+
+def test_an_operator_whose_original_is_not_there_is_named(operator: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 0
+    assert "gpu-operator: not compared" in capsys.readouterr().out
 
 
 def steps(*target: str) -> str:
