@@ -37,6 +37,12 @@ SAMPLES = {
         "another": 'istio_requests_total{reporter="source", destination_service_namespace="ml", '
         'destination_service_name="chat-large", response_code="200"}',
     },
+    "istio-of-grpc": {
+        "served": 'istio_requests_total{reporter="source", destination_service_namespace="ml", '
+        'destination_service_name="chat", response_code="200", request_protocol="grpc", grpc_response_status="0"}',
+        "refused": 'istio_requests_total{reporter="source", destination_service_namespace="ml", '
+        'destination_service_name="chat", response_code="200", request_protocol="grpc", grpc_response_status="14"}',
+    },
     "envoy_gateway": {
         "served": 'envoy_cluster_upstream_rq{envoy_response_code="200",envoy_cluster_name="httproute/ml/chat/rule/0"}',
         "refused": 'envoy_cluster_upstream_rq{envoy_response_code="503",envoy_cluster_name="httproute/ml/chat/rule/1"}',
@@ -48,7 +54,7 @@ SAMPLES = {
         "served": 'nginx_ingress_controller_requests{namespace="ingress-nginx", exported_namespace="ml", '
         'ingress="chat", exported_service="chat", status="200"}',
         "refused": 'nginx_ingress_controller_requests{namespace="ml", ingress="chat", service="chat", status="429"}',
-        "error": 'nginx_ingress_controller_requests{namespace="ml", ingress="chat", service="chat", status="499"}',
+        "error": 'nginx_ingress_controller_requests{namespace="ml", ingress="chat", service="chat", status="400"}',
         "another": 'nginx_ingress_controller_requests{namespace="web", ingress="chat", service="chat", status="200"}',
     },
 }
@@ -137,6 +143,24 @@ def test_a_source_counts_what_wants_the_gpu_and_nothing_else(case: str, tmp_path
     series = {sample: wanted if row in ("served", "refused") else other for row, sample in samples.items()}
     expected = [(part("offered"), 120, 100.0), (part("cost"), 120, 0.02), (part("sum"), 120, 200.0)]
     check(tmp_path, rules(source=source), {BUSY: "100x60", **series}, expected)
+
+
+@pytest.mark.parametrize(
+    ("case", "code"),
+    [
+        *((case, "504") for case in ("istio", "envoy_gateway", "ingress_nginx", "traefik-ingress-by-number")),
+        *((case, "499") for case in ("ingress_nginx", "traefik-ingress-by-number")),
+        ("istio", "0"),
+    ],
+)
+def test_who_waited_too_long_or_left_took_gpu_time(case: str, code: str, tmp_path: Path) -> None:
+    """Half of what a full GPU did. Without these requests the others would cost twice as much."""
+    series = (SAMPLES | RECORDED)[case]
+    late = series["served"].replace('"200"', f'"{code}"')
+    assert late != series["served"]
+    rows = {BUSY: "100x60", **dict.fromkeys((series["served"], late), "0+50x60"), series["refused"]: "0+100x60"}
+    expected = [(part("cost"), 118, 0.02), (part("sum"), 118, 200.0)]
+    check(tmp_path, rules(source=case.partition("-")[0]), rows, expected)
 
 
 def test_a_cost_is_held_for_a_day_and_then_the_prior_counts(tmp_path: Path) -> None:
@@ -236,6 +260,96 @@ def test_full_pods_count_once_they_have_been_full_for_a_while(tmp_path: Path) ->
     seen = {16: 15, 20: 15, 38: 110, 42: 110, 54: 110, 64: 184, 78: 184}
     expected = [(sustained, at_s, value) for at_s, value in seen.items()]
     check(tmp_path, rules(offered="asked_total", served="asked_total"), rows, expected)
+
+
+OWN = {"offered": "asked_total", "served": 'asked_total{code="200"}'}
+SERVED, REFUSED = (f'asked_total{{code="{code}"}}' for code in (200, 503))
+
+
+def expected_of(sums: dict[int, float]) -> list[tuple[str, int, float | None]]:
+    """Of the demand: what it is by its second, give or take a twentieth."""
+    return [
+        row
+        for at_s, value in sums.items()
+        for row in ((f"{part('sum')} < {0.95 * value}", at_s, None), (f"{part('sum')} > {1.05 * value}", at_s, None))
+    ]
+
+
+def test_a_gpu_that_hangs_makes_no_request_dear(tmp_path: Path) -> None:
+    """It is full and answers nearly nothing. Two pods are not a hundred."""
+    rows = {
+        BUSY: "100x500",
+        SERVED: counter([*[100] * 150, *[2] * 350]),
+        REFUSED: counter([*[0] * 150, *[98] * 350]),
+    }
+    check(tmp_path, rules(**OWN), rows, expected_of({290: 100, 400: 100, 480: 100, 600: 100, 800: 100, 990: 100}))
+
+
+def test_a_prior_does_not_stand_against_what_is_seen(tmp_path: Path) -> None:
+    """Full GPUs from the first minute on: a prior is nobody's measurement."""
+    rows = {BUSY: "100x100", SERVED: "0+100x100", REFUSED: "0+100x100"}
+    check(tmp_path, rules(**OWN, prior_gpu_seconds=0.001), rows, [(part("cost"), 190, 0.02), (part("sum"), 190, 200)])
+
+
+def test_a_dearer_request_is_learned_while_none_is_refused(tmp_path: Path) -> None:
+    rows = {BUSY: "30x150 90x300", SERVED: "0+100x450"}
+    check(tmp_path, rules(**OWN), rows, expected_of({290: 30, 700: 90, 890: 90}))
+
+
+def test_a_proxy_that_is_not_scraped_for_a_while_makes_no_request_dear(tmp_path: Path) -> None:
+    """One of two that count alike: gone for six minutes, and back with all that it has counted."""
+    gone = [*map(str, range(0, 15_000, 100)), "stale", *["_"] * 179, *map(str, range(33_000, 60_000, 100))]
+    rows = {
+        BUSY: "100x600",
+        'asked_total{code="200", pod="door-a"}': "0+100x600",
+        'asked_total{code="200", pod="door-b"}': " ".join(gone),
+    }
+    expected = expected_of({290: 100, 600: 50, 680: 100, 740: 100, 800: 100, 840: 100, 1190: 100})
+    check(tmp_path, rules(**OWN), rows, [*expected, (part("cost"), 600, 0.01)])
+
+
+def test_gpu_time_without_an_answer_makes_no_request_dear(tmp_path: Path) -> None:
+    """Pods that are full for four minutes and answer nothing, then as before."""
+    rows = {
+        BUSY: "80x200 100x120 80x250",
+        SERVED: counter([*[80] * 200, *[0] * 120, *[80] * 250]),
+        REFUSED: counter([*[0] * 200, *[80] * 120, *[0] * 250]),
+    }
+    check(tmp_path, rules(**OWN), rows, expected_of({390: 80, 660: 80, 680: 80, 700: 80, 760: 80, 1100: 80}))
+
+
+@pytest.mark.parametrize(
+    ("busy", "prior", "sums"),
+    # The first minute of a counter has nine tenths of its requests.
+    [("5x1150", 0.05, {200: 11, 590: 11, 2290: 11}), ("80x150 4x1000", None, {290: 80, 600: 10, 2290: 10})],
+    ids=["than the prior", "than what was learned"],
+)
+def test_a_cheaper_request_is_noticed_on_idle_gpus(
+    busy: str, prior: float | None, sums: dict[int, float], tmp_path: Path
+) -> None:
+    """Below a tenth of a GPU no cost is measured. A hundred requests a second say how much one costs at most."""
+    told = OWN if prior is None else {**OWN, "prior_gpu_seconds": prior}
+    check(tmp_path, rules(**told), {BUSY: busy, SERVED: "0+200x1150"}, expected_of(sums))
+
+
+@pytest.mark.parametrize(
+    ("busy", "at_s"), [("80x60 5x8 80x8 5x8 80x40", 180), ("5x12 stale _x16 5x16", 88)], ids=["busy", "a gap"]
+)
+def test_what_is_not_idle_for_a_minute_bounds_no_cost(busy: str, at_s: int, tmp_path: Path) -> None:
+    rows = {BUSY: busy, SERVED: "0+200x120"}
+    low = f"count_over_time((namespace_workload:gpu_demand:sample{{{LABELS}}} < 0.003)[90s:2s])"
+    check(tmp_path, rules(**OWN, prior_gpu_seconds=0.05), rows, [(low, at_s, None)])
+
+
+def test_pods_of_a_job_with_a_like_name_do_not_count(tmp_path: Path) -> None:
+    job = 'namespace_pod:gpu:avg{namespace="ml", pod="chat-v2-x7k2p"}'
+    check(tmp_path, rules(**OWN), {BUSY: "20x60", job: "100x60", SERVED: "0+20x60"}, [(part("busy"), 110, 20)])
+
+
+@pytest.mark.parametrize("scraped_s", [2, 10, 30])
+def test_a_cost_is_learned_however_often_counters_are_scraped(scraped_s: int, tmp_path: Path) -> None:
+    counts = " ".join(str(100 * at) if at % (scraped_s // 2) == 0 else "_" for at in range(300))
+    check(tmp_path, rules(**OWN), {BUSY: "80x300", SERVED: counts}, [(part("cost"), 590, 0.016)])
 
 
 counter_steps = st.lists(

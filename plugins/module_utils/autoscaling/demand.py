@@ -35,12 +35,16 @@ STEADY = 0.8
 _SURELY = 2.5
 
 # What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments.
-# That is wrong by what the load changes there, so both halves of it have to be alike.
+# That is wrong by what the load changes there, so both halves of it have to be alike: of requests, and of GPU time.
 _WINDOW_S = 60
 _LEAST_BUSY_PERCENT = 10
 _ALIKE = (0.8, 1.25)
 _LEAST_SERVED_PER_S = 0.5
 _LEAST_COMPLETE = 0.9
+# A counter is missed so long, seconds: a proxy that is not scraped takes requests away, and no GPU time.
+_MISSED_S = 900
+# Where a smaller share is served, GPUs are full, and nobody knows of what: a cost that rises then is not believed.
+_LEAST_SERVED_SHARE = 0.9
 # Between two evaluations, seconds: each half of the window has one.
 LONGEST_INTERVAL_S = _WINDOW_S // 2
 # The median of what was seen in this time counts: no step of the load and no restart moves it.
@@ -52,11 +56,12 @@ _BEFORE = "5m"
 # first are full for a moment. Their values and those of the last are of different moments, and add up to too much.
 SUSTAINED_S = 15
 
-# A Deployment's pods are called by random letters, which have no vowels: no name of another object ends so. Source:
-# kubernetes/apimachinery pkg/util/rand. kube-state-metrics and its rules would show a new pod up to a minute late.
-# Until then its requests counted and its GPU did not.
+# A Deployment's pods are called by random letters, which have no vowels. Source: kubernetes/apimachinery pkg/util/rand.
+# The first part has a letter for each digit of a number below 2^32: one of 400,000 has less than five. A Job that is
+# called <Deployment>-v2 has pods of that form but for the length. kube-state-metrics and its rules would show a new pod
+# up to a minute late. Until then its requests counted and its GPU did not.
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-POD_NAMES = {"Deployment": f"{_RANDOM}{{1,10}}-{_RANDOM}{{5}}", "StatefulSet": "[0-9]+"}
+POD_NAMES = {"Deployment": f"{_RANDOM}{{5,10}}-{_RANDOM}{{5}}", "StatefulSet": "[0-9]+"}
 # Longer names of a Deployment are cut in its pods' names. Source: pkg/storage/names.
 LONGEST_NAME = 46
 
@@ -153,8 +158,7 @@ def recordings(
             f"set it to at most {LONGEST_INTERVAL_S}, or leave demand out",
         )
     matchers, raw = _matchers(labels), f"namespace_workload:{demand_name(of.name)}:"
-    series, window, half = _series(of, matchers), f"[{_WINDOW_S}s]", f"[{_WINDOW_S // 2}s]"
-    busy, counters = f"{raw}busy{matchers}", f"{raw}counters{matchers}"
+    series, counters = _series(of, matchers), f"{raw}counters{matchers}"
     samples = math.ceil(_LEAST_COMPLETE * _WINDOW_S / interval_s)
     yield f"{raw}busy", f'sum({of.series}{{namespace="{labels["namespace"]}",pod=~"{pods}"}})'
     yield f"{raw}counters", f"count({' or '.join(demand.offered)})"
@@ -182,22 +186,8 @@ max(
   and on () {raw}rate{matchers}
 )""",
     )
-    least, most = _ALIKE
-    yield (
-        f"{raw}sample",
-        f"""\
-(
-  sum(
-    avg_over_time({busy}{window}) / 100
-    and avg_over_time({busy}{half}) >= {_LEAST_BUSY_PERCENT}
-    and avg_over_time({busy}{half}) / avg_over_time({busy}{half} offset {_WINDOW_S // 2}s) >= {least:g} <= {most:g}
-    and count_over_time({busy}{window}) >= {samples}
-    and count_over_time({counters}{window}) >= {samples}
-  )
-  /
-  ({_per_second("rate", demand.served, window)} >= {_LEAST_SERVED_PER_S:g})
-) > {LEAST_COST:f} < {MOST_COST:g}""",
-    )
+    yield f"{raw}served", _served(demand, counters, samples)
+    yield f"{raw}sample", _sample(demand, raw, matchers, samples)
     yield f"{raw}learned", f"sum(quantile_over_time(0.5, {raw}sample{matchers}[{_MEMORY}]) and {raw}sample{matchers})"
     yield (
         f"{raw}learned_time",
@@ -206,6 +196,63 @@ max(
     held = f"sum(last_over_time({raw}cost{matchers}[{_BEFORE}])) and time() - {series['learned_time']} < {HELD_S}"
     prior = "" if demand.prior is None else f"\nor\nvector({demand.prior:g})"
     yield f"{raw}cost", f"{series['learned']}\nor\n({held}){prior}"
+
+
+def _served(demand: Demand, counters: str, samples: int) -> str:
+    """PromQL: requests served a second in the last minute, if that minute can tell what a request costs.
+
+    counters: how many there are. samples: that a minute without a gap has.
+    """
+    least, most = _ALIKE
+    minute = _per_second("rate", demand.served, f"[{_WINDOW_S}s]")
+    # Halves where they have two scrapes; else this minute and the one before.
+    changes = "\n    or\n".join(
+        f"    {_per_second('rate', demand.served, f'[{span_s}s]')}"
+        f" / {_per_second('rate', demand.served, f'[{span_s}s]', span_s)}"
+        for span_s in (_WINDOW_S // 2, _WINDOW_S)
+    )
+    return f"""\
+{minute} >= {_LEAST_SERVED_PER_S:g}
+and on ()
+(
+  (
+{changes}
+  ) >= {least:g} <= {most:g}
+)
+and on ()
+(count_over_time({counters}[{_WINDOW_S}s]) >= {samples})
+and on ()
+(min_over_time({counters}[{_WINDOW_S}s]) >= max_over_time({counters}[{_MISSED_S}s]))"""
+
+
+def _sample(demand: Demand, raw: str, matchers: str, samples: int) -> str:
+    """PromQL: the cost as the last minute says it. Of idle GPUs the most that it can be, if the cost is above that.
+
+    raw: what the parts' names begin with. samples: that a minute without a gap has.
+    """
+    busy, served, cost = (f"{raw}{part}{matchers}" for part in ("busy", "served", "cost"))
+    window, half = f"[{_WINDOW_S}s]", f"[{_WINDOW_S // 2}s]"
+    least, most = _ALIKE
+    refused = (
+        f"{_per_second('rate', demand.served, window)}"
+        f" < {_LEAST_SERVED_SHARE:g} * {_per_second('rate', demand.offered, window)}"
+    )
+    return f"""\
+sum(
+  avg_over_time({busy}{window}) / 100 / {served}
+  and avg_over_time({busy}{half}) >= {_LEAST_BUSY_PERCENT}
+  and avg_over_time({busy}{half}) / avg_over_time({busy}{half} offset {_WINDOW_S // 2}s) >= {least:g} <= {most:g}
+  and count_over_time({busy}{window}) >= {samples}
+  unless (
+    avg_over_time({busy}{window}) / 100 / {served} > {most:g} * {cost}
+    and {raw}learned_time{matchers} > time() - {HELD_S}
+    and on () {refused}
+  )
+  or
+  {_LEAST_BUSY_PERCENT} / 100 / {served} < {least:g} * {cost}
+  and max_over_time({busy}{window}) < {_LEAST_BUSY_PERCENT}
+  and count_over_time({busy}{window}) >= {samples}
+) > {LEAST_COST:f} < {MOST_COST:g}"""
 
 
 def _least(demand: Demand) -> str:
@@ -235,8 +282,9 @@ def _series(of: Metric, matchers: str) -> dict[str, str]:
     return {part: f"sum(namespace_workload:{demand_name(of.name)}:{part}{matchers})" for part in parts}
 
 
-def _per_second(function: str, selectors: tuple[str, ...], window: str) -> str:
-    return f"sum({' or '.join(f'{function}({selector}{window})' for selector in selectors)})"
+def _per_second(function: str, selectors: tuple[str, ...], window: str, ago_s: int = 0) -> str:
+    offset = f" offset {ago_s}s" if ago_s else ""
+    return f"sum({' or '.join(f'{function}({selector}{window}{offset})' for selector in selectors)})"
 
 
 def _selector(target: str, given: Any) -> str:

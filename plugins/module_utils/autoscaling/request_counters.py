@@ -10,9 +10,12 @@ from string import Template
 # Prometheus reads a rule's text anew at each evaluation, and what is written as [^-@] costs it 5 ms each time.
 _TRAEFIK = "$namespace-$name-([a-z0-9]+@kubernetes(crd)?|http-[a-z0-9]+@kubernetesgateway)"
 # Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
-# error or a crash (500), and counted it would ask for them.
-_SERVED = "2.."
-_OFFERED = f"{_SERVED}|429|502|503|504"
+# error or a crash (500), and counted it would ask for them. Who waited too long (504), or did not wait (499, of Envoy
+# 0), was with a pod before. Whose GPU time is counted, and whose requests are not, would make others dear.
+_SERVED = "2..|499|504|0"
+_OFFERED = f"{_SERVED}|429|502|503"
+# gRPC refuses with HTTP's 200: exhausted, unavailable. Source: grpc.io/docs/guides/status-codes.
+_REFUSED_BY_GRPC = "8|14"
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class RequestCounter:
 
     rows:   selectors, each for one way of scraping. `$namespace` and `$name` say whose requests, `$codes` is a regular
             expression of HTTP codes.
+    grpc:   label that has the code of gRPC, if there is one.
     named:  what `$name` is the name of.
     scrape: what Prometheus has to read.
     """
@@ -28,12 +32,14 @@ class RequestCounter:
     rows: tuple[str, ...]
     named: str
     scrape: str
+    grpc: str = ""
 
     def offered(self, namespace: str, name: str) -> tuple[str, ...]:
         return self._selectors(namespace, name, _OFFERED)
 
     def served(self, namespace: str, name: str) -> tuple[str, ...]:
-        return self._selectors(namespace, name, _SERVED)
+        taken = f',{self.grpc}!~"{_REFUSED_BY_GRPC}"}}' if self.grpc else "}"
+        return tuple(row[:-1] + taken for row in self._selectors(namespace, name, _SERVED))
 
     def _selectors(self, namespace: str, name: str, codes: str) -> tuple[str, ...]:
         return tuple(Template(row).substitute(namespace=namespace, name=name, codes=codes) for row in self.rows)
@@ -48,6 +54,8 @@ COUNTERS: dict[str, RequestCounter] = {
         ),
         named="Service",
         scrape="the proxies of the callers, gateways among them",
+        # Source: istio.io/latest/docs/reference/config/metrics, label "gRPC Response Status".
+        grpc="grpc_response_status",
     ),
     "envoy_gateway": RequestCounter(
         (
