@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_manifests import gpu_autoscaler_manifests
 from live_lab import MONITORING, PLUGIN, SAMPLE, STACK, WORKLOADS, Lab, Manifest, wait_until
 
 Break = Callable[[Lab], AbstractContextManager[None]]
@@ -219,6 +220,12 @@ def second_autoscaler(lab: Lab, name: str, target: str, metric: str = "gpu") -> 
     return found
 
 
+def autoscaler_of_ours(name: str, metric: str) -> list[Manifest]:
+    """The rule and the HPA that gpu_autoscaler makes for another Deployment."""
+    told = {"namespace": WORKLOADS, "target": {"name": name}, "max_replicas": 2, "metric": metric}
+    return gpu_autoscaler_manifests([told])
+
+
 def restart_users_of_the_driver(lab: Lab) -> None:
     """Who held the driver that is gone does not find the new one."""
     lab.restart("DaemonSet", PLUGIN, PLUGIN)
@@ -323,6 +330,21 @@ def the_device_plugin_selects_other_nodes(lab: Lab) -> Iterator[None]:
         yield
 
 
+@fault("DEVICE_PLUGIN_NOT_ON_NODE")
+def the_label_of_the_gpu_node_is_gone(lab: Lab) -> Iterator[None]:
+    """Plugin and exporter leave it. The kubelet then gives no GPU any more, which takes some seconds."""
+
+    def unlabelled(node: Manifest) -> None:
+        del node["metadata"]["labels"]["nvidia.com/gpu.present"]
+
+    def gives_none() -> bool:
+        return lab.get("Node", lab.gpu_node, None)["status"]["allocatable"].get("nvidia.com/gpu") == "0"
+
+    with lab.changed("Node", lab.gpu_node, unlabelled, None):
+        wait_until(gives_none, "the kubelet gives no GPU any more", 120)
+        yield
+
+
 @fault("NODE_WITHOUT_GPUS", 3)
 def all_gpus_fall_off_the_bus(lab: Lab) -> Iterator[None]:
     gpus = lab.gpus()
@@ -348,18 +370,21 @@ def an_xid_error_takes_a_free_gpu_out_of_use(lab: Lab) -> Iterator[None]:
 # ---- node labels
 
 
-@fault("NODE_LABEL_MISSING", 5, often=True)
+@fault("NODE_LABEL_MISSING", 5, often=True, outlasts=True)
 def the_exporter_selects_a_label_that_the_node_lacks(lab: Lab) -> Iterator[None]:
     with lab.changed("DaemonSet", EXPORTER, with_node_selector(**{"nvidia.com/gpu.deploy.dcgm-exporter": "true"})):
         yield
 
 
-@fault("NODE_LABEL_MISSING", 5, outlasts=True)
-def the_label_of_the_gpu_node_is_gone(lab: Lab) -> Iterator[None]:
-    def unlabelled(node: Manifest) -> None:
-        del node["metadata"]["labels"]["nvidia.com/gpu.present"]
+@fault("NODE_LABEL_MISSING")
+def the_exporter_asks_for_what_only_feature_discovery_labels(lab: Lab) -> Iterator[None]:
+    wanted = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "Exists"}]}]}
 
-    with lab.changed("Node", lab.gpu_node, unlabelled, None):
+    def picky(daemon_set: Manifest) -> None:
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": wanted}}
+        daemon_set["spec"]["template"]["spec"]["affinity"] = affinity
+
+    with lab.changed("DaemonSet", EXPORTER, picky):
         yield
 
 
@@ -502,7 +527,7 @@ def profiling_of_a_busy_gpu_stays_at_0(lab: Lab) -> Iterator[None]:
 @fault("PROFILING_MISSING", 15)
 def an_autoscaler_wants_profiling_that_the_exporter_lacks(lab: Lab) -> Iterator[None]:
     with (
-        lab.beside(second_deployment(lab, "chat"), second_autoscaler(lab, "chat", "chat", metric="gpu_compute")),
+        lab.beside(second_deployment(lab, "chat"), *autoscaler_of_ours("chat", "gpu_compute")),
         without_profiling(lab),
     ):
         yield
@@ -514,7 +539,7 @@ def an_autoscaler_reads_utilisation_of_mig_instances(lab: Lab) -> Iterator[None]
     with (
         lab.offering(resource, 4),
         lab.beside(second_deployment(lab, "chat", gpus={resource: "1"})),
-        lab.beside(second_autoscaler(lab, "chat", "chat", metric="gpu_util")),
+        lab.beside(*autoscaler_of_ours("chat", "gpu_util")),
     ):
         yield
 
@@ -1027,18 +1052,29 @@ def no_node_takes_the_pods(lab: Lab) -> Iterator[None]:
         yield
 
 
-@fault("WORKLOAD_PODS_NOT_CREATED")
-def a_quota_leaves_no_room_for_a_second_pod(lab: Lab) -> Iterator[None]:
-    quota: Manifest = {
+def quota_of_gpus(number: int) -> Manifest:
+    return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "gpus", "namespace": WORKLOADS},
-        "spec": {"hard": {"requests.nvidia.com/gpu": "1"}},
+        "spec": {"hard": {"requests.nvidia.com/gpu": str(number)}},
     }
-    with lab.beside(quota):
-        wait_until(
-            lambda: lab.get("ResourceQuota", "gpus", WORKLOADS).get("status"), "the quota counts what there is", 60
-        )
+
+
+@fault("WORKLOAD_MAXIMUM_OVER_QUOTA")
+def a_quota_holds_fewer_pods_than_the_maximum(lab: Lab) -> Iterator[None]:
+    with lab.beside(quota_of_gpus(4)):
+        yield
+
+
+@fault("WORKLOAD_PODS_NOT_CREATED")
+def others_use_what_a_quota_has(lab: Lab) -> Iterator[None]:
+    def is_used_up() -> bool:
+        status = lab.get("ResourceQuota", "gpus", WORKLOADS).get("status") or {}
+        return (status.get("used") or {}).get("requests.nvidia.com/gpu") == "8"
+
+    with lab.beside(quota_of_gpus(8), second_deployment(lab, "batch", gpus={"nvidia.com/gpu": "7"})):
+        wait_until(is_used_up, "the quota counts what there is", 60)
         with lab.changed(HPA, SAMPLE, with_at_least(2), WORKLOADS):
             yield
 

@@ -46,13 +46,17 @@ def _wanted_labels(pod: Manifest) -> str:
 
 
 def nodes_without_exporter(state: State) -> Iterator[tuple[str, Manifest, str, str]]:
-    """Nodes that offer GPUs and have no exporter: name, node, the labels that it lacks, what keeps the pods away."""
+    """Nodes that offer GPUs and have no exporter: name, node, the labels that it lacks, what keeps the pods away.
+
+    Without its labels a node loses the pod, if that is not yet gone.
+    """
     pods = state.by_node(state.exporters)
     for name, node in state.gpu_nodes.items():
-        if state.exporters and name not in pods and name not in state.bare_nodes:
+        if state.exporters and name not in state.bare_nodes:
             obstacles = [obstacle([daemon_set], node) for daemon_set in state.exporters]
             labels, why = min(obstacles, key=lambda found: bool(found[0]))
-            yield name, node, labels, why
+            if labels or name not in pods:
+                yield name, node, labels, why
 
 
 def missing_on(daemon_sets: Sequence[Manifest], why: str) -> str:

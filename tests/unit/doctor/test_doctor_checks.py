@@ -182,6 +182,14 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0")
 
 
+@fault("NODE_LABEL_MISSING", "whose exporter is about to go")
+def _(cluster: Cluster) -> None:
+    """What pods ask for has gone with it."""
+    del cluster.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
+    cluster.target["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "true"}
+    cluster.hpa["spec"]["maxReplicas"] = 8
+
+
 @fault("EXPORTER_MISSING")
 def _(cluster: Cluster) -> None:
     del cluster.daemon_sets[0]
@@ -995,6 +1003,15 @@ def _(cluster: Cluster) -> None:
 QUOTA = (
     'pods "chat-5d9c7-" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: 2, limited: 2'
 )
+
+
+@fault("WORKLOAD_PODS_NOT_CREATED", "for a quota that is below the maximum")
+def _(cluster: Cluster) -> None:
+    """As the Deployment says it of its ReplicaSet."""
+    cluster.replicas = 3
+    failure = turned("ReplicaFailure", "True", 900, reason="FailedCreate", message=QUOTA)
+    cluster.target["status"] = {"conditions": [failure]}
+    cluster.quotas = [{"metadata": meta("gpus", "ml"), "spec": {"hard": {"requests.nvidia.com/gpu": "1"}}}]
 
 
 @fault("WORKLOAD_PODS_NOT_CREATED")

@@ -501,6 +501,8 @@ WORKLOAD_MAXIMUM_OVER_QUOTA = FindingType(
     "warning",
     cause="a ResourceQuota of the namespace does not hold as many pods as the HPA may ask for",
     fix="raise the quota, or lower max_replicas: kubectl -n {namespace} describe resourcequota {quota}",
+    is_consequence=True,
+    explained_by=(Hop.WORKLOAD,),
 )
 
 
