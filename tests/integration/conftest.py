@@ -9,12 +9,17 @@ import pytest
 from control_plane import ControlPlane, running
 from kubernetes import client
 from metric_chain import MetricChain
-from module_process import run_module
+from module_process import run_module, start_forking
 from prometheus_rules import remove_rules, serve_kind
 from workloads import Workloads
 
 Result = dict[str, Any]
 _number = count(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks() -> None:
+    start_forking()
 
 
 @pytest.fixture(scope="session")

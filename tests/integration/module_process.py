@@ -32,12 +32,16 @@ _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([__name__])
 
 
-def run_module(name: str, options: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
-    """What the module answers. Raises AssertionError when it answers nothing."""
-    args = {**options, "_ansible_check_mode": check, "_ansible_diff": True}
+def start_forking() -> None:
+    """Start the process that modules are forked from, before there are threads: these read the environment, too."""
     # Up to Python 3.12 the server looks for what it imports in PYTHONPATH alone.
     with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
         forkserver.ensure_running()
+
+
+def run_module(name: str, options: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
+    """What the module answers. Raises AssertionError when it answers nothing."""
+    args = {**options, "_ansible_check_mode": check, "_ansible_diff": True}
     answers, answer = _forks.Pipe(duplex=False)
     process = _forks.Process(target=_main, args=(name, args, answer))
     process.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ import pytest
 from control_plane import eventually
 from kubernetes import client
 from metric_chain import MONITORING, RuleLoader
+from module_process import run_module
 from prometheus_rules import GROUP, PLURAL, VERSION
 
 
@@ -65,3 +67,20 @@ def test_rules_that_were_not_taken_are_offered_again(
         loader.stop()
     assert '"record": "offered"' in (tmp_path / "rules.yml").read_text()
     assert reloads.seen == 3
+
+
+def test_a_module_is_run_without_a_change_of_the_environment() -> None:
+    """The loader's client reads all of it for each request: what comes and goes meanwhile ended the loader's thread."""
+    changes: list[object] = []
+    watched = [True]
+
+    def look(event: str, what: tuple[object, ...]) -> None:  # a hook stays until Python ends
+        if watched and event in ("os.putenv", "os.unsetenv"):
+            changes.append((event, *what))
+
+    sys.addaudithook(look)
+    answer = run_module("gpu_autoscaler_info", {"kubeconfig": "/no-such-file"})
+    watched.clear()
+
+    assert answer["failed"]
+    assert changes == []
