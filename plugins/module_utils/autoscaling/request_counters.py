@@ -24,9 +24,9 @@ class RequestCounter:
 
     rows:   selectors, each for one way of scraping. `$namespace` and `$name` say whose requests, `$codes` is a regular
             expression of HTTP codes.
-    grpc:   label that has the code of gRPC, if there is one.
     named:  what `$name` is the name of.
     scrape: what Prometheus has to read.
+    grpc:   label that has the code of gRPC, if there is one.
     """
 
     rows: tuple[str, ...]
