@@ -22,6 +22,7 @@ from lab.vm.machine import Machine, NoBoot, booted
 
 PLAYBOOK = CHECKOUT / "lab" / "vm" / "kernel.yml"
 PROGRAMS = {
+    "mmdebstrap": "mmdebstrap",
     "qemu-system-x86_64": "qemu-system-x86",
     "syslinux": "syslinux",
     "mcopy": "mtools",

@@ -7,6 +7,8 @@ import re
 import yaml
 from collection import ROOT
 
+from lab.vm.__main__ import PROGRAMS
+
 WORKFLOWS = ROOT / ".github" / "workflows"
 # Part of `make test`.
 IN_TEST = {"test-env"}
@@ -32,6 +34,12 @@ def test_the_systems_of_the_labs_are_all_run_by_github() -> None:
     for target in ("test-systems", "test-first-runs"):
         run = " ".join(entry for entry in entries if target in entry)
         assert [system for system in written.split() if system not in run] == []
+
+
+def test_a_runner_gets_what_boots_a_virtual_machine() -> None:
+    steps = yaml.safe_load((WORKFLOWS / "weekly.yml").read_text())["jobs"]["lab"]["steps"]
+    [installed] = [step["run"] for step in steps if step.get("if") == "matrix.run == 'make test-vm'"]
+    assert set(PROGRAMS.values()) <= set(installed.split())
 
 
 def makefile() -> str:
