@@ -24,7 +24,7 @@ from lab import preflight
 from lab.artifacts import CACHE
 
 NAME = "lab-pack"
-PIECE = "60MB"
+PIECE = "50MB"
 # Collections that the playbooks of the lab and of the site use. The package `ansible` is ten times as large.
 COLLECTIONS = ("kubernetes/core", "containers/podman")
 REQUIREMENTS = preflight.CHECKOUT / "requirements-lab.txt"
