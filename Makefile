@@ -186,7 +186,7 @@ bench-quick: ## the load step alone, twice for each of the six: ten minutes
 bench-modules: lab-env test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_modules.py $(ARGS)
 
-bench-site: lab-env ## site.yml twice on the lab that is up: seconds, processor, tasks, the slowest (ARGS="--runs 1")
+bench-site: lab-env test-env ## site.yml twice on the lab that is up, and with an autoscaler more: seconds, processor, tasks, the slowest (ARGS="--runs 1")
 	@$(BIN)/python tests/bench/bench_site.py $(ARGS)
 
 bench-doctor: lab-env test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
