@@ -13,11 +13,12 @@ from typing import Any
 
 from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
+from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
 from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.selectors import labels_match
-from ..chain.state import ABOUT_GPUS, AdapterConfig, ApiState, AutoscalerState, Scope, State
+from ..chain.state import ABOUT_GPUS, AdapterConfig, ApiState, AutoscalerState, MetricState, Scope, State
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -333,7 +334,7 @@ def _observed(
     state: State,
     history_s: int,
 ) -> list[AutoscalerState]:
-    states: dict[Key, AutoscalerState] = reading.take("metrics", lambda: observer.observe(wanted), {})
+    states = _without_ended(kube, reading.take("metrics", lambda: observer.observe(wanted), {}))
     for err in kube.forbidden:
         if any(f"/apis/{group}/" in err.request for group in GROUPS.values()):
             reading.unavailable.setdefault("metrics", reason(err))
@@ -364,3 +365,33 @@ def _observed(
             )
         )
     return found
+
+
+def _without_ended(kube: ReadOnce, states: Mapping[Key, AutoscalerState]) -> Mapping[Key, AutoscalerState]:
+    """Pods are read before values: one that ended in between has no value, and needs none.
+
+    So pods are read again where one has no value.
+    """
+    lacking = {key[0] for key, seen in states.items() if any(map(_lacks_pods, seen.metrics))}
+    try:
+        # ReadOnce has the whole list already, so another one is asked for.
+        running = [
+            pod
+            for namespace in sorted(lacking)
+            for pod in kube.list(PODS, namespace=namespace, field_selector="status.phase=Running") or ()
+        ]
+    except ApiError:
+        return states
+    there = {key_of(pod) for pod in running if not pod["metadata"].get("deletionTimestamp")}
+    return {key: _expecting(seen, there) if key[0] in lacking else seen for key, seen in states.items()}
+
+
+def _lacks_pods(metric: MetricState) -> bool:
+    return metric.type == PODS_METRIC and bool(metric.missing_in_api)
+
+
+def _expecting(seen: AutoscalerState, there: Collection[Key]) -> AutoscalerState:
+    """Values of the pods that are there."""
+    gone = {pod["metadata"]["name"] for pod in seen.pods if key_of(pod) not in there}
+    metrics = [replace(metric, expected_objects=metric.expected_objects - gone) for metric in seen.metrics]
+    return replace(seen, metrics=metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -437,3 +438,36 @@ def test_what_fails_the_task(fail_on: str, errors: int) -> None:
     outcome = examine(kube, prometheus, scope=Scope(), facts={}, history_s=0, grace=True, fail_on=fail_on)
     assert ids(outcome.result) == ["NODE_NOT_READY", "WORKLOAD_NO_READINESS_PROBE"]
     assert len(outcome.errors) == errors
+
+
+ENDED, STAYED = "chat-1-a", "chat-a"
+ML_PODS = "GET /api/v1/namespaces/ml/pods"
+
+
+@pytest.mark.parametrize(
+    ("without_value", "named"),
+    [(ENDED, []), (STAYED, ["METRIC_WITHOUT_VALUE"])],
+    ids=["it has ended", "it is there"],
+)
+@pytest.mark.parametrize("is_leaving", [False, True], ids=["is gone", "is being deleted"])
+def test_a_pod_that_ends_before_values_are_read_needs_none(
+    without_value: str, named: list[str], is_leaving: bool
+) -> None:
+    live = LiveCluster(autoscalers=2)
+    values = live.answers["GET /apis/custom.metrics.k8s.io/v1beta1/namespaces/ml/pods/*/gpu"]
+    values["items"] = [value for value in values["items"] if value["describedObject"]["name"] != without_value]
+    listed = [manifest for manifest in live.pods if manifest["metadata"]["namespace"] == "ml"]
+    later = deepcopy([manifest for manifest in listed if is_leaving or manifest["metadata"]["name"] != ENDED])
+    for manifest in later:
+        if manifest["metadata"]["name"] == ENDED:
+            manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    live.answers[ML_PODS] = iter([{"items": listed}, {"items": later}])
+    assert ids(look(live)) == named
+
+
+def test_values_stay_missing_where_pods_are_not_listed_again() -> None:
+    live = LiveCluster()
+    live.answers["GET /apis/custom.metrics.k8s.io/v1beta1/namespaces/ml/pods/*/gpu"]["items"] = []
+    listed = [manifest for manifest in live.pods if manifest["metadata"]["namespace"] == "ml"]
+    live.answers[ML_PODS] = iter([{"items": listed}, refusal(503, "overloaded")])
+    assert ids(look(live)) == ["METRIC_WITHOUT_VALUE"]
