@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 CHECKOUT = Path(__file__).parents[2]
-sys.path[:0] = [str(CHECKOUT / "tests"), str(CHECKOUT / "tests" / "faults")]
+sys.path[:0] = [str(CHECKOUT / folder) for folder in (".", "tests", "tests/faults")]
 SLOWEST = 10
 # Prints all results as JSON, with the moments at which each task begins and ends.
 CALLBACK = "ansible.posix.json"
