@@ -45,12 +45,9 @@ PACKAGES = {
         Machine(**UBUNTU, options=PREBUILT),
         PREBUILT_PACKAGES,
     ),
-    # Debian 12's open modules do not build for the kernel of its security updates.
+    # Debian's open modules do not build for the kernels of its updates.
     "Debian 12's own": (Machine(options=ARCHIVE), [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"]),
-    "Debian 13's own": (
-        Machine(system="Debian 13", options=ARCHIVE),
-        [*ARCHIVE_PACKAGES, "nvidia-open-kernel-dkms"],
-    ),
+    "Debian 13's own": (Machine(system="Debian 13", options=ARCHIVE), [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"]),
     "Debian's own, before Turing": (
         Machine(system="Debian 13", devices=(V100,), options=ARCHIVE),
         [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"],
@@ -182,7 +179,7 @@ STRANGERS = {
             installed=(
                 "libnvidia-ml1 install installed 550.163.01-2",
                 "nvidia-modprobe install installed 570.133.07-1",
-                "nvidia-open-kernel-dkms install installed 550.163.01-2",
+                "nvidia-kernel-dkms install installed 550.163.01-2",
             ),
             options=ARCHIVE,
         ),

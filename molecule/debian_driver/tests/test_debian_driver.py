@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from server import Server
+from server import SCENARIO, Server, run
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
@@ -13,6 +13,8 @@ testinfra_hosts = ["ansible://kube_node"]
 BRANCH = {"debian-12": "535", "debian-13": "550"}[os.environ["LAB_SYSTEM"]]
 # Debian's names of them; its modprobe.d takes these where nvidia and nvidia-uvm are asked for.
 MODULES = ["nvidia-current", *(f"nvidia-current-{part}" for part in ("modeset", "drm", "uvm", "peermem"))]
+# As in molecule.yml: no server of the lab runs a kernel of Debian.
+SKIPPED = ["--skip-tags", "nvidia_driver_configure,nvidia_driver_verify"]
 PIN = "/etc/apt/preferences.d/kubegpu-nvidia-cuda.pref"
 # A repository with a newer release of a package that is installed.
 NEWER = """
@@ -82,3 +84,17 @@ def test_nothing_is_upgraded_by_accident(server: Server) -> None:
 
     assert "Inst nvidia-smi" not in pinned
     assert "Inst nvidia-smi" in free
+
+
+@pytest.mark.skipif(BRANCH == "535", reason="the open modules of Debian 12 cannot be installed at all")
+def test_a_module_that_does_not_build_is_named_with_the_compiler_s_words(server: Server) -> None:
+    failed = run(SCENARIO / "converge.yml", *SKIPPED, nvidia_driver_flavour="open")
+
+    mended = run(SCENARIO / "converge.yml", *SKIPPED)
+
+    assert not failed.succeeded
+    assert "did not get driver 550" in failed.text
+    assert "too few arguments to function" in failed.text
+    assert "make.log" in failed.text
+    assert mended.succeeded
+    assert server.sh("dpkg --audit") == ""
