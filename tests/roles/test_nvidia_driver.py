@@ -185,6 +185,17 @@ STRANGERS = {
         ),
         [],
     ),
+    "another flavour that did not build": (
+        Machine(
+            system="Debian 13",
+            installed=(
+                "libnvidia-ml1 install installed 550.163.01-2",
+                "nvidia-open-kernel-dkms install half-configured 550.163.01-2",
+            ),
+            options=ARCHIVE,
+        ),
+        ["nvidia-open-kernel-dkms"],
+    ),
     "from Debian's own to NVIDIA's": (
         Machine(
             installed=(
