@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,52 @@ def test_a_source_of_others_that_lacks_a_component_is_refused() -> None:
 @pytest.mark.parametrize("source", [{}, {"suite": "trixie"}, {"uri": "https://other.example"}], ids=str)
 def test_a_source_that_is_complete_or_of_something_else_is_not(source: dict[str, str]) -> None:
     assert refusal(*(() if source else ("edge", "stable")), **source) == ""
+
+
+def files(apt: dict[str, Any], found: list[dict[str, Any]], **variables: str) -> RoleValues:
+    """What is to be written for a repository of a server that has these files."""
+    told = {
+        "_common_apt": {**APT, "version": "2.1-*", "fingerprint": "ABC", **apt},
+        "_common_apt_found": {"files": found},
+    }
+    told |= {"_common_server": {"result": {"apt_sources": []}}}
+    return RoleValues("_common", {"inventory_hostname": "gpu1", **variables}, told)
+
+
+def test_source_pins_and_settings_are_those_of_the_repository() -> None:
+    moved_together = [{"packages": ["runc", "cri-tools"], "version": "1.*"}]
+    seen = files({"also_pinned": moved_together, "unattended": ["^containerd"]}, [], kubegpu_apt_proxy="http://proxy:1")
+    source, pins, settings = (row["content"] for row in seen["_common_apt_files"])
+    assert source.splitlines()[1:] == [
+        "Types: deb", f"URIs: {URL}", "Suites: bookworm", "Components: stable",
+        "Signed-By: /etc/apt/keyrings/kubegpu-docker.asc",
+    ]  # fmt: skip
+    assert pins.split("\n", 1)[1] == (
+        "Package: containerd.io\nPin: version 2.1-*\nPin-Priority: 1000\n\n"
+        "Package: runc cri-tools\nPin: version 1.*\nPin-Priority: 1000\n"
+    )
+    assert 'Acquire::https::Proxy::download.example "http://proxy:1";\n' in settings
+    assert 'Package-Blacklist {\n    "^containerd";\n};\n' in settings
+
+
+def test_what_is_there_as_it_should_be_is_known_and_not_written() -> None:
+    before = files({}, [])
+    written = before["_common_apt_compared.differing"]
+    assert [Path(row["path"]).name for row in written] == ["kubegpu-docker.sources", "kubegpu-docker.pref"]
+    assert not before["_common_apt_compared.known"]
+    found = [
+        {"path": row["path"], "checksum": sha1(row["content"].encode()).hexdigest(), "mode": "0644", "uid": 0, "gid": 0}
+        for row in written
+    ]
+    others = [before["_common_apt_key_file"], f"/var/lib/apt/lists/{before['_common_apt_index']}"]
+    found += [{"path": path, "checksum": "0"} for path in others]
+    left = [{"path": before["_common_apt_config_file"], "checksum": "0"}]
+    after = files({}, found + left)["_common_apt_compared"]
+    assert after == {"known": True, "differing": [], "unwanted": [left[0]["path"]]}
+    assert files({}, found)["_common_apt_compared.unwanted"] == []
+    for needed in (before["_common_apt_source_file"], *others):
+        without = [row for row in found if row["path"] != needed]
+        assert not files({}, without)["_common_apt_compared.known"]
 
 
 # An apt of its own, whatever Python asks it: folders of this machine are neither read nor written.
