@@ -2,13 +2,10 @@
 
 A lane that is free takes the next step. A line a step, with its processor time without that of the lab's servers; each
 has a log of its own in build/test. The others go on when a step fails; the log's end and a verdict come last.
-
-A test may have the machine alone: it locks the file that BESIDE names. All steps but its own share it while they run.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -22,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
-BESIDE = "KUBEGPU_TEST_BESIDE"  # the variable that names the file to lock
 # Words for make, in the order in which they begin: what waits longest first, so that the lanes end at about one time.
 # Servers of the second are in its lane, so it is not the last. A fourth lane made all of it slower.
 STEPS: tuple[tuple[str, ...], ...] = (
@@ -34,12 +30,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("lint",),
     ("gates",),
 )
-# Its load step is judged with nothing beside: on a starved machine the HPA may ask for one replica too many.
-ENDS_ALONE = STEPS[0]
 # Of each lane. The kernel gives them 1024, 335 and 110 parts. The first makes a cluster and then mostly waits, so it is
 # to be made soon.
 NICENESS = (0, 5, 10)
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
+# Of the group that all steps are in, where podman's has 1024 for the servers of all labs. These have to be served at
+# once: on a lab that starves an HPA asks for one replica too many.
+SHARES = 512
 OWN_GROUPS = Path("/proc/self/cgroup")
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
@@ -81,9 +78,7 @@ class Steps:
         """Run steps that no other lane has taken, while there are any."""
         ended = []
         while not self._stopped and (step := next(steps, None)):
-            with _beside(step):
-                if not self._stopped:
-                    ended.append(self._run(step, nicer))
+            ended.append(self._run(step, nicer))
         return ended
 
     def stop(self, *_: object) -> None:
@@ -103,7 +98,7 @@ class Steps:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 # Molecule folds the names of tests by the width.
-                env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240", BESIDE: str(_lock().absolute())},
+                env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240"},
                 process_group=0,  # stop() ends it with all that it has started
             )
             self._running.add(process)
@@ -115,19 +110,6 @@ class Steps:
         counts = f", {text}" if (text := ended.counts()) else ""
         _say(f"{name}: {'passed' if ended.passed else 'FAILED'} after {after}{counts}")
         return ended
-
-
-@contextmanager
-def _beside(step: tuple[str, ...]) -> Iterator[None]:
-    """Wait while a test wants to be alone, and let none be so until this ends."""
-    with _lock().open("w") as handle:
-        if step != ENDS_ALONE:
-            fcntl.flock(handle, fcntl.LOCK_SH)
-        yield
-
-
-def _lock() -> Path:
-    return LOGS / "beside.lock"
 
 
 @contextmanager
@@ -144,6 +126,7 @@ def in_one_group() -> Iterator[None]:
         ungrouped = re.search(r"^\d+:cpu(,cpuacct)?:/$", OWN_GROUPS.read_text(), re.MULTILINE)
         if ungrouped:
             group.mkdir(exist_ok=True)
+            (group / "cpu.shares").write_text(str(SHARES))
             (group / "cgroup.procs").write_text(own)
     try:
         yield

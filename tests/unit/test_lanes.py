@@ -1,10 +1,9 @@
-"""`make test` says at its end which step failed and why, and runs the others; a test may have the machine alone."""
+"""`make test` says at its end which step failed and why, and runs the others."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import lanes
@@ -13,6 +12,7 @@ import pytest
 MAKE = """#!/bin/sh
 echo "$2" >>{ran}
 cat /proc/$$/cgroup >>{ran}.groups
+cat /sys/fs/cgroup/cpu/kubegpu-test/cpu.shares >>{ran}.shares 2>/dev/null
 [ "$2" != broken ] || {{ echo "  │ FAILED tests/test_a.py::test_b - assert 1 == 2"; exit 1; }}
 echo "=== 3 passed, 1 skipped in 4.56s ==="
 """
@@ -59,32 +59,13 @@ def test_a_machine_without_control_groups_runs_all(ran: Path, monkeypatch: pytes
     assert sorted(ran.read_text().split()) == ["one", "two"]
 
 
-@pytest.mark.skipif(not shutil.which("flock"), reason="no flock on this machine")
-def test_a_test_has_the_machine_alone(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own step runs beside the others until it asks; what runs then ends first, and what comes waits."""
-    Path(os.environ["MAKE"]).write_text(
-        f"""#!/bin/sh
-        case "$2" in
-        whole) flock "$KUBEGPU_TEST_BESIDE" sh -c 'echo alone; sleep 0.5; echo over' >>{ran} ;;
-        *) echo "$2" >>{ran}; sleep 0.1; echo "$2" >>{ran} ;;
-        esac
-        """
-    )
-    monkeypatch.setattr(lanes, "ENDS_ALONE", ("whole",))
-    assert run(monkeypatch, "one", "whole", *map(str, range(20))) == 0
-    seen = ran.read_text().split()
-    assert len(seen) == 2 * 22
-    assert seen.index("over") == seen.index("alone") + 1
-    before = seen[: seen.index("alone")]
-    assert [step for step in before if before.count(step) != 2] == []
-
-
 @pytest.mark.skipif(not os.access(lanes.CPU_GROUPS / "cgroup.procs", os.W_OK), reason="no cgroup v1 to write to")
-def test_all_steps_are_weighed_as_one(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_steps_are_weighed_as_one_and_less_than_labs(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Path("/proc/self/cgroup").read_text()
     assert run(monkeypatch, "one", "two") == 0
     of_steps = [line for line in Path(f"{ran}.groups").read_text().splitlines() if re.search(r":cpu[:,]", line)]
     assert len(of_steps) == 2
     assert of_steps[0] == of_steps[1]
     assert not of_steps[0].endswith(":/")
+    assert Path(f"{ran}.shares").read_text().split() == ["512", "512"]
     assert Path("/proc/self/cgroup").read_text() == before

@@ -29,7 +29,7 @@ def test_the_way_up_is_at_the_default_pace(host: Host) -> None:
     }
 
 
-def test_a_load_step(pytestconfig: pytest.Config, alone: None) -> None:
+def test_a_load_step(pytestconfig: pytest.Config) -> None:
     """It ends with 1 at a decision beyond the worst case, one replica too many, or a failed request."""
     inventory = Path(pytestconfig.getoption("ansible_inventory")).absolute()
     kubeconfig = (inventory if inventory.is_dir() else inventory.parent) / ".kubegpu" / "kubeconfig"
