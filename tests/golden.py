@@ -37,6 +37,13 @@ CASES: dict[str, dict[str, Any]] = {
         }
         for profile in ("gpu_compute", "gpu_memory", "mig", "shared", "llm")
     },
+    "llm_in_flight": {
+        "namespace": "ml",
+        "target": {"kind": "Deployment", "name": "chat"},
+        "metric": "llm_in_flight",
+        "target_value": 24,
+        "max_replicas": 8,
+    },
     "object": {
         "namespace": "ml",
         "target": {"kind": "Deployment", "name": "chat"},

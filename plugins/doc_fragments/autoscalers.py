@@ -53,6 +53,8 @@ options:
           - V(mig) is the engine activity of MIG instances. V(shared) is for GPUs that several pods share.
           - These are percent of a GPU, averaged over the GPUs of a pod.
           - V(llm) is two metrics of a model server, C(llm_requests_waiting) and C(llm_kv_cache).
+          - V(llm_in_flight) is the requests that vLLM, SGLang, TGI or Triton has, running and waiting. It needs
+            O(autoscalers[].target_value).
           - C(query) is PromQL that gives one series per C(namespace) and C(pod), recorded under C(name), in lower case.
             With C(per=workload) it gives the workload's total instead, requests per second at its ingress for instance.
           - With O(autoscalers[].metric_type=External) C(query) may be left out; C(selector) then holds the labels of a
@@ -73,7 +75,7 @@ options:
       target_value:
         description:
           - Average over the pods to aim at, in percent or in the query's unit.
-          - By default the value of the profile, which is 60 percent for most profiles.
+          - By default the value of the profile, which is 60 percent for most profiles. V(llm_in_flight) has none.
         type: float
       target_values:
         description:

@@ -19,6 +19,7 @@ UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE, SM, DRAM = (f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("GR_ENGINE", "SM", "DRAM"))
 USED, FREE, RESERVED = (f"DCGM_FI_DEV_FB_{name}" for name in ("USED", "FREE", "RESERVED"))
 QUEUES = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
+RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
 CACHES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage")
 
 # Of a GPU's memory the numbers are such that each ratio is exact: the sum of the parts is a power of two.
@@ -78,6 +79,16 @@ def ratio(*names: str) -> Reading:
     def reading(fields: dict[str, float]) -> float | None:
         values = [fields[field] for field in names if true(fields.get(field), MOST_OF_A_RATIO)]
         return min(max(values), 1) if values else None
+
+    return reading
+
+
+def both(*names: str) -> Reading:
+    """The sum of these fields, where each can be."""
+
+    def reading(fields: dict[str, float]) -> float | None:
+        values = [fields[field] for field in names if true(fields.get(field), 1e6)]
+        return sum(values) if len(values) == len(names) else None
 
     return reading
 
@@ -161,6 +172,11 @@ def queue(pod: Pod, fleet: Fleet) -> float | None:
     return first(sum(values) for name in QUEUES if (values := things_of(pod, fleet.servers, one(name, 1e6))))
 
 
+def in_flight(pod: Pod, fleet: Fleet) -> float | None:
+    held = (things_of(pod, fleet.servers, both(*names)) for names in zip(RUNNING, QUEUES, strict=True))
+    return first(sum(values) for values in held if values)
+
+
 def cache(pod: Pod, fleet: Fleet) -> float | None:
     return first(percent(things_of(pod, fleet.servers, ratio(name))) for name in CACHES)
 
@@ -174,6 +190,7 @@ MUST_BE: dict[str, Callable[[Pod, Fleet], float | None]] = {
     "shared": shared,
     "llm_requests_waiting": queue,
     "llm_kv_cache": cache,
+    "llm_in_flight": in_flight,
 }
 
 
@@ -261,8 +278,8 @@ def servers(draw: st.DrawFn) -> list[Row]:
         told_apart_by = draw(st.sampled_from(("instance", "model_name", "engine", "dp_rank")))
         labels = {"namespace": pod.namespace, "pod": pod.name, "instance": "a", told_apart_by: str(number)}
         for job in range(draw(st.integers(1, 2))):
-            waiting, used = draw(reported(st.integers(0, 50), 2_000_000)), draw(reported_ratios)
-            said = {QUEUES[names[0]]: waiting, CACHES[names[1]]: used}
+            waiting, running = (draw(reported(st.integers(0, 50), 2_000_000)) for _ in range(2))
+            said = {QUEUES[names[0]]: waiting, RUNNING[names[0]]: running, CACHES[names[1]]: draw(reported_ratios)}
             fields = {field: value for field, value in said.items() if value is not None}
             rows.append(Row(number, pod, fields, {**labels, "job": str(job), "tp_rank": str(job)}))
     return rows

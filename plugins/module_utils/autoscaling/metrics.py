@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..errors import HopError
 from ..hops import Hop
-from .promql import DCGM_EXPORTER, MODEL_SERVER, Source, per_pod
+from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, per_pod
 
 _NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
 # As others may call a metric that they serve, KEDA's s0-prometheus for instance; the HPA asks in lower case.
@@ -119,7 +119,7 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     return Metric(name, query, per="pod" if per == "pod" else "workload", selector=labels)
 
 
-def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float = 60) -> Metric:
+def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float | None = 60) -> Metric:
     """A pod gets its value from the first source that has one for it: one cluster can have GPUs with and without it."""
     series = dict.fromkeys(name for source in sources for name in source.series)
     return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
@@ -138,9 +138,19 @@ def _profiled(*series: str, matchers: str = "", busy: str = "") -> Source:
     return Source(DCGM_EXPORTER, series, limit=_MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers, busy=busy)
 
 
+# No server holds a million requests: what says so is broken.
+_MOST_REQUESTS = 1_000_000
+
+
 def _queue(series: str) -> Source:
-    # No server holds a million requests: what says so is broken.
-    return Source(MODEL_SERVER, (series,), limit=1_000_000, total="sum")
+    return Source(MODEL_SERVER, (series,), limit=_MOST_REQUESTS, total="sum")
+
+
+def _held(running: str, waiting: str, *, reporter: Reporter = MODEL_SERVER, runs: str = "{running}{{$rows}}") -> Source:
+    """Requests that run and requests that wait. `runs` makes a number of the first series where that is a counter."""
+    # What is wrong in one of them would be hidden in the sum.
+    formula = f"({runs.format(running=running)} >= 0) + ({waiting}{{$rows}} >= 0)"
+    return Source(reporter, (running, waiting), limit=_MOST_REQUESTS, total="sum", formula=formula)
 
 
 def _cache(series: str) -> Source:
@@ -232,7 +242,33 @@ PROFILES: dict[str, Profile] = {
             caveats=(
                 "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
                 "requests wait only when a server is full: the queue does not tell how busy it is below that",
-                "TGI and Triton have a queue, but no KV cache usage: give them a metric with a query of your own",
+                "TGI and Triton have a queue, but no KV cache usage: take llm_in_flight for them",
+            ),
+        ),
+        Profile(
+            "llm_in_flight",
+            (
+                _metric(
+                    "llm_in_flight",
+                    _held("vllm:num_requests_running", "vllm:num_requests_waiting"),
+                    _held("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+                    _held("tgi_batch_current_size", "tgi_queue_size"),
+                    # Triton counts the microseconds in which requests ran: a second in a second is one of them.
+                    _held(
+                        "nv_inference_compute_infer_duration_us",
+                        "nv_inference_pending_request_count",
+                        reporter=TRITON,
+                        runs="rate({running}{{$rows}}[1m]) / 1e6",
+                    ),
+                    unit="requests",
+                    target_value=None,
+                ),
+            ),
+            caveats=(
+                "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
+                "how many requests a pod is to hold depends on the model and its answers: measure it by a load test",
+                "requests that wait add up while pods start: with a dead time that is too short it asks for too many",
+                "Triton's requests that run are a mean of the last minute",
             ),
         ),
     )

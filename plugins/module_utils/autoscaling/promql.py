@@ -53,11 +53,9 @@ DCGM_EXPORTER = Reporter(
 
 # A model server names no pod: the labels are those of the target. One pod may run several processes (instance), each
 # with several models and engines; what scrapes a process twice (job), and the ranks that share an engine, are not told.
-MODEL_SERVER = Reporter(
-    "model server",
-    (Layout("namespace", "pod", 'namespace!="",pod!=""'),),
-    part="instance, model_name, engine, dp_rank",
-)
+_OF_TARGET = (Layout("namespace", "pod", 'namespace!="",pod!=""'),)
+MODEL_SERVER = Reporter("model server", _OF_TARGET, part="instance, model_name, engine, dp_rank")
+TRITON = Reporter("model server", _OF_TARGET, part="instance, model, version")
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,11 @@ def test_the_row_is_whole(metric: Metric) -> None:
     assert metric.sources
     assert all(source in metric.query for source in metric.sources)
     assert metric.unit in ("percent", "requests")
-    assert metric.target_value is not None
-    assert 0 < metric.target_value <= 100
+    if metric.name == "llm_in_flight":  # nobody but a load test knows what a pod can hold
+        assert metric.target_value is None
+    else:
+        assert metric.target_value is not None
+        assert 0 < metric.target_value <= 100
     assert metric.reporter in ("dcgm-exporter", "model server")
 
 
@@ -121,7 +124,8 @@ def test_the_role_exports_what_the_profiles_read() -> None:
 
 
 def test_profiles_that_one_can_be_wrong_about_say_so() -> None:
-    assert {name for name, profile in PROFILES.items() if profile.caveats} == {"gpu_memory", "mig", "shared", "llm"}
+    named = {name for name, profile in PROFILES.items() if profile.caveats}
+    assert named == {"gpu_memory", "mig", "shared", "llm", "llm_in_flight"}
 
 
 @pytest.mark.parametrize("caveat", [caveat for profile in PROFILES.values() for caveat in profile.caveats])

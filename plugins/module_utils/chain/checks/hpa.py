@@ -480,7 +480,7 @@ HPA_METRIC_STANDS_STILL = FindingType(
     Hop.HPA,
     "warning",
     cause="model servers take all GPU memory and keep the GPU busy whatever the load, so the value says little",
-    fix="use the metric llm: waiting requests and use of the KV cache",
+    fix="use the metric llm, waiting requests and use of the KV cache; or llm_in_flight, all requests of a server",
 )
 
 
