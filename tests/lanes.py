@@ -33,10 +33,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
 # Of each lane. The kernel gives them 1024, 335 and 110 parts. The first makes a cluster and then mostly waits, so it is
 # to be made soon.
 NICENESS = (0, 5, 10)
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
-# Of the group that all steps are in, where podman's has 1024 for the servers of all labs. These have to be served at
-# once: on a lab that starves an HPA asks for one replica too many.
+# What the group of all steps weighs. The one of the labs' servers weighs 1024: an HPA on a lab that starves asks for one
+# replica too many.
 SHARES = 512
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
 OWN_GROUPS = Path("/proc/self/cgroup")
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
