@@ -33,8 +33,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
 # Of each lane. The kernel gives them 1024, 335 and 110 parts. The first makes a cluster and then mostly waits, so it is
 # to be made soon.
 NICENESS = (0, 5, 10)
-# What the group of all steps weighs. The one of the labs' servers weighs 1024: an HPA on a lab that starves asks for one
-# replica too many.
+# What the group of all steps weighs. The one of the labs' servers weighs 1024: an HPA on a lab that starves asks for
+# one replica too many.
 SHARES = 512
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
 OWN_GROUPS = Path("/proc/self/cgroup")
