@@ -9,7 +9,7 @@ import json
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,15 +41,16 @@ ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" 
 
 
 class Exporter:
-    """Serves `text` as /metrics."""
+    """Serves `text` as /metrics, and what `counters` gives at that moment."""
 
     def __init__(self) -> None:
         self.text = ""
+        self.counters: Callable[[], str] = str
         exporter = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = exporter.text.encode()
+                body = (exporter.text + exporter.counters()).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.end_headers()

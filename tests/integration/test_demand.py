@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,21 +21,17 @@ COST_S = 0.02
 @contextmanager
 def requests(exporter: Exporter, per_s: float) -> Iterator[None]:
     """A proxy's counter that rises at this rate, half of it refused."""
-    before, began, over = exporter.text, time.monotonic(), threading.Event()
+    began = time.monotonic()
 
-    def count() -> None:
-        while not over.wait(0.1):
-            count = per_s * (time.monotonic() - began) / 2
-            exporter.text = before + "".join(f'asked_total{{code="{code}"}} {count}\n' for code in (200, 503))
+    def counters() -> str:
+        count = per_s * (time.monotonic() - began) / 2
+        return "".join(f'asked_total{{code="{code}"}} {count}\n' for code in (200, 503))
 
-    thread = threading.Thread(target=count)
-    thread.start()
+    exporter.counters = counters
     try:
         yield
     finally:
-        over.set()
-        thread.join()
-        exporter.text = before
+        exporter.counters = str
 
 
 def test_a_demand_asks_for_what_requests_need(
@@ -76,9 +71,15 @@ def test_a_demand_asks_for_what_requests_need(
             return hpa.status.desired_replicas or 0
 
         eventually(lambda: desired() == 4, "the HPA wants 4 replicas", PROOF_S)
-        (seen,) = run("gpu_autoscaler_info", namespace=workloads.namespace)["result"]["autoscalers"]
+
+        def told() -> dict[str, Any]:
+            (seen,) = run("gpu_autoscaler_info", namespace=workloads.namespace)["result"]["autoscalers"]
+            return dict(seen)
+
+        # A scrape that comes late on a busy machine moves the rate of a second or two.
+        eventually(lambda: 95 < told()["demand"]["requests_per_s"] < 105, "100 requests a second are told", PROOF_S)
+        seen = told()
         assert seen["demand"]["in_force"]
-        assert 90 < seen["demand"]["requests_per_s"] < 110
         assert [metric["metric"] for metric in seen["metrics"]] == ["gpu_sustained", "gpu_demand"]
 
     shown = run(check=True, autoscalers=[{**wanted, "demand": None}])
