@@ -1,7 +1,8 @@
 """`make test`: its steps in three lanes side by side, since each waits for others half of its time.
 
 A lane that is free takes the next step. A line a step, with its processor time without that of the lab's servers; each
-has a log of its own in build/test. The others go on when a step fails; the log's end and a verdict come last.
+has a log of its own in build/test. The others go on when a step fails; the log's end, what decided and a verdict come
+last, since of a long output many keep the end alone.
 """
 
 from __future__ import annotations
@@ -41,8 +42,13 @@ OWN_GROUPS = Path("/proc/self/cgroup")
 # Colours, and the border that molecule draws around what its steps print.
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
-DECIDES = re.compile(r"^(?:FAILED|ERROR|E  |fatal:|failed:|CRITICAL).*$", re.MULTILINE)
-DECIDING, LAST = 40, 60  # lines of each that are shown
+# Ansible names the task above what failed, and writes the result below it, indented.
+DECIDES = re.compile(
+    r"^(?P<task>(?:TASK|RUNNING HANDLER) \[.*?\])[ *]*$"
+    r"|^(?P<decides>(?:fatal|failed): .*(?:\n {2,}.*){0,12}|(?:FAILED|ERROR|E  |CRITICAL).*)",
+    re.MULTILINE,
+)
+DECIDING, WIDTH, LAST = 40, 300, 60  # lines of each that are shown, and characters of a line that decides
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,21 @@ class Ended:
         return ", ".join(COUNTS.findall(self.text()))
 
     def evidence(self) -> str:
-        """Lines that decide, then the log's last ones."""
-        text = self.text()
-        last = text.splitlines()[-LAST:]
-        return "\n".join([*DECIDES.findall(text)[-DECIDING:], f"--- the last lines of {self.log}", *last])
+        """The log's last lines, then those that decide."""
+        return "\n".join([*self.text().splitlines()[-LAST:], f"--- what decided, of {self.log}", *self.decided()])
+
+    def decided(self) -> list[str]:
+        """Tests that failed and errors; of Ansible the task that failed with its result."""
+        lines, task = [], ""
+        for found in DECIDES.finditer(self.text()):
+            if found["task"]:
+                task = found["task"]
+                continue
+            if task and found["decides"].startswith(("fatal:", "failed:")):
+                lines.append(task)
+                task = ""
+            lines += found["decides"].splitlines()
+        return [line[:WIDTH] for line in lines[-DECIDING:]]
 
 
 class Steps:

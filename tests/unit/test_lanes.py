@@ -14,6 +14,8 @@ echo "$2" >>{ran}
 cat /proc/$$/cgroup >>{ran}.groups
 cat /sys/fs/cgroup/cpu/kubegpu-test/cpu.shares >>{ran}.shares 2>/dev/null
 [ "$2" != broken ] || {{ echo "  │ FAILED tests/test_a.py::test_b - assert 1 == 2"; exit 1; }}
+[ "$2" != site ] || {{ printf '  │ %s\n' "TASK [a : Pass] *****" "ok: [n]" "TASK [a : Stop] ****" \
+    "fatal: [n]: FAILED! => " "    msg: no disk" "" "PLAY RECAP **" "n : ok=1"; exit 2; }}
 echo "=== 3 passed, 1 skipped in 4.56s ==="
 """
 
@@ -50,6 +52,15 @@ def test_a_failure_is_shown_and_the_others_run(
     printed = capsys.readouterr().out
     assert "\nFAILED tests/test_a.py::test_b - assert 1 == 2\n" in printed
     assert printed.splitlines()[-1] == "make test: FAILED after 0:00: broken, broken"
+
+
+def test_of_a_playbook_the_task_that_failed_is_shown_last(
+    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "site") == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-5:-2] == ["TASK [a : Stop]", "fatal: [n]: FAILED! => ", "    msg: no disk"]
+    assert printed[-1] == "make test: FAILED after 0:00: site"
 
 
 def test_a_machine_without_control_groups_runs_all(ran: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
