@@ -88,7 +88,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
@@ -188,6 +188,10 @@ bench-modules: lab-env test-env programs ## gpu_autoscaler over 100 to 3,000, be
 
 bench-site: lab-env test-env ## site.yml twice on the lab that is up, and with an autoscaler more: seconds, processor, tasks, the slowest (ARGS="--runs 1")
 	@$(BIN)/python tests/bench/bench_site.py $(ARGS)
+
+bench-servers: lab-env test-env ## nodes.yml, unchanged, on up to 50 servers that are containers without Kubernetes (ARGS="--servers 1,5")
+	@$(LAB_CLI) build
+	@$(BIN)/python tests/bench/bench_servers.py $(ARGS)
 
 bench-doctor: lab-env test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)

@@ -49,6 +49,11 @@ SIZES: dict[str, list[dict[str, Any]]] = {
         {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
         *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 120} for number in (1, 2, 3, 4)),
     ],
+    # What `make bench-servers` needs.
+    "fifty": [
+        {"name": "node1", "groups": ["kube_control_plane", "kube_node"], "gpus": 8},
+        *({"name": f"node{number}", "groups": ["kube_node"], "gpus": 8} for number in range(2, 51)),
+    ],
     "three": [
         *({"name": f"cp{number}", "groups": ["kube_control_plane"], "gpus": 0} for number in (1, 2, 3)),
         *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 1} for number in (1, 2)),
@@ -311,7 +316,7 @@ def main() -> None:
         "--size",
         choices=SIZES,
         default=os.environ.get("LAB_SIZE") or "two",
-        help="servers: one for all; a control plane and GPU servers (two, pool, bench); three control planes",
+        help="servers: one for all; a control plane and GPU servers (two, pool, bench, fifty); three control planes",
     )
     parser.add_argument(
         "--system", default=os.environ.get("LAB_SYSTEM"), help="what the servers run, one of lab/systems.yml"

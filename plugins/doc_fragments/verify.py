@@ -16,6 +16,7 @@ options:
   wait_timeout:
     description:
       - Seconds to wait for that. A metric that is new to the cluster takes the adapter up to its relist interval.
+      - The reloader of prometheus-operator may miss a changed file. It looks anew every 180.
     type: int
-    default: 180
+    default: 300
 """

@@ -87,7 +87,7 @@ PROMETHEUS: ArgSpec = {
 
 VERIFY: ArgSpec = {
     "verify": {"type": "bool", "default": True},
-    "wait_timeout": {"type": "int", "default": 180},
+    "wait_timeout": {"type": "int", "default": 300},
 }
 
 DOCTOR: ArgSpec = {

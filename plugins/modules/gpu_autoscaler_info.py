@@ -40,9 +40,9 @@ options:
     default: false
   wait_timeout:
     description:
-      - Seconds to wait for that.
+      - Seconds to wait for that. The reloader of prometheus-operator may miss a changed file, and looks anew every 180.
     type: int
-    default: 180
+    default: 300
 requirements:
   - kubernetes >= 30.1 (Python)
 attributes:

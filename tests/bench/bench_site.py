@@ -61,7 +61,7 @@ def main() -> None:
     given = arguments.inventory, arguments.playbook
     runs = [measure(*given) for _ in range(arguments.runs)]
     with one_more(CHECKOUT / arguments.inventory) as variables:
-        more = measure(*given, f"@{variables}")
+        more = measure(*given, f"-e@{variables}")
     told = {"runs": [asdict(run) for run in runs], "one_more": asdict(more), "last_to_first": ratios(runs)}
     print(json.dumps(told, indent=1))
 
@@ -87,12 +87,11 @@ def one_more(inventory: Path) -> Iterator[Path]:
             lab.delete(HPA, ONE_MORE, WORKLOADS)
 
 
-def measure(inventory: str, playbook: str, *variables: str) -> SiteRun:
-    """variables: what ansible-playbook's -e takes."""
-    given = [f"-e{named}" for named in variables]
+def measure(inventory: str, playbook: str, *options: str) -> SiteRun:
+    """options: what ansible-playbook takes besides."""
     began, cpu = time.monotonic(), _cpu_s()
     done = subprocess.run(
-        [Path(sys.prefix) / "bin" / "ansible-playbook", "-i", inventory, playbook, *given],
+        [Path(sys.prefix) / "bin" / "ansible-playbook", "-i", inventory, playbook, *options],
         cwd=CHECKOUT,
         # A user has no templates that are compiled already.
         env=os.environ | {"ANSIBLE_STDOUT_CALLBACK": CALLBACK, "KUBEGPU_TEMPLATE_BYTECODE": ""},

@@ -104,7 +104,7 @@ def write(server: Server, path: str, text: str) -> None:
 
 
 def read(server: Server, path: str) -> str:
-    """A file with its last line break, which the connection would cut off."""
+    """A file with its last line break, which check_output() cuts off."""
     return base64.b64decode(server.sh(f"base64 {path}")).decode()
 
 

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+import testinfra.backend
+
+testinfra.backend.BACKENDS["ansible"] = "connection.ServerBackend"

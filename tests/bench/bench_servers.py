@@ -1,0 +1,68 @@
+"""What an unchanged run of nodes.yml costs on 1, 10 and 50 servers: containers of a lab of its own, without Kubernetes.
+
+The roles make the first server. The others are copies of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from bench_site import CHECKOUT, measure
+
+LAB = f"{os.environ['LAB']}-servers"
+COPY = f"localhost/kubegpu-lab/node:{LAB}"
+PLAYBOOK = "playbooks/nodes.yml"
+PLAY = (str(Path(sys.prefix) / "bin" / "ansible-playbook"),)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--servers", default="1,10,50", help="how many, 50 at most (default: %(default)s)")
+    arguments = parser.parse_args()
+    with servers() as inventory:
+        runs = {
+            count: measure(str(inventory), PLAYBOOK, "--limit", f"kube_node[0:{int(count) - 1}]")
+            for count in arguments.servers.split(",")
+        }
+    changed = {count: run.results["changed"] for count, run in runs.items() if "changed" in run.results}
+    print(json.dumps({count: asdict(run) for count, run in runs.items()}, indent=1))
+    if changed:
+        sys.exit(f"these runs changed something, so what is above is no unchanged run: {changed}")
+
+
+@contextmanager
+def servers() -> Iterator[Path]:
+    """The inventory of fifty servers on which the playbook has run; they are gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        inventory = Path(folder) / "hosts.yml"
+        (inventory.parent / "group_vars").symlink_to(CHECKOUT / "inventories" / "lab" / "group_vars")
+        try:
+            up("one", inventory)
+            call(*PLAY, "-i", str(inventory), PLAYBOOK)
+            call("podman", "commit", "--quiet", f"{LAB}-node1", COPY)
+            up("fifty", inventory, f"-elab_node_image={COPY}")
+            yield inventory
+        finally:
+            call(sys.executable, "-m", "lab", "--lab", LAB, "--inventory", str(inventory), "down")
+            call("podman", "rmi", "--force", COPY)
+
+
+def up(size: str, inventory: Path, *options: str) -> None:
+    call(*PLAY, "lab/nodes/create.yml", *options, LAB=LAB, LAB_SIZE=size, LAB_GPU="mock", LAB_INVENTORY=str(inventory))
+
+
+def call(*argv: str, **environment: str) -> None:
+    subprocess.run(argv, cwd=CHECKOUT, check=True, stdout=sys.stderr, env=os.environ | environment)
+
+
+if __name__ == "__main__":
+    main()
