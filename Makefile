@@ -22,7 +22,10 @@ LAB_CLI := $(BIN)/python -m lab
 # What looks at a lab or removes it works on any machine that has one, whatever else that lacks by now.
 LAB_HAND := $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -m lab
 PYTEST := KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python -m pytest --durations=25 --durations-min=5
-MOLECULE := $(BIN)/molecule --base-config molecule/base.yml
+# A scenario's own folder is empty at its begin: a run that was killed leaves its files. Molecule's default has the name of the checkout's last folder alone,
+# so that two checkouts would share it.
+molecule = rm -rf build/molecule/$(1); MOLECULE_EPHEMERAL_DIRECTORY=$(CURDIR)/build/molecule/$(1) \
+	$(BIN)/molecule --base-config molecule/base.yml test --scenario-name $(1) --report
 # Those of `make test`, each from a bare machine: the site on one server, and the node roles on two.
 SCENARIO ?= default nodes
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -119,7 +122,7 @@ integration: lab-env test-env programs ## modules and roles on a real API server
 	@$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/integration) $(ARGS)
 
 molecule: lab-env test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
-	@PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5' $(MOLECULE) test $(SCENARIO:%=--scenario-name %) --report $(ARGS)
+	@set -e; export PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5'; $(foreach name,$(SCENARIO),$(call molecule,$(name)) $(ARGS);)
 
 faults: test-env ## break the lab that is up in each way that the doctor knows, in random order (ARGS="-k rule", SEED=7)
 	@$(BROKEN_LAB) tests/faults --ignore tests/faults/test_safety.py --ignore tests/faults/test_alerts_fire.py $(ARGS)
@@ -131,25 +134,25 @@ test-alerts: test-env ## each alert fires on the lab that is up for its fault al
 	@$(BROKEN_LAB) tests/faults/test_alerts_fire.py $(ARGS)
 
 test-nodes: lab-env test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
-	@$(MOLECULE) test --scenario-name driver --scenario-name runtime --scenario-name interrupted --report
+	@set -e; $(foreach name,driver runtime interrupted,$(call molecule,$(name));)
 	@set -e; for system in debian-12 debian-13; do export LAB_SYSTEM=$$system; \
-		LAB_DRIVER=1 $(LAB_CLI) build; $(MOLECULE) test --scenario-name debian_driver; done
+		LAB_DRIVER=1 $(LAB_CLI) build; $(call molecule,debian_driver); done
 	@$(MAKE) --no-print-directory test-systems
 
 test-systems: lab-env test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
-		$(LAB_CLI) build; $(MOLECULE) test --scenario-name nodes; done
+		$(LAB_CLI) build; $(call molecule,nodes); done
 
 test-first-runs: lab-env test-env ## the first run on a bare server of each system: by ssh, from nouveau and swap to a pod with a GPU (SYSTEMS=)
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
-		$(LAB_CLI) build; $(MOLECULE) test --scenario-name first_run; done
+		$(LAB_CLI) build; $(call molecule,first_run); done
 
 test-vm: test-env ## what the roles do to a kernel, in a virtual machine with Debian's (minutes by KVM; emulated 20 to 45)
 	@$(BIN)/python -m lab.vm $(ARGS)
 
 test-cluster: lab-env test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
-	@$(MOLECULE) test --scenario-name cluster --report
+	@$(call molecule,cluster)
 
 test-rollouts: lab-env test-env programs ## Argo Rollouts' own controller: a canary under load, scaled by each type of metric (compiles it first)
 	@$(LAB_CLI) program argo-rollouts
@@ -165,10 +168,10 @@ test-argocd: lab-env test-env programs ## Argo CD's own controller on the folder
 
 test-docker: lab-env test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
 	@LAB_DOCKER=1 $(LAB_CLI) --size one build
-	@$(MOLECULE) test --scenario-name docker --report $(ARGS)
+	@$(call molecule,docker) $(ARGS)
 
 test-existing: lab-env test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
-	@$(MOLECULE) test --scenario-name existing --report $(ARGS)
+	@$(call molecule,existing) $(ARGS)
 
 # The GPUs are the stand-in's: two hundred of them, of which each workload takes five to ten.
 bench bench-quick: export LAB_GPU = mock
