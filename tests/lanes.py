@@ -1,8 +1,8 @@
 """`make test`: its steps in three lanes side by side, since each waits for others half of its time.
 
 A lane that is free takes the next step. A line a step, with its processor time without that of the lab's servers; each
-has a log of its own in build/test. The others go on when a step fails; the log's end, what decided and a verdict come
-last, since of a long output many keep the end alone.
+has a log of its own in build/test. The others go on when a step fails. The log's end, what decided and a verdict come
+last: CI may keep the end of the output alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.
 # Ansible names the task above what failed, and writes the result below it, indented.
 DECIDES = re.compile(
     r"^(?P<task>(?:TASK|RUNNING HANDLER) \[.*?\])[ *]*$"
-    r"|^(?P<decides>(?:fatal|failed): .*(?:\n {2,}.*){0,12}|(?:FAILED|ERROR|E  |CRITICAL).*)",
+    r"|^(?P<decides>(?:fatal|failed): .*(?:\n {2,}.*){0,12}|(?:FAILED(?! - RETRYING)|ERROR|E  |CRITICAL).*)",
     re.MULTILINE,
 )
 DECIDING, WIDTH, LAST = 40, 300, 60  # lines of each that are shown, and characters of a line that decides

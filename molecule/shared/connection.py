@@ -1,4 +1,4 @@
-"""Commands of tests reach a lab's server as the inventory does it. testinfra starts an `ansible` for each, 1.2 s."""
+"""Commands of tests reach a lab's server by its connection. testinfra would start an `ansible` for each."""
 
 from __future__ import annotations
 

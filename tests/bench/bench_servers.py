@@ -21,7 +21,7 @@ from bench_site import CHECKOUT, measure
 LAB = f"{os.environ['LAB']}-servers"
 COPY = f"localhost/kubegpu-lab/node:{LAB}"
 PLAYBOOK = "playbooks/nodes.yml"
-PLAY = (str(Path(sys.prefix) / "bin" / "ansible-playbook"),)
+ANSIBLE_PLAYBOOK = str(Path(sys.prefix) / "bin" / "ansible-playbook")
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def servers() -> Iterator[Path]:
         (inventory.parent / "group_vars").symlink_to(CHECKOUT / "inventories" / "lab" / "group_vars")
         try:
             up("one", inventory)
-            call(*PLAY, "-i", str(inventory), PLAYBOOK)
+            call(ANSIBLE_PLAYBOOK, "-i", str(inventory), PLAYBOOK)
             call("podman", "commit", "--quiet", f"{LAB}-node1", COPY)
             up("fifty", inventory, f"-elab_node_image={COPY}")
             yield inventory
@@ -57,7 +57,7 @@ def servers() -> Iterator[Path]:
 
 
 def up(size: str, inventory: Path, *options: str) -> None:
-    call(*PLAY, "lab/nodes/create.yml", *options, LAB=LAB, LAB_SIZE=size, LAB_GPU="mock", LAB_INVENTORY=str(inventory))
+    call(ANSIBLE_PLAYBOOK, "lab/nodes/create.yml", *options, LAB=LAB, LAB_SIZE=size, LAB_INVENTORY=str(inventory))
 
 
 def call(*argv: str, **environment: str) -> None:
