@@ -27,6 +27,7 @@ from lab.bench.rounds import Hops, Result, Round
 from lab.bench.shapes import LOW, SHAPES
 from plugins.module_utils.autoscaling.controller import Behavior, Controller
 from plugins.module_utils.autoscaling.demand import STEADY, SUSTAINED_S
+from plugins.module_utils.autoscaling.metrics import smoothed_interval_s
 from plugins.module_utils.autoscaling.replicas import (
     desired_replicas,
     desired_replicas_by_total,
@@ -86,7 +87,9 @@ class Hpa:
     def __init__(self, configuration: Configuration, sync_s: float, start_s: float, chance: random.Random) -> None:
         exporter = configuration.exporter
         collect_s, scrape_s = (exporter.collect_s, exporter.scrape_s) if exporter else OUR_INTERVALS
-        periods = {"collect": collect_s, "scrape": scrape_s, "evaluate": configuration.evaluate_s, "sync": sync_s}
+        self._smooths = configuration.autoscaler is not None
+        evaluate_s = smoothed_interval_s(configuration.evaluate_s) if self._smooths else configuration.evaluate_s
+        periods = {"collect": collect_s, "scrape": scrape_s, "evaluate": evaluate_s, "sync": sync_s}
         periods |= {"labels": LABELS_S, "count": configuration.evaluate_s}
         self._periods = {name: (period, chance.random() * period) for name, period in periods.items()}
         self._form = (configuration.metric or {}).get("type", "Pods")
@@ -125,7 +128,16 @@ class Hpa:
         return bool(period) and (now - phase) // period != (now - TICK_S - phase) // period
 
     def _evaluate(self) -> None:
-        self._recorded = {key: of for key, of in self._collected.items() if not self._joins or key in self._labelled}
+        before, self._recorded = (
+            self._recorded,
+            {key: of for key, of in self._collected.items() if not self._joins or key in self._labelled},
+        )
+        if self._smooths:
+            self._recorded |= {
+                key: (pod, (value + before[key][1]) / 2)
+                for key, (pod, value) in self._recorded.items()
+                if key in before
+            }
         if len(self._counted) == self._counted.maxlen:
             self._rates.append((self._counted[1] - self._counted[0]) / self._periods["count"][0])
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from test_rules import promtool
 
 LABELS = 'namespace="ml", deployment="chat"'
-BUSY = 'namespace_pod:gpu:avg{namespace="ml", pod="chat-6d5f8-x7k2p"}'
+BUSY = 'namespace_pod:gpu:now{namespace="ml", pod="chat-6d5f8-x7k2p"}'
 # What proxies say of requests to ml/chat: some served, as many refused, and those that must not count. Traefik's were
 # recorded. The others were written after documentation and public scrapes, without labels that do not matter.
 SAMPLES = {
@@ -250,10 +250,10 @@ def test_full_pods_count_once_they_have_been_full_for_a_while(tmp_path: Path) ->
     """Pods that become ready one by one: for a moment the values of all add up to more than there is."""
     first, new = "chat-6d5f8-x7k2p", "chat-6d5f8-q2w4r"
     rows = {
-        f'namespace_pod:gpu:avg{{namespace="ml", pod="{first}"}}': "15x9 92x2 55x9 92x20",
-        f'namespace_pod:gpu:avg{{namespace="ml", pod="{new}"}}': "_x9 0 55x10 92x20",
-        'namespace_pod:gpu:avg{namespace="ml", pod="chat-large-6d5f8-x7k2p"}': "100x40",
-        'namespace_pod:gpu:avg{namespace="web", pod="chat-6d5f8-x7k2p"}': "100x40",
+        f'namespace_pod:gpu:now{{namespace="ml", pod="{first}"}}': "15x9 92x2 55x9 92x20",
+        f'namespace_pod:gpu:now{{namespace="ml", pod="{new}"}}': "_x9 0 55x10 92x20",
+        'namespace_pod:gpu:now{namespace="ml", pod="chat-large-6d5f8-x7k2p"}': "100x40",
+        'namespace_pod:gpu:now{namespace="web", pod="chat-6d5f8-x7k2p"}': "100x40",
         "asked_total": "0+10x40",
     }
     sustained = "sum(namespace_pod:gpu_sustained:avg)"
@@ -342,7 +342,7 @@ def test_what_is_not_idle_for_a_minute_bounds_no_cost(busy: str, at_s: int, tmp_
 
 
 def test_pods_of_a_job_with_a_like_name_do_not_count(tmp_path: Path) -> None:
-    job = 'namespace_pod:gpu:avg{namespace="ml", pod="chat-v2-x7k2p"}'
+    job = 'namespace_pod:gpu:now{namespace="ml", pod="chat-v2-x7k2p"}'
     check(tmp_path, rules(**OWN), {BUSY: "20x60", job: "100x60", SERVED: "0+20x60"}, [(part("busy"), 110, 20)])
 
 

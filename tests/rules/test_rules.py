@@ -86,7 +86,7 @@ def test_each_case_holds(profile: str, layout: str, tmp_path: Path) -> None:
 
 
 def promtool_test(case: dict[str, Any], profile: str, layout: str) -> dict[str, Any]:
-    metric = f"namespace_pod:{profile}:avg"
+    metric = METRICS[profile].latest
     rows = [entry for index, row in enumerate(case["rows"]) for entry in row_series(row, profile, layout, index)]
     after = {Pod.parse(name): value for name, value in case["expect"].items()}
     before = {Pod.parse(name): value for name, value in case.get("before", {}).items()}

@@ -25,10 +25,10 @@ def test_a_rule_for_each_metric_then_the_hpas() -> None:
 
 
 def test_options_go_to_the_rules() -> None:
-    rule = manifests([CHAT], rule_namespace="observability", rule_labels={"team": "ml"}, evaluation_interval=5)[0]
+    rule = manifests([CHAT], rule_namespace="observability", rule_labels={"team": "ml"}, evaluation_interval=6)[0]
     assert rule["metadata"]["namespace"] == "observability"
     assert rule["metadata"]["labels"]["team"] == "ml"
-    assert rule["spec"]["groups"][0]["interval"] == "5s"
+    assert rule["spec"]["groups"][0]["interval"] == "3s"
 
 
 def test_numbers_may_be_text_as_templates_make_them() -> None:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from ..autoscaling.metrics import Metric
+from ..autoscaling.metrics import SMOOTHED_EVALUATIONS, Metric, smoothed_interval_s
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import MetricTarget
 from ..chain.objects import seconds
@@ -32,7 +33,7 @@ class Intervals:
         self._collect = _collect_period(kube)
         self._sync = _sync_period(kube)
         self._scrape: dict[tuple[str, ...], Period] = {}
-        self._written = Period(evaluate_s) if evaluate_s else None
+        self._written_s = evaluate_s
         self._evaluate = {} if evaluate_s else _evaluation_periods(prometheus)
 
     def budget(self, metric_target: MetricTarget) -> ReactionBudget:
@@ -40,9 +41,22 @@ class Intervals:
         return ReactionBudget(
             collect=self._collect if metric.is_of_gpus else Period(0, "assumed"),
             scrape=self._scrape_period(metric),
-            evaluate=self._written or self._evaluate.get(metric_target.series, Period(_STOCK["evaluate"], "assumed")),
+            evaluate=self._evaluate_period(metric_target),
             sync=self._sync,
         )
+
+    def _evaluate_period(self, metric_target: MetricTarget) -> Period:
+        """Until the recorded series shows a step: of a smoothed one that is more than one evaluation."""
+        metric, series = metric_target.metric, metric_target.series
+        is_smoothed = metric.is_smoothed and series == metric.series
+        if self._written_s:
+            return Period(
+                SMOOTHED_EVALUATIONS * smoothed_interval_s(self._written_s) if is_smoothed else self._written_s
+            )
+        found = self._evaluate.get(series, Period(_STOCK["evaluate"], "assumed"))
+        if is_smoothed and metric.latest in self._evaluate:
+            return replace(found, seconds=SMOOTHED_EVALUATIONS * found.seconds)
+        return found
 
     def _scrape_period(self, metric: Metric) -> Period:
         if metric.sources not in self._scrape:

@@ -128,7 +128,7 @@ def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:
 
     pods: regular expression of the pods' names.
     """
-    values = f'{of.series}{{namespace="{namespace}",pod=~"{pods}"}}'
+    values = f'{of.latest}{{namespace="{namespace}",pod=~"{pods}"}}'
     # Rules that are evaluated less often than that leave no sample in the window. Their last value has lasted.
     return replace(of, name=sustained_name(of.name), query=f"min_over_time({values}[{SUSTAINED_S}s])\nor\n{values}")
 
@@ -140,7 +140,7 @@ def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
     """
     series = _series(of, _matchers(labels))
     query = f"100 * {series['offered']} * {series['cost']}\nor\n{series['busy']}"
-    return Metric(demand_name(of.name), query, PERCENT, (of.series,), per="workload")
+    return Metric(demand_name(of.name), query, PERCENT, (of.latest,), per="workload")
 
 
 def recordings(
@@ -160,7 +160,7 @@ def recordings(
     matchers, raw = _matchers(labels), f"namespace_workload:{demand_name(of.name)}:"
     series, counters = _series(of, matchers), f"{raw}counters{matchers}"
     samples = math.ceil(_LEAST_COMPLETE * _WINDOW_S / interval_s)
-    yield f"{raw}busy", f'sum({of.series}{{namespace="{labels["namespace"]}",pod=~"{pods}"}})'
+    yield f"{raw}busy", f'sum({of.latest}{{namespace="{labels["namespace"]}",pod=~"{pods}"}})'
     yield f"{raw}counters", f"count({' or '.join(demand.offered)})"
     # irate counts between two samples. Counters are taken to be scraped as often as rules are evaluated.
     rates = "\n  or\n".join(

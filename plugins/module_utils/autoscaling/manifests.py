@@ -9,7 +9,7 @@ from typing import Any
 from ..marks import MANAGED_BY, MANAGER, is_managed
 from .demand import pod_names
 from .demand import recordings as demand_recordings
-from .metrics import PROFILES, Metric, Profile, sustained_name
+from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules
 from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
@@ -67,7 +67,11 @@ def resources_of(autoscaler: Autoscaler) -> list[str]:
 
 def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
     """The recording rules that all autoscalers on `profile` share."""
-    recordings = [{"record": metric.series, "expr": metric.query} for metric in profile.recorded]
+    recordings = [
+        {"record": series, "expr": query} for metric in profile.recorded for series, query in metric.recordings
+    ]
+    if any(metric.is_smoothed for metric in profile.recorded):
+        rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
     return _prometheus_rule(profile.rule_name, profile.name, recordings, rules)
 
 

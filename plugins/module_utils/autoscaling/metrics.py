@@ -1,6 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,30 @@ class Metric:
     def series(self) -> str:
         """The recorded series, by the convention level:metric:operation."""
         return f"namespace_pod:{self.name}:avg"
+
+    @property
+    def is_smoothed(self) -> bool:
+        """What a GPU did in one second differs from what it did in the next, under the same load."""
+        return self.name in ACTIVITIES
+
+    @property
+    def latest(self) -> str:
+        """The recorded series of the values as they are read."""
+        return f"namespace_pod:{self.name}:now" if self.is_smoothed else self.series
+
+    @property
+    def recordings(self) -> tuple[tuple[str, str], ...]:
+        """Series and PromQL of what is recorded of each pod, in the order of evaluation.
+
+        Smoothed is half of what is read now, and half of what was recorded before: an exponential moving average. A
+        pause of the load and the burst after it then do not look like a load that has risen.
+        """
+        if not self.is_smoothed:
+            return ((self.series, self.query),)
+        return (self.latest, self.query), (
+            self.series,
+            f"({self.latest} + ({self.series} >= 0)) / 2\nor\n{self.latest}",
+        )
 
     @property
     def is_percent(self) -> bool:
@@ -273,8 +298,18 @@ PROFILES: dict[str, Profile] = {
         ),
     )
 }
-# Metrics that say which part of the time a pod's GPUs are at work: requests can be turned into them.
+# Metrics that say which part of the time a pod's GPUs are at work: requests can be turned into them, and they are smoothed.
 ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
+
+
+# Evaluations until a value that is smoothed shows three quarters of a step. Of a GPU that turns full these are 75 %. An
+# HPA with a target of 60 acts from 66 on.
+SMOOTHED_EVALUATIONS = 2
+
+
+def smoothed_interval_s(evaluation_interval_s: int) -> int:
+    """Between two evaluations of a rule that smooths: that many take as long as one of another rule, seconds."""
+    return math.ceil(evaluation_interval_s / SMOOTHED_EVALUATIONS)
 
 
 def demand_name(metric: str) -> str:

@@ -41,12 +41,12 @@ def samples(*times: float) -> dict[str, Any]:
     return {"status": "success", "data": {"result": [found]}}
 
 
-def rules(seconds: float) -> dict[str, Any]:
-    group = {"interval": seconds, "rules": [{"name": "namespace_pod:gpu:avg"}]}
+def rules(seconds: float, *series: str) -> dict[str, Any]:
+    group = {"interval": seconds, "rules": [{"name": name} for name in series or ("namespace_pod:gpu:avg",)]}
     return {"status": "success", "data": {"groups": [group]}}
 
 
-def budget(metric_target: Any = GPU, **answers: Any) -> Any:
+def budget(metric_target: Any = GPU, written_s: int | None = None, **answers: Any) -> Any:
     everything = {
         EXPORTERS: {"items": [exporter(env=interval("1000"))]},
         MANAGERS: {"items": [manager("--horizontal-pod-autoscaler-sync-period=5s")]},
@@ -56,13 +56,28 @@ def budget(metric_target: Any = GPU, **answers: Any) -> Any:
     transport = FakeTransport({**everything, **answers})
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return Intervals(kube, prometheus).budget(metric_target)
+    return Intervals(kube, prometheus, written_s).budget(metric_target)
 
 
 def test_what_is_configured_and_what_is_seen() -> None:
     found = budget()
     assert (found.collect, found.evaluate, found.sync) == (Period(1), Period(2), Period(5))
     assert (found.scrape.seconds, found.scrape.source) == (pytest.approx(2, abs=0.01), "seen")
+
+
+SMOOTHED = "namespace_pod:gpu:now", "namespace_pod:gpu:avg"
+
+
+@pytest.mark.parametrize(("series", "seconds"), [(SMOOTHED, 2), (SMOOTHED[1:], 1)], ids=["ours", "an older one"])
+def test_a_smoothed_series_shows_a_step_after_two_evaluations(series: tuple[str, ...], seconds: float) -> None:
+    assert budget(**{f"GET {PROXY}/rules": rules(1, *series)}).evaluate == Period(seconds)
+
+
+@pytest.mark.parametrize(
+    ("written_s", "metric_target", "seconds"), [(2, GPU, 2), (5, GPU, 6), (1, GPU, 2), (5, QUEUE, 5), (1, QUEUE, 1)]
+)
+def test_of_a_rule_that_is_about_to_be_written(written_s: int, metric_target: Any, seconds: float) -> None:
+    assert budget(metric_target, written_s=written_s).evaluate == Period(seconds)
 
 
 COLLECT: dict[str, tuple[list[Manifest], Period]] = {

@@ -465,7 +465,7 @@ def test_a_rule_that_another_run_has_just_begun_to_use_is_kept() -> None:
     old = deepcopy(rule)
     old["metadata"]["name"] = "kubegpu-old"
     old["spec"]["groups"] = [{"name": "others"}, {"rules": [{"alert": "x", "expr": "y"}]}, *old["spec"]["groups"]]
-    old["spec"]["groups"][2]["rules"][0]["record"] = "namespace_pod:old:avg"
+    old["spec"]["groups"][2]["rules"] = [{"record": "namespace_pod:old:avg", "expr": "y"}]
     new = deepcopy(hpa)
     new["metadata"] |= {"name": "new", "namespace": "web"}
     new["spec"]["metrics"][0]["pods"]["metric"]["name"] = "old"

@@ -166,7 +166,15 @@ def test_a_rule_goes_where_prometheus_looks_for_it() -> None:
             "kubegpu.autoscale/metric": "gpu",
         },
     }
-    assert rule["spec"]["groups"][0]["interval"] == "5s"
+
+
+@pytest.mark.parametrize(
+    ("profile", "interval"),
+    [("gpu", "3s"), ("mig", "3s"), ("gpu_memory", "5s"), ("llm", "5s"), ("llm_in_flight", "5s")],
+)
+def test_a_rule_that_smooths_is_evaluated_twice_as_often(profile: str, interval: str) -> None:
+    rule = profile_rule(PROFILES[profile], RuleOptions(evaluation_interval_s=5))
+    assert rule["spec"]["groups"][0]["interval"] == interval
 
 
 def entry_of(kind: str, **content: object) -> Manifest:
