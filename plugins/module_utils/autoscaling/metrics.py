@@ -298,7 +298,7 @@ PROFILES: dict[str, Profile] = {
         ),
     )
 }
-# Metrics that say which part of the time a pod's GPUs are at work: requests can be turned into them, and they are smoothed.
+# Which part of the time a pod's GPUs are at work: requests can be turned into these metrics, and they are smoothed.
 ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
 
 
