@@ -21,6 +21,7 @@ from lab.load.scenario import NotReached, Recording, play, steps
 from lab.load.summary import Chain, Summary, summarise, verdict
 from lab.load.timeline import timeline
 from lab.load.view import View, summary_table
+from plugins.module_utils.autoscaling.metrics import ACTIVITIES, SMOOTHED_EVALUATIONS
 
 # What the README states: collect, scrape, evaluate, and the HPA's period on a control plane of the role kubernetes.
 PERIODS = "1,2,2,5"
@@ -136,6 +137,7 @@ def _chain(cluster: LabCluster, recording: Recording, summary: Summary, start: f
 
     return replace(
         periods,
+        evaluations=SMOOTHED_EVALUATIONS if cluster.autoscaler.metric in ACTIVITIES else 1,
         scraped=times("DCGM_FI_DEV_GPU_UTIL"),
         evaluated=times(f"namespace_pod:{cluster.autoscaler.metric}:avg"),
     )

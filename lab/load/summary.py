@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import takewhile
 
 from lab.load.scenario import INTERVAL_S, Autoscaler, Recording, Sample, Step
 
@@ -17,6 +17,7 @@ class Chain:
     """The chain's periods in seconds, each with when it really worked from the load step to the decision.
 
     collect_s, sync_s:  of the exporter and of the HPA: they do not say when they worked.
+    evaluations:        that evaluate_s consists of, of a series that is smoothed.
     scraped, evaluated: seconds of the recording's clock, of the target's utilisation and of its recorded series.
     """
 
@@ -24,6 +25,7 @@ class Chain:
     scrape_s: float
     evaluate_s: float
     sync_s: float
+    evaluations: int = 1
     scraped: Sequence[float] = ()
     evaluated: Sequence[float] = ()
 
@@ -35,11 +37,14 @@ class Chain:
     @property
     def late_s(self) -> float:
         """Seconds by which the slowest scrape and the slowest evaluation were too late, as on a busy machine."""
-        return _late(self.scraped, self.scrape_s) + _late(self.evaluated, self.evaluate_s)
+        return _late(self.scraped, self.scrape_s) + _late(self.evaluated, self.evaluate_s, self.evaluations)
 
 
-def _late(times: Sequence[float], period_s: float) -> float:
-    return round(max((later - earlier - period_s for earlier, later in pairwise(times)), default=0.0), 2)
+def _late(times: Sequence[float], period_s: float, many: int = 1) -> float:
+    """The longest that so many took one after the other, above a period."""
+    return round(
+        max((later - earlier - period_s for earlier, later in zip(times, times[many:], strict=False)), default=0.0), 2
+    )
 
 
 @dataclass(frozen=True)

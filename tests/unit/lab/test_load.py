@@ -130,6 +130,13 @@ def test_a_chain_is_late_by_its_slowest_scrape_and_evaluation(
     assert replace(CHAIN, scraped=scraped, evaluated=evaluated).late_s == late_s
 
 
+@pytest.mark.parametrize(
+    ("evaluated", "late_s"), [([0, 1, 2, 3], 0), ([0, 1, 3, 4], 1), ([0, 1, 3.5, 6], 3), ([0, 5], 0)]
+)
+def test_two_evaluations_of_what_is_smoothed_are_late_together(evaluated: list[float], late_s: float) -> None:
+    assert replace(CHAIN, evaluations=2, evaluated=evaluated).late_s == late_s
+
+
 def test_what_came_late_is_allowed_for() -> None:
     summary = summarise(played(FakeCluster(12.5)), PLAN, COUNTED)
     assert verdict(summary, AUTOSCALER, replace(CHAIN, scraped=[0, 2, 5])) == []
