@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
@@ -557,6 +558,21 @@ def _(cluster: Cluster) -> None:
 @fault("RULE_FAILS")
 def _(cluster: Cluster) -> None:
     cluster.rule |= {"health": "err", "lastError": "many-to-many matching not allowed"}
+    cluster.silence("chat-0", "chat-1", listed=False)
+
+
+@fault("RULE_FAILS")
+def what_is_smoothed_cannot_be_read(cluster: Cluster) -> None:
+    """The rule that fails is not the one of the series that the HPA reads. That one is well, and empty."""
+    smoothing, reading = PROFILES["gpu"].metrics[0].recordings[::-1]
+    failed = {
+        "name": reading[0],
+        "query": reading[1],
+        "health": "err",
+        "lastError": "many-to-many matching not allowed",
+    }
+    cluster.rule["query"] = smoothing[1]
+    cluster.prometheus["rules"] = {SERIES: [cluster.rule], reading[0]: [cluster.rule | failed]}
     cluster.silence("chat-0", "chat-1", listed=False)
 
 

@@ -7,8 +7,9 @@ A rule of this collection is no exception: it passes. A text is judged only wher
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import enumeration
@@ -28,6 +29,8 @@ _MISSED_S = 60
 # A sample may be some milliseconds late.
 _PUNCTUALITY = 0.95
 _SERIES = ("prometheus", "metrics")
+# What rules record has colons in its name, by Prometheus' convention.
+_RECORDED = re.compile(r"[a-zA-Z_]\w*(?::\w+)+")
 
 RULE_NOT_SELECTED = FindingType(
     "RULE_NOT_SELECTED",
@@ -163,18 +166,42 @@ RULE_TWICE = FindingType(
 
 @check("rules are evaluated", RULE_FAILS, RULE_NOT_EVALUATED, RULE_TOO_SLOW, RULE_TWICE, needs=_SERIES)
 def rules_are_evaluated(state: State) -> Iterator[CheckResult]:
-    users: dict[str, list[AutoscalerState]] = {}
-    for autoscaler, metric in _recorded_metrics(state):
-        users.setdefault(metric.series, []).append(autoscaler)
+    rules, users = state.prometheus.rules or {}, _users(state)
+    readers: dict[str, list[AutoscalerState]] = {}
     for series, autoscalers in users.items():
-        rules = (state.prometheus.rules or {}).get(series, ())
-        for rule in rules:
+        for part in _parts(rules, series):
+            readers.setdefault(part, []).extend(autoscalers)
+    for series, autoscalers in readers.items():
+        for rule in rules.get(series, ()):
             yield from _evaluation(state, series, rule, state.affected_by(autoscalers))
+    for series in users:
         # Each workload may have a rule of its own for a series, which its labels tell apart.
-        several = Counter(tuple(sorted((rule.get("labels") or {}).items())) for rule in rules).most_common(1)
+        labels = (tuple(sorted((rule.get("labels") or {}).items())) for rule in rules.get(series, ()))
+        several = Counter(labels).most_common(1)
         if several and several[0][1] > 1:
             seen = f"{several[0][1]} rules record it"
             yield CheckResult(RULE_TWICE, f"series {series}", seen, template_vars={"series": series})
+
+
+def _users(state: State) -> dict[str, list[AutoscalerState]]:
+    """By recorded series."""
+    users: dict[str, list[AutoscalerState]] = {}
+    for autoscaler, metric in _recorded_metrics(state):
+        users.setdefault(metric.series, []).append(autoscaler)
+    return users
+
+
+def _parts(rules: Mapping[str, Sequence[Mapping[str, Any]]], series: str) -> Iterable[str]:
+    """The series, and the recorded ones that it is made of: it is empty where one of their rules fails."""
+    found: dict[str, None] = {}
+    to_read = [series]
+    while to_read:
+        name = to_read.pop()
+        if name not in found:
+            found[name] = None
+            for rule in rules.get(name, ()):
+                to_read += sorted(rules.keys() & set(_RECORDED.findall(str(rule.get("query") or ""))))
+    return found
 
 
 def _evaluation(state: State, series: str, rule: Mapping[str, Any], affected: frozenset[str]) -> Iterator[CheckResult]:
