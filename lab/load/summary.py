@@ -17,7 +17,7 @@ class Chain:
     """The chain's periods in seconds, each with when it really worked from the load step to the decision.
 
     collect_s, sync_s:  of the exporter and of the HPA: they do not say when they worked.
-    evaluations:        that evaluate_s consists of, of a series that is smoothed.
+    evaluations:        how many make up evaluate_s: of a smoothed series more than one.
     scraped, evaluated: seconds of the recording's clock, of the target's utilisation and of its recorded series.
     """
 
@@ -41,7 +41,7 @@ class Chain:
 
 
 def _late(times: Sequence[float], period_s: float, many: int = 1) -> float:
-    """The longest that so many took one after the other, above a period."""
+    """Seconds by which the slowest `many` in a row took longer than the period."""
     return round(
         max((later - earlier - period_s for earlier, later in zip(times, times[many:], strict=False)), default=0.0), 2
     )

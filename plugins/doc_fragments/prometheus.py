@@ -64,6 +64,7 @@ options:
       evaluation_interval:
         description:
           - Seconds between two evaluations of a recording rule. It is part of the time to react to load.
+          - What GPUs do is smoothed. Its rule is evaluated twice as often.
         type: int
         default: 2
 """

@@ -61,8 +61,8 @@ class Metric:
     def recordings(self) -> tuple[tuple[str, str], ...]:
         """Series and PromQL of what is recorded of each pod, in the order of evaluation.
 
-        Smoothed is half of what is read now, and half of what was recorded before: an exponential moving average. A
-        pause of the load and the burst after it then do not look like a load that has risen.
+        A smoothed value is half of what is read now, and half of what was recorded before: an exponential moving
+        average. A pause of the load and the burst after it then do not look like a load that has risen.
         """
         if not self.is_smoothed:
             return ((self.series, self.query),)
@@ -302,8 +302,8 @@ PROFILES: dict[str, Profile] = {
 ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
 
 
-# Evaluations until a value that is smoothed shows three quarters of a step. Of a GPU that turns full these are 75 %. An
-# HPA with a target of 60 acts from 66 on.
+# Evaluations until a smoothed value shows three quarters of a step. An idle GPU that turns full then reads 75 %. An HPA
+# with a target of 60 acts from 66 on.
 SMOOTHED_EVALUATIONS = 2
 
 
