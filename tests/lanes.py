@@ -39,8 +39,8 @@ NICENESS = (0, 5, 10)
 SHARES = 512
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
 OWN_GROUPS = Path("/proc/self/cgroup")
-# Colours, and the border that molecule draws around what its steps print.
-DECORATION = re.compile(r"\x1b\[[0-9;]*m|^ *│ ?", re.MULTILINE)
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+BORDER = re.compile(r"^ *│ ?", re.MULTILINE)  # that molecule draws around what its steps print, in a colour of its own
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
 # Ansible names the task above what failed, and writes the result below it, indented.
 DECIDES = re.compile(
@@ -60,7 +60,7 @@ class Ended:
     log: Path
 
     def text(self) -> str:
-        return DECORATION.sub("", self.log.read_text(errors="replace"))
+        return BORDER.sub("", COLOURS.sub("", self.log.read_text(errors="replace")))
 
     def counts(self) -> str:
         """What pytest says at its end, of each run of it."""

@@ -13,7 +13,8 @@ MAKE = """#!/bin/sh
 echo "$2" >>{ran}
 cat /proc/$$/cgroup >>{ran}.groups
 cat /sys/fs/cgroup/cpu/kubegpu-test/cpu.shares >>{ran}.shares 2>/dev/null
-[ "$2" != broken ] || {{ echo "  │ FAILED tests/test_a.py::test_b - assert 1 == 2"; exit 1; }}
+[ "$2" != broken ] || {{ printf '  \033[2m\033[32m│\033[0m \033[31mFAILED\033[0m %s\n' \
+    "tests/test_a.py::test_b - assert 1 == 2"; exit 1; }}
 [ "$2" != site ] || {{ printf '  │ %s\n' "TASK [a : Pass] *****" "ok: [n]" "TASK [a : Stop] ****" \
     "FAILED - RETRYING: [n]: Stop (1 retries left)." \
     "fatal: [n]: FAILED! => " "    msg: no disk" "" "PLAY RECAP **" "n : ok=1"; exit 2; }}
