@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from ..autoscaling.metrics import SMOOTHED_EVALUATIONS, Metric, smoothed_interval_s
+from ..autoscaling.metrics import Metric, smoothed_evaluations, smoothed_interval_s
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import MetricTarget
 from ..chain.objects import seconds
@@ -46,17 +46,33 @@ class Intervals:
         )
 
     def _evaluate_period(self, metric_target: MetricTarget) -> Period:
-        """Until the recorded series shows a step: of a smoothed one that is more than one evaluation."""
+        """Until the recorded series shows a step that the HPA acts on.
+
+        What is recorded of a workload reads what is recorded of its pods, in a group of its own.
+        """
         metric, series = metric_target.metric, metric_target.series
-        is_smoothed = metric.is_smoothed and series == metric.series
-        if self._written_s:
-            return Period(
-                SMOOTHED_EVALUATIONS * smoothed_interval_s(self._written_s) if is_smoothed else self._written_s
-            )
-        found = self._evaluate.get(series, Period(_STOCK["evaluate"], "assumed"))
-        if is_smoothed and metric.latest in self._evaluate:
-            return replace(found, seconds=SMOOTHED_EVALUATIONS * found.seconds)
+        if series == metric.series:
+            return self._pods_period(metric_target)
+        of_workload = self._interval(series)
+        if metric.per == "workload" or not self._is_recorded(metric.series):
+            return of_workload
+        return replace(of_workload, seconds=of_workload.seconds + self._pods_period(metric_target).seconds)
+
+    def _pods_period(self, metric_target: MetricTarget) -> Period:
+        """Of a smoothed series it is more than one evaluation."""
+        metric = metric_target.metric
+        found = self._interval(metric.series, metric.is_smoothed)
+        if metric.is_smoothed and self._is_recorded(metric.latest):
+            return replace(found, seconds=smoothed_evaluations(metric_target.value) * found.seconds)
         return found
+
+    def _interval(self, series: str, is_smoothed: bool = False) -> Period:
+        if self._written_s:
+            return Period(smoothed_interval_s(self._written_s) if is_smoothed else self._written_s)
+        return self._evaluate.get(series, Period(_STOCK["evaluate"], "assumed"))
+
+    def _is_recorded(self, series: str) -> bool:
+        return bool(self._written_s) or series in self._evaluate
 
     def _scrape_period(self, metric: Metric) -> Period:
         if metric.sources not in self._scrape:

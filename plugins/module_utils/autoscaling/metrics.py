@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ..errors import HopError
 from ..hops import Hop
 from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, per_pod
+from .replicas import DEFAULT_TOLERANCE
 
 _NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
 # As others may call a metric that they serve, KEDA's s0-prometheus for instance; the HPA asks in lower case.
@@ -302,14 +303,24 @@ PROFILES: dict[str, Profile] = {
 ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
 
 
-# Evaluations until a smoothed value shows three quarters of a step. An idle GPU that turns full then reads 75 %. An HPA
-# with a target of 60 acts from 66 on.
+# Of a rule that smooths, in the time of one evaluation of another rule: then three quarters of a step show. An idle GPU
+# that turns full reads 75 %. An HPA with a target of 60 acts from 66 on.
 SMOOTHED_EVALUATIONS = 2
+_NEARLY_FULL = 0.99  # of a step, the most that is waited for: all of it never shows
 
 
 def smoothed_interval_s(evaluation_interval_s: int) -> int:
     """Between two evaluations of a rule that smooths: that many take as long as one of another rule, seconds."""
     return math.ceil(evaluation_interval_s / SMOOTHED_EVALUATIONS)
+
+
+def smoothed_evaluations(target_percent: float) -> int:
+    """Until an HPA with this target acts on a GPU that was idle and turns full: each shows half of what was left.
+
+    SMOOTHED_EVALUATIONS at least. Above a target of 68 it takes more, four at 80.
+    """
+    acted_on = min(DEFAULT_TOLERANCE.band[1] * target_percent / 100, _NEARLY_FULL)
+    return max(SMOOTHED_EVALUATIONS, math.ceil(-math.log2(1 - acted_on)))
 
 
 def demand_name(metric: str) -> str:

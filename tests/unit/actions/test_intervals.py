@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
 EXPORTERS = "GET /apis/apps/v1/daemonsets"
 MANAGERS = "GET /api/v1/namespaces/kube-system/pods"
 GPU = Autoscaler.from_params({"target": {"name": "chat"}, "max_replicas": 1}).metric_targets[0]
+BUSY = replace(GPU, value=80)
+OF_A_WORKLOAD = replace(GPU, type="Object")
 QUEUE = Autoscaler.from_params(
     {"target": {"name": "chat"}, "metric": {"name": "queue", "query": "q"}, "target_value": 1, "max_replicas": 1}
 ).metric_targets[0]
@@ -74,7 +77,29 @@ def test_a_smoothed_series_shows_a_step_after_two_evaluations(series: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("written_s", "metric_target", "seconds"), [(2, GPU, 2), (5, GPU, 6), (1, GPU, 2), (5, QUEUE, 5), (1, QUEUE, 1)]
+    ("recorded", "seconds"), [(SMOOTHED, 5), ((), 3)], ids=["of its pods and of itself", "of itself alone"]
+)
+def test_what_is_recorded_of_a_workload_waits_for_what_is_recorded_of_its_pods(
+    recorded: tuple[str, ...], seconds: float
+) -> None:
+    answer = rules(3, "namespace_workload:gpu:avg")
+    answer["data"]["groups"] += rules(1, *recorded)["data"]["groups"] if recorded else []
+    assert budget(OF_A_WORKLOAD, **{f"GET {PROXY}/rules": answer}).evaluate == Period(seconds)
+
+
+@pytest.mark.parametrize(
+    ("written_s", "metric_target", "seconds"),
+    [
+        (2, GPU, 2),
+        (5, GPU, 6),
+        (1, GPU, 2),
+        (5, QUEUE, 5),
+        (1, QUEUE, 1),
+        (2, BUSY, 4),
+        (2, OF_A_WORKLOAD, 4),
+        (5, OF_A_WORKLOAD, 11),
+        (2, replace(QUEUE, type="Object"), 4),
+    ],
 )
 def test_of_a_rule_that_is_about_to_be_written(written_s: int, metric_target: Any, seconds: float) -> None:
     assert budget(metric_target, written_s=written_s).evaluate == Period(seconds)

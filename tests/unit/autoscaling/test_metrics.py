@@ -5,9 +5,17 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES, Metric, Profile
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import (
+    PROFILES,
+    Metric,
+    Profile,
+    smoothed_evaluations,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replicas import desired_replicas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from collection import ROOT
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 METRICS = {metric.name: metric for profile in PROFILES.values() for metric in profile.metrics}
 # The adapter's own pattern for names, and what Kubernetes allows as the name of an object.
@@ -132,3 +140,21 @@ def test_profiles_that_one_can_be_wrong_about_say_so() -> None:
 def test_a_caveat_is_one_short_sentence(caveat: str) -> None:
     assert len(caveat) <= 220
     assert not caveat.endswith(".")
+
+
+@given(target=st.floats(34, 90))
+@example(target=60)
+@example(target=80)
+def test_the_hpa_acts_on_a_gpu_that_turns_full_at_the_evaluation_that_is_counted(target: float) -> None:
+    evaluations = smoothed_evaluations(target)
+    smoothed = [0.0]
+    for _ in range(evaluations):
+        smoothed.append((smoothed[-1] + 100) / 2)
+    wanted = [desired_replicas([value], target, current=1) for value in smoothed]
+    assert wanted[-1] > 1
+    assert wanted[-2] <= 1 or evaluations == 2
+
+
+@pytest.mark.parametrize("target", [91, 100])
+def test_a_target_that_no_gpu_exceeds_is_not_waited_for_without_end(target: float) -> None:
+    assert smoothed_evaluations(target) == 7
