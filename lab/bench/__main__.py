@@ -22,7 +22,7 @@ from lab.bench import manifests
 from lab.bench.cluster import BenchCluster, NotReached, wait_until
 from lab.bench.configurations import MAXIMUM, NAMESPACE, Workload, read_configurations
 from lab.bench.report import MEASURED, write
-from lab.bench.rounds import HPA_S, Result, Round, begins, each, full, judge, quick, slow, steps, trace
+from lab.bench.rounds import HPA_S, Result, Round, at_period, begins, each, full, judge, quick, slow, steps, trace
 from lab.bench.shapes import LOW
 from lab.versions import versions
 
@@ -208,14 +208,18 @@ def main() -> None:
     parser.add_argument(
         "--lanes", type=int, default=lanes, help="workloads of each configuration (default: processors, at most 5)"
     )
+    parser.add_argument("--period", type=int, help="only rounds with this period of the HPA controller, seconds")
     parser.add_argument("--minutes", type=float, default=56, help="begin no round that would end later (default: 56)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of change (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.md, measured.json and the plots")
     arguments = parser.parse_args()
+    rounds = at_period(PLANS[arguments.plan](arguments.lanes), arguments.period)
+    if not rounds:
+        parser.error(f"--period {arguments.period}: --plan {arguments.plan} has no such round; take 5 or --plan steps")
     try:
         bench = Bench(arguments)
         bench.set_up()
-        bench.run(PLANS[arguments.plan](arguments.lanes), arguments.out, arguments.minutes)
+        bench.run(rounds, arguments.out, arguments.minutes)
         bench.say(f"{arguments.out / 'results.md'}")
     except NotReached as missed:
         sys.exit(str(missed))
