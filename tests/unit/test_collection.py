@@ -71,24 +71,39 @@ def test_the_rights_that_are_documented_are_those_of_what_is_read() -> None:
     assert read <= granted
 
 
-def arguments_of_tasks(node: Any) -> Iterator[dict[str, Any]]:
-    """Of all tasks in a file, and defaults of its blocks: the mappings that say which cluster is meant."""
+TASKS = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/*.yml")]
+
+
+def mappings(node: Any) -> Iterator[dict[str, Any]]:
+    """Of a file of tasks: each task, its arguments, defaults of its blocks, and what is in them."""
     if isinstance(node, dict):
-        if "kubeconfig" in node:
-            yield node
-        for inner in node.values():
-            yield from arguments_of_tasks(inner)
-    elif isinstance(node, list):
-        for inner in node:
-            yield from arguments_of_tasks(inner)
+        yield node
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from mappings(inner)
 
 
 def test_who_names_a_kubeconfig_names_the_context() -> None:
     """A kubeconfig with several clusters: its current context may be another than the one that is meant."""
-    files = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/*.yml")]
-    asked = [(str(file.relative_to(ROOT)), node) for file in files for node in arguments_of_tasks(_tasks(file))]
+    asked = [
+        (str(file.relative_to(ROOT)), found)
+        for file in TASKS
+        for found in mappings(_tasks(file))
+        if "kubeconfig" in found
+    ]
     assert len(asked) > 50
     assert [file for file, arguments in asked if "context" not in arguments] == []
+
+
+def test_chart_values_are_not_in_the_controllers_journal() -> None:
+    """Ansible's modules write their arguments there, and values of a user may hold passwords."""
+    tasks = [
+        (str(file.relative_to(ROOT)), task)
+        for file in TASKS
+        for task in mappings(_tasks(file))
+        if any(isinstance(arguments, dict) and "release_values" in arguments for arguments in task.values())
+    ]
+    assert len(tasks) == 2
+    assert [file for file, task in tasks if not task.get("vars", {}).get("ansible_no_target_syslog")] == []
 
 
 def _tasks(file: Path) -> Any:

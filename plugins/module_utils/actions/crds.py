@@ -42,7 +42,7 @@ def remove_crds(kube: KubeClient, group: str, deadline: Deadline) -> Outcome:
 
 
 def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
-    """What there is of the CRD's kind that is not ours. What has an owner is its controller's, and goes with that."""
+    """What there is of the CRD's kind that is not ours. What belongs to a pod or its DaemonSet goes with that."""
     spec = crd["spec"]
     version = next(entry["name"] for entry in spec["versions"] if entry["served"])
     kind = Resource(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
@@ -52,9 +52,17 @@ def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
     ]
 
 
+# node-feature-discovery's workers own what they write of their node.
+_CONTROLLERS = ("DaemonSet", "Pod")
+
+
 def _is_ours(seen: Manifest) -> bool:
     metadata = seen["metadata"]
-    return is_managed(seen) or RELEASE in (metadata.get("labels") or {}) or bool(metadata.get("ownerReferences"))
+    return (
+        is_managed(seen)
+        or RELEASE in (metadata.get("labels") or {})
+        or any(owner["kind"] in _CONTROLLERS for owner in metadata.get("ownerReferences") or ())
+    )
 
 
 def _wait_until_gone(left: Callable[[], list[str]], deadline: Deadline) -> None:

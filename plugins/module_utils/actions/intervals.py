@@ -54,7 +54,7 @@ class Intervals:
         if series == metric.series:
             return self._pods_period(metric_target)
         of_workload = self._interval(series)
-        if metric.per == "workload" or not self._is_recorded(metric.series):
+        if not metric.query or metric.per == "workload" or not self._is_recorded(metric.series):
             return of_workload
         return replace(of_workload, seconds=of_workload.seconds + self._pods_period(metric_target).seconds)
 

@@ -16,8 +16,9 @@ _SERIES = {
     "pods": "namespace_pod:{}:avg",
     # Both rules make metrics of namespaces. Of two series the adapter keeps that of the last rule.
     "namespaces": "namespace_workload:{0}:avg or namespace_pod:{0}:avg",
-    "deployments.apps": "namespace_workload:{}:avg",
-    "statefulsets.apps": "namespace_workload:{}:avg",
+    # A total, of a demand for instance, is recorded as a sum.
+    "deployments.apps": "namespace_workload:{0}:avg or namespace_workload:{0}:sum",
+    "statefulsets.apps": "namespace_workload:{0}:avg or namespace_workload:{0}:sum",
 }
 
 

@@ -295,6 +295,7 @@ PROFILES: dict[str, Profile] = {
                 "how many requests a pod is to hold depends on the model and its answers: measure it by a load test",
                 "requests that wait add up while pods start: with a dead time that is too short it asks for too many",
                 "Triton's requests that run are a mean of the last minute",
+                "Triton counts the time of an ensemble beside that of its models: up to twice what is in flight",
             ),
         ),
     )

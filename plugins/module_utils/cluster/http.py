@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from .errors import ApiError
 
@@ -24,12 +24,13 @@ class HttpGetter:
 
     def __init__(self, address: str, *, ca_cert: str | None = None, bearer_token: str | None = None) -> None:
         self._address = address.rstrip("/")
+        self._shown = without_login(self._address)
         self._ca_cert = ca_cert
         self._headers = {"Authorization": f"Bearer {bearer_token}"} if bearer_token else {}
 
     def __call__(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
         """Raises: ApiError, with status 503 if there is no answer. retry: ask a second time if there is none."""
-        request = f"GET {self._address}{path}"
+        request = f"GET {self._shown}{path}"
         try:
             return self._ask(f"{self._address}{path}?{urlencode(query or {})}")
         except HTTPError as err:
@@ -45,6 +46,12 @@ class HttpGetter:
 
         answer = open_url(url, headers=self._headers, ca_path=self._ca_cert, timeout=REQUEST_TIMEOUT_S)
         return _decoded(answer.read())
+
+
+def without_login(address: str) -> str:
+    """The address as it may be shown: without user and password."""
+    parts = urlsplit(address)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _decoded(text: bytes) -> Any:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGER
+from ..marks import MANAGED_BY, MANAGER
 from .errors import ApiError
 from .transport import Transport
 
@@ -202,12 +202,20 @@ class KubeClient:
         return self._send("GET", path, query=query or {}, retry=retry)
 
 
+# Never by deletion of a CRD: all objects of its kind would go with it.
+_TAKEOVERS = {
+    "HorizontalPodAutoscaler": "take them over with adopt: true",
+    "CustomResourceDefinition": f"leave the CRD to it: `kubectl label crd {{name}} {MANAGED_BY}-`",
+}
+
+
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in err.field_conflicts)
+    takeover = _TAKEOVERS.get(manifest["kind"], "take them over by deletion of the object")
     return HopError(
         Hop.API_SERVER,
         seen=f"{_title(manifest)}: {seen}",
-        fix="have that manager give the fields up, or take them over: an HPA with adopt: true, others by deletion",
+        fix=f"have that manager give the fields up, or {takeover.format(name=manifest['metadata']['name'])}",
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .errors import ApiError, QueryError
+from .http import without_login
 
 
 class RawGetter(Protocol):
@@ -61,7 +62,7 @@ class PrometheusClient:
     def at(cls, address: str, get_raw: RawGetter) -> PrometheusClient:
         """At its own address, which `get_raw` asks, and which may be that of Thanos or Mimir."""
         client = cls(get_raw, namespace="", service="", port=0)
-        client._root, client.name = "/api/v1", address
+        client._root, client.name = "/api/v1", without_login(address)
         return client
 
     def replica(self, pod: str, port: int) -> PrometheusClient:

@@ -100,6 +100,7 @@ def test_only_the_group_that_is_meant_is_removed() -> None:
         ({"labels": OURS}, "deleted"),
         ({"labels": {"kubegpu.autoscale/release": "exporter"}}, "deleted"),
         ({"ownerReferences": [{"kind": "DaemonSet", "name": "worker"}]}, "deleted"),
+        ({"ownerReferences": [{"kind": "CephCluster", "name": "rook-ceph"}]}, "kept"),
     ],
 )
 def test_one_stays_for_what_somebody_else_has_of_its_kind(metadata: dict[str, Any], action: str) -> None:

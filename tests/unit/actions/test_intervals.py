@@ -99,6 +99,7 @@ def test_what_is_recorded_of_a_workload_waits_for_what_is_recorded_of_its_pods(
         (2, OF_A_WORKLOAD, 4),
         (5, OF_A_WORKLOAD, 11),
         (2, replace(QUEUE, type="Object"), 4),
+        (2, replace(QUEUE, metric=replace(QUEUE.metric, query=""), type="External"), 2),
     ],
 )
 def test_of_a_rule_that_is_about_to_be_written(written_s: int, metric_target: Any, seconds: float) -> None:

@@ -384,7 +384,10 @@ def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
             {"resource": "namespaces", "name": "ml", "namespace": None},
             "ask Prometheus for namespace_workload:gpu:avg or namespace_pod:gpu:avg",
         ),
-        ({"resource": "deployments.apps"}, "ask Prometheus for namespace_workload:gpu:avg"),
+        (
+            {"resource": "deployments.apps"},
+            "ask Prometheus for namespace_workload:gpu:avg or namespace_workload:gpu:sum",
+        ),
         ({"resource": "services"}, "ask Prometheus for its series"),
         ({"api": "external"}, "ask Prometheus for external:gpu:sum"),
     ],

@@ -498,13 +498,21 @@ def test_the_rule_of_a_workload_whose_metric_is_another_now_is_kept() -> None:
     }
 
 
-def test_a_query_that_others_scale_on_is_not_changed_under_them() -> None:
+@pytest.mark.parametrize("kind", ["Pods", "Object", "External"])
+def test_a_query_that_others_scale_on_is_not_changed_under_them(kind: str) -> None:
+    """The rule of a workload reads what is recorded of its pods."""
     mine = own()
     (theirs,) = [
-        replace(autoscaler, name="other", target=replace(autoscaler.target, name="other")) for autoscaler in mine
+        replace(
+            autoscaler,
+            name="other",
+            target=replace(autoscaler.target, name="other"),
+            metric_targets=tuple(replace(wanted, type=kind) for wanted in autoscaler.metric_targets),
+        )
+        for autoscaler in mine
     ]
     rule, hpa = manifests(mine, RULE_OPTIONS)
-    other = manifests([theirs], RULE_OPTIONS)[1]
+    other = manifests([theirs], RULE_OPTIONS)[-1]
     live = deepcopy(rule)
     live["spec"]["groups"][0]["rules"][0]["expr"] = "another"
     with pytest.raises(HopError) as raised:

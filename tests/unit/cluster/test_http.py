@@ -97,6 +97,15 @@ def test_a_certificate_that_is_given_is_trusted_and_no_other(tls_port: int, cert
         client(address, bearer_token="secret").query("up")
 
 
+def test_a_login_in_the_address_is_not_shown(port: int) -> None:
+    asked = client("http://bob:hunter2@127.0.0.1:1/prometheus")
+    with pytest.raises(ApiError) as raised:
+        asked.query("up")
+    assert asked.name == "http://127.0.0.1:1/prometheus"
+    assert "GET http://127.0.0.1:1/prometheus/api/v1/query" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
 def test_nobody_there(port: int) -> None:
     with pytest.raises(ApiError, match="no answer") as raised:
         client("http://127.0.0.1:1").query("up", retry=True)

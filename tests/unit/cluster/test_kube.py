@@ -46,6 +46,23 @@ def test_a_conflict_names_the_manager() -> None:
     assert caught.value.seen == ('HorizontalPodAutoscaler ml/chat: conflict with "kubectl-edit" at .spec.maxReplicas')
 
 
+@pytest.mark.parametrize(
+    ("kind", "fix"),
+    [
+        ("HorizontalPodAutoscaler", "adopt: true"),
+        ("CustomResourceDefinition", "leave the CRD to it: `kubectl label crd chat app.kubernetes.io/managed-by-`"),
+        ("PrometheusRule", "by deletion of the object"),
+    ],
+)
+def test_a_conflict_says_how_to_end_it(kind: str, fix: str) -> None:
+    """With a CRD all objects of its kind would be deleted."""
+    causes = [{"reason": "FieldManagerConflict", "message": 'conflict with "argocd"', "field": ".spec"}]
+    transport = FakeTransport({f"PATCH {CHAT}": refusal(409, "conflict", details={"causes": causes})})
+    with pytest.raises(HopError) as caught:
+        KubeClient(transport).apply(HPAS, {**MANIFEST, "kind": kind})
+    assert caught.value.fix.endswith(fix)
+
+
 def test_force_takes_fields_over() -> None:
     transport = FakeTransport({f"PATCH {CHAT}": MANIFEST})
     KubeClient(transport).apply(HPAS, MANIFEST, force=True)

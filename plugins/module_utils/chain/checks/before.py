@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
 from ...autoscaling.manifests import metric_names, profiles_of, recordings_of, resources_of
-from ...autoscaling.spec import OBJECT, PODS
+from ...autoscaling.spec import OBJECT
 from ...errors import enumeration
 from ...hops import Hop
 from ...marks import is_managed
@@ -169,7 +169,7 @@ def shared_rules(state: State) -> Iterator[CheckResult]:
             users = [
                 "/".join(key)
                 for key, hpa in state.plan.hpas.items()
-                if key not in wanted and metric.name in metric_names(dict(hpa), (PODS,))
+                if key not in wanted and metric.name in metric_names(dict(hpa))
             ]
             if users:
                 yield CheckResult(
