@@ -64,7 +64,8 @@ options:
       evaluation_interval:
         description:
           - Seconds between two evaluations of a recording rule. It is part of the time to react to load.
-          - What GPUs do is smoothed. Its rule is evaluated twice as often.
+          - What GPUs do is smoothed. Its rule is evaluated twice as often, at most each second.
+          - So 1 is no sooner for GPUs than 2.
         type: int
         default: 2
 """

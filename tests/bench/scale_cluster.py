@@ -219,9 +219,9 @@ class Observer:
     KEPT = "|".join(
         (
             "process_resident_memory_bytes",
-            "prometheus_rule_group_(last_duration_seconds|interval_seconds|iterations_missed_total|iterations_total)",
+            "prometheus_rule_group_(last_duration_seconds|iterations_missed_total)",
             "prometheus_tsdb_head_(series|samples_appended_total)",
-            "horizontal_pod_autoscaler_controller_(metric_computation|reconciliation)_duration_seconds_(bucket|sum|count)",
+            "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds_(sum|count)",
             "workqueue_depth",
             "apiserver_request_total",
         )

@@ -13,7 +13,8 @@ from faults import EXPORTER, container, second_deployment, time_sliced, with_env
 from live_lab import MONITORING, STACK, WORKLOADS, Lab, Manifest, wait_until
 
 SHARED_RULES = Path(__file__).parents[1] / "unit" / "golden" / "shared.rules.yaml"
-SERIES = "namespace_pod:shared:avg"
+# As it is read: a smoothed value has a part of earlier ones, and never is 0 again.
+SERIES = "namespace_pod:shared:now"
 # Milliseconds of each tenth of a second that a pod keeps the GPU busy.
 LOADS = {"busy": 60, "quiet": 15}
 _KEEP_BUSY = """

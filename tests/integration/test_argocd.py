@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +151,13 @@ class Fleet:
             asked = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
             self._objects.patch_namespaced_custom_object(*APPLICATIONS, name, asked)
 
+    def has_looked(self) -> bool:
+        """It takes the annotation away once it has compared."""
+        return not any(
+            "argocd.argoproj.io/refresh" in application["metadata"].get("annotations", {})
+            for application in self.applications().values()
+        )
+
     def applications(self) -> dict[str, Object]:
         found = self._objects.list_namespaced_custom_object(*APPLICATIONS)["items"]
         return {application["metadata"]["name"]: application for application in found}
@@ -228,7 +234,7 @@ def test_argo_cd_brings_the_folder_and_leaves_it_alone(site: Site, fleet: Fleet)
     # Nothing that the API server adds is taken for a change: no Application is applied a second time.
     before = revisions(fleet)
     fleet.refresh()
-    time.sleep(15)
+    eventually(fleet.has_looked, "Argo CD has compared each Application again", SETTLE_S)
     assert fleet.is_synced()
     assert revisions(fleet) == before
 

@@ -193,7 +193,7 @@ def test_a_full_queue_is_refused(tmp_path: Path) -> None:
         except urllib.error.HTTPError as refused:
             answers.append(refused.code)
 
-    with model_server(tmp_path, "m", port, "--milliseconds=400", "--queue=1"):
+    with model_server(tmp_path, "m", port, "--milliseconds=1500", "--queue=1"):
         clients = [threading.Thread(target=ask) for _ in range(4)]
         for thread in clients:
             thread.start()

@@ -612,7 +612,9 @@ def test_the_sample_service_is_reached_by_what_its_role_puts_in_front(
     with sample_server(tmp_path, port := free_port()):
         apply(plane[0], endpoints(plane[0], "gpu-workload", "sample", port, "http"))
         eventually(lambda: traefik.ask(host, work) == 200, "it is served", SETTLE_S)
-        time.sleep(2)  # until the request is read
+        served_at = time.time()
+        scraped = f"max({' or '.join(f'timestamp({selector})' for selector in counter)})"
+        eventually(lambda: chain.number(scraped) > served_at, "the request is read", 20)
         before = chain.number(total(counter))
         assert [traefik.ask(host, path) for path in (work, "/stats", "/workers")] == [200, 404, 404]
         assert traefik.ask("another.example.com", work) == 404
