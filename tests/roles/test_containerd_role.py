@@ -76,3 +76,38 @@ def test_a_mirror_that_is_given_up_goes_and_that_of_somebody_else_stays(folder: 
 
     assert [path.parent.name for path in sorted(folder.rglob("hosts.toml"))] == ["ghcr.io"]
     assert "changed=0" in run(folder)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_images_of_a_containerd_that_stays_are_not_removed(tmp_path: Path, stays: bool) -> None:
+    """That of a distribution, of Docker or by hand: its package is not ours to purge, nor what it has pulled."""
+    programs, data, main = tmp_path / "bin", tmp_path / "data", tmp_path / "config.toml"
+    for folder in (programs, data):
+        folder.mkdir()
+    main.touch()
+    if stays:
+        (programs / "containerd").symlink_to("elsewhere")
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [{"ansible.builtin.include_role": {"name": "kubegpu.autoscale.containerd", "tasks_from": "purge"}}],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    known = {
+        "__containerd_apt": dict.fromkeys(("name", "url", "suite", "version", "fingerprint", "key_url"), "none")
+        | {"packages": ["none"]},
+        "_common_apt_pin_file": str(tmp_path / "none.pref"),
+        "_common_apt_files": [],
+        "_common_apt_key_file": str(tmp_path / "none.asc"),
+        "__containerd_config_file": str(main),
+        "__containerd_packaged": str(tmp_path / "packaged"),
+        "__containerd_programs": [str(programs)],
+        "__containerd_data": [str(data)],
+    }
+    words = ("-i", "localhost,", "play.yml", "-e", json.dumps(known))
+    done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (data.exists(), main.exists()) == (stays, stays)
+    assert ("this collection did not bring" in done.stdout) == stays

@@ -237,3 +237,30 @@ def test_an_address_for_the_controller_is_in_the_certificate_and_in_the_kubeconf
     assert cluster["apiServer"]["certSANs"] == ["cluster.example"]
     fetched["clusters"][0]["cluster"]["server"] = "https://cluster.example:6443"
     assert yaml.safe_load(told["kubeconfig"]) == fetched
+
+
+LEAVING = "{'files': __kubernetes_files, 'preflight': __kubernetes_preflight}"
+SHARED = {"/etc/kubernetes", "/usr/libexec/kubernetes", "/var/log/containers", "/var/log/pods"}
+
+
+@pytest.mark.parametrize(("ours", "marked"), [(True, False), (False, True), (False, False)])
+def test_what_others_have_in_kubernetes_folders_stays(tmp_path: Path, ours: bool, marked: bool) -> None:
+    """k3s and RKE2 keep the logs of their pods where kubelet does."""
+    known = {"__kubernetes_ours": ours, "_common_apt_mark": {"stat": {"exists": marked}}}
+    removed = render(tmp_path, LEAVING, **known)["cp1"]["files"]
+
+    assert SHARED & set(removed) == (SHARED if ours or marked else set())
+    assert any(path.startswith("/etc/sysctl.d/") for path in removed)
+    if ours:
+        assert removed[-1] == "/etc/kubernetes"  # the mark of ours: a run that ends before it is gone on with
+
+
+def test_an_interrupted_run_is_forgiven_what_it_left_and_nothing_else(tmp_path: Path) -> None:
+    known = {"kubernetes_ignore_preflight_errors": ["NumCPU"], "_common_apt_mark": {"stat": {"exists": True}}}
+    (tmp_path / "again").mkdir()
+    first = render(tmp_path, LEAVING, **known)["cp1"]["preflight"]
+    again = render(tmp_path / "again", LEAVING, __kubernetes_ours=True, **known)["cp1"]["preflight"].partition("=")[2]
+
+    assert first == "--ignore-preflight-errors=NumCPU"
+    assert {"NumCPU", "Port-10250", "FileAvailable--etc-kubernetes-kubelet.conf"} < set(again.split(","))
+    assert not {"all", "Swap", "Mem", "FileContent--proc-sys-net-ipv4-ip_forward"} & set(again.split(","))

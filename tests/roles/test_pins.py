@@ -52,6 +52,24 @@ def test_versions_that_there_are_are_told(tmp_path: Path, there: str) -> None:
     assert "Nothing was changed. Next: set runtime_version to a version that is there." in text
 
 
+def test_headers_that_are_gone_are_not_looked_for_in_the_drivers_repository(tmp_path: Path, there: str) -> None:
+    brings = [
+        {
+            "url": there,
+            "suite": "./",
+            "packages": ["kubegpu1"],
+            "version": "2.3.6-*",
+            "extra": ["linux-headers-6.1.0-1"],
+        }
+    ]
+    text = said(tmp_path, there, [], "", __runtime_brings=brings)
+
+    assert "localhost would get linux-headers-6.1.0-1, and none of its own repositories has it." in text
+    assert "boot it, and run this again" in text
+    assert "curl" not in text
+    assert "runtime_version" not in text
+
+
 def test_a_repository_that_is_not_there_is_told(tmp_path: Path) -> None:
     text = said(tmp_path, f"file:{tmp_path}/gone", ["kubegpu1", "kubegpu2"], "2.1.9-*")
 

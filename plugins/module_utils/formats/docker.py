@@ -23,7 +23,7 @@ def with_runtime(document: str, name: str, path: str, default: bool = False) -> 
     if default and chosen != name:
         raise ValueError(f"its default-runtime is {chosen}, which is somebody's choice")
     runtimes = settings.get("runtimes", {})
-    wanted = settings | {"runtimes": runtimes | {name: runtimes.get(name, {"path": path, "args": []})}}
+    wanted = settings | {"runtimes": runtimes | {name: runtimes.get(name, _runtime(path))}}
     if default:
         wanted["default-runtime"] = name
     elif _is_ours(settings, name, path):
@@ -32,7 +32,7 @@ def with_runtime(document: str, name: str, path: str, default: bool = False) -> 
 
 
 def without_runtime(document: str, name: str, path: str) -> str:
-    """The document without a runtime `name` that runs `path`, and empty if nothing else is in it.
+    """The document without the runtime `name` as with_runtime writes it, and empty if nothing else is in it.
 
     Raises: ValueError where the document is no table of settings in JSON.
     """
@@ -70,8 +70,12 @@ def _without_default(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _is_ours(settings: Mapping[str, Any], name: str, path: str) -> bool:
-    runtime = settings.get("runtimes", {}).get(name)
-    return isinstance(runtime, dict) and runtime.get("path") == path
+    """NVIDIA's own snippets have the same path, with other keys or the bare name of the program."""
+    return bool(settings.get("runtimes", {}).get(name) == _runtime(path))
+
+
+def _runtime(path: str) -> dict[str, Any]:
+    return {"path": path, "args": []}
 
 
 def _written(document: str, settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -67,8 +67,15 @@ def test_what_goes_is_said_to_a_docker_that_runs(before: str, after: str, told: 
     assert (said == after) == (not told)
 
 
-def test_somebody_s_runtime_of_that_name_is_theirs() -> None:
-    theirs = '{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}'
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        {"path": "nvidia-container-runtime"},
+        {"path": "/usr/bin/nvidia-container-runtime", "runtimeArgs": []},  # as nvidia-docker2 wrote it
+    ],
+)
+def test_somebody_s_runtime_of_that_name_is_theirs(runtime: dict[str, Any]) -> None:
+    theirs = json.dumps({"default-runtime": "nvidia", "runtimes": {"nvidia": runtime}})
 
     assert with_runtime(theirs, *OURS) == theirs
     assert without_runtime(theirs, *OURS) == theirs
