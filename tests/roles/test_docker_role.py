@@ -120,8 +120,8 @@ def test_one_that_is_left_is_no_reason(folder: Path) -> None:
 )
 def test_the_runtime_goes_with_a_docker_of_ours(folder: Path, is_ours: bool, runtimes: list[str], goes: bool) -> None:
     """In check mode, where nothing is removed. A Docker of somebody else, and one that is asked for, keeps it."""
-    settings = '{"runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}}, "log-driver": "journald"}'
-    (folder / "daemon.json").write_text(settings)
+    ours = {"nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []}}
+    (folder / "daemon.json").write_text(json.dumps({"runtimes": ours, "log-driver": "journald"}))
     pin = folder / "kubegpu-docker-ce.pref"
     if is_ours:
         pin.touch()
