@@ -28,6 +28,8 @@ OLD = 86_400.0
 CUSTOM = "custom.metrics.k8s.io"
 SERIES = "namespace_pod:gpu:avg"
 SOURCES = PROFILES["gpu"].metrics[0].sources
+# What is recorded of what a GPU does, and of that what an HPA reads.
+READING, SMOOTHING = PROFILES["gpu"].metrics[0].recordings
 _ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml").read_text())
 ADAPTER_RULES = [
     *_ADAPTER_VALUES["__prometheus_adapter_rules"],
@@ -269,7 +271,14 @@ class Cluster:
         default_factory=lambda: [
             {
                 "metadata": meta("kubegpu-gpu", "monitoring", **RELEASE),
-                "spec": {"groups": [{"name": "gpu", "rules": [{"record": SERIES, "expr": "..."}]}]},
+                "spec": {
+                    "groups": [
+                        {
+                            "name": "gpu",
+                            "rules": [{"record": name, "expr": promql} for name, promql in (READING, SMOOTHING)],
+                        }
+                    ]
+                },
             }
         ]
     )
@@ -306,8 +315,9 @@ class Cluster:
     rule: Manifest = field(
         default_factory=lambda: {
             "name": SERIES,
+            "query": SMOOTHING[1],
             "health": "ok",
-            "interval": 2.0,
+            "interval": 1.0,
             "lastEvaluation": at(1),
             "evaluationTime": 0.01,
         }
@@ -351,7 +361,8 @@ class Cluster:
         labels = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"} if self.managed else {}
         hpa = {**self.hpa, "metadata": {**self.hpa["metadata"], "labels": labels}}
         chat = [manifest for manifest in self.pods.values() if manifest["metadata"]["namespace"] == "ml"]
-        rules = {self.rule["name"]: [self.rule]} if self.rule else {}
+        reading = {"name": READING[0], "query": READING[1], "health": "ok", "interval": 1.0, "lastEvaluation": at(1)}
+        rules = {self.rule["name"]: [self.rule], READING[0]: [{**reading, "evaluationTime": 0.01}]} if self.rule else {}
         monitoring = [manifest for manifest in self.pods.values() if manifest["metadata"]["namespace"] == "monitoring"]
         return State(
             NOW,
