@@ -20,8 +20,10 @@ def gpu_loadtest_stages(
 ) -> list[dict[str, Any]]:
     """The stages of a load test. Numbers may be text, as the command line gives them.
 
-    Raises: AnsibleFilterError for an unknown shape.
+    Raises: AnsibleFilterError for an unknown shape, or a load that is not held.
     """
+    if hold is not None and str(hold).isdecimal() and int(hold) == 0:
+        raise AnsibleFilterError("gpu_loadtest_hold is 0: nothing would be measured under load; give a second at least")
     try:
         stages = stages_of(
             shape,

@@ -148,9 +148,14 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.resource impor
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.runner import perform_action
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.service import K8sService
 
+FAILURES: tuple[type[Exception], ...] = (CoreException,)
 with suppress(ImportError):  # AnsibleK8SModule insists on both
     import yaml
-    from kubernetes.dynamic.exceptions import NotFoundError
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError
+    from urllib3.exceptions import HTTPError
+
+    FAILURES += (ApiException, DynamicApiError, HTTPError)
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -435,7 +440,7 @@ def main() -> None:
     run = Run(module)
     try:
         run.bring() if module.params["state"] == "present" else run.remove()
-    except CoreException as error:
+    except FAILURES as error:
         module.fail_json(msg=str(error), changed=run.changed or bool(run.diff), result=run.result)
     module.exit_json(changed=run.changed, result=run.result, diff=run.diff)
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_manifests import FilterModule
+from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_loadtest_stages import gpu_loadtest_stages
 from ansible_collections.kubegpu.autoscale.plugins.modules import gpu_autoscaler
 
 manifests = FilterModule().filters()["gpu_autoscaler_manifests"]
@@ -56,3 +57,9 @@ EXAMPLES = [task["kubegpu.autoscale.gpu_autoscaler"] for task in yaml.safe_load(
 def test_the_modules_examples_are_accepted(options: dict[str, Any]) -> None:
     hpas = [manifest for manifest in manifests(options["autoscalers"]) if manifest["kind"] == "HorizontalPodAutoscaler"]
     assert len(hpas) == len(options["autoscalers"])
+
+
+def test_a_load_that_is_not_held_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="gpu_loadtest_hold is 0"):
+        gpu_loadtest_stages("ramp", 1, 40, 30, 300, hold=0)
+    assert [stage["name"] for stage in gpu_loadtest_stages("step", 1, 40, 30, 300, hold="7")][1] == "load"

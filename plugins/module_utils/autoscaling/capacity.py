@@ -6,6 +6,7 @@ A quota of their namespace may hold fewer.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,9 +14,16 @@ from typing import Any
 from .quantity import parse_quantity
 
 NVIDIA = "nvidia.com/"
+# Network cards: names that the manifests of NVIDIA's network operator and of SR-IOV plugins have under the same domain.
+_NETWORK = re.compile(r"hostdev|mlnx|rdma|sriov")
 
 PodSpec = Mapping[str, Any]
 Node = Mapping[str, Any]
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether it is a whole GPU, a share of one or a MIG instance, whatever it is called."""
+    return resource.startswith(NVIDIA) and not _NETWORK.search(resource)
 
 
 def gpus_per_pod(pod: PodSpec) -> dict[str, int]:
@@ -23,7 +31,7 @@ def gpus_per_pod(pod: PodSpec) -> dict[str, int]:
     limits: Counter[str] = Counter()
     for container in pod.get("containers") or ():
         for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-            if resource.startswith(NVIDIA):
+            if is_gpu(resource):
                 limits[resource] += int(parse_quantity(str(amount)))
     return {resource: number for resource, number in limits.items() if number}
 
@@ -33,7 +41,7 @@ def gpus_of(nodes: Iterable[Node]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for node in nodes:
         for resource, amount in ((node.get("status") or {}).get("allocatable") or {}).items():
-            if resource.startswith(NVIDIA):
+            if is_gpu(resource):
                 total[resource] += int(parse_quantity(str(amount)))
     return dict(total)
 

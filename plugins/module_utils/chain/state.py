@@ -12,7 +12,7 @@ from functools import cached_property
 from math import isnan
 from typing import Any
 
-from ..autoscaling.capacity import NVIDIA, gpus_of, gpus_per_pod
+from ..autoscaling.capacity import NVIDIA, gpus_of, gpus_per_pod, is_gpu
 from ..autoscaling.manifests import recordings_of
 from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
@@ -54,6 +54,7 @@ _GPU_LABELS = re.compile(
 # An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
 ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 _STOCK_COLLECT_S = 30.0
+_STOCK_PORT = 9400
 # The DRA driver of NVIDIA's GPUs.
 GPU_DRIVER = "gpu.nvidia.com"
 
@@ -609,7 +610,7 @@ class State:
         name = node["metadata"]["name"]
         capacity = (node.get("status") or {}).get("capacity") or {}
         return (
-            any(resource.startswith(NVIDIA) and str(amount) != "0" for resource, amount in capacity.items())
+            any(is_gpu(resource) and str(amount) != "0" for resource, amount in capacity.items())
             or offers_gpus(node)
             or any(_GPU_LABELS.fullmatch(f"{key}={value}") for key, value in labels_of(node).items())
             or bool(self.facts.get(name, {}).get("gpus"))
@@ -705,11 +706,12 @@ class State:
     def targets_among(self, rows: Sequence[Row]) -> dict[str, Row]:
         """Rows of the exporter's pods, found by the labels of the target or by its address."""
         by_name = {f"{row.labels.get('namespace')}/{row.labels.get('pod')}": row for row in rows}
-        by_address = {row.labels.get("instance", "").rpartition(":")[0]: row for row in rows}
+        by_address = {row.labels.get("instance", ""): row for row in rows}
+        by_host = {instance.rpartition(":")[0].strip("[]"): row for instance, row in by_address.items()}
         return {
             name_of(pod): row
             for pod in self.exporter_pods
-            if (row := by_name.get(name_of(pod)) or by_address.get((pod.get("status") or {}).get("podIP") or "-"))
+            if (row := by_name.get(name_of(pod)) or _by_address(pod, by_address, by_host))
         }
 
     @cached_property
@@ -798,6 +800,16 @@ class State:
         return frozenset(affected | ({ALL} if len(affected) == len(self.autoscalers) else set()))
 
 
+def _by_address(pod: Manifest, by_address: Mapping[str, Row], by_host: Mapping[str, Row]) -> Row | None:
+    """The row of an exporter's pod. One on its node's network has its address in common with the kubelet and others."""
+    address = (pod.get("status") or {}).get("podIP") or "-"
+    if not pod["spec"].get("hostNetwork"):
+        return by_host.get(address)
+    ports = [port["containerPort"] for port in (EXPORTER.container(pod) or {}).get("ports") or ()] or [_STOCK_PORT]
+    host = f"[{address}]" if ":" in address else address
+    return next((row for port in ports if (row := by_address.get(f"{host}:{port}"))), None)
+
+
 def is_up(node: Manifest) -> bool:
     """Whether a node's kubelet reports; a node without that condition is taken for one that does."""
     return condition(node, "Ready").get("status", "True") == "True"
@@ -814,14 +826,15 @@ def lost_gpus(node: Manifest) -> str:
     return ", ".join(
         f"{allocatable.get(resource, 0)} of {int(parse_quantity(str(amount)))} {resource} are allocatable"
         for resource, amount in capacity.items()
-        if resource.startswith(NVIDIA) and allocatable.get(resource, 0) < parse_quantity(str(amount))
+        if is_gpu(resource) and allocatable.get(resource, 0) < parse_quantity(str(amount))
     )
 
 
 def given_collect_interval_s(container: Manifest) -> float | None:
     """Seconds between two readings of the GPUs, by dcgm-exporter's arguments or environment in milliseconds."""
-    value = flag(container, "-c", "--collect-interval") or environment(container).get("DCGM_EXPORTER_INTERVAL", "")
-    return float(value) / 1000 if value.isdecimal() else None
+    given = flag(container, "-c", "--collect-interval"), environment(container).get("DCGM_EXPORTER_INTERVAL", "")
+    # A shell has a -c as well, with a script behind it.
+    return next((float(value) / 1000 for value in given if value.isdecimal()), None)
 
 
 def collect_interval_s(container: Manifest) -> float:

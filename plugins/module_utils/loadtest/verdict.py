@@ -74,7 +74,8 @@ def figures(run: Mapping[str, Any]) -> Seen:
     """run: see `judge`."""
     stages = passed_stages(run)
     calm = _samples(stages, BEFORE)
-    rising, held, falling = _samples(stages, RISE, LOAD), _samples(stages, LOAD), _samples(stages, AFTER)
+    rising, falling = _samples(stages, RISE, LOAD), _samples(stages, AFTER)
+    held = _held(stages)
     up_s, down_s = _began_s(stages, RISE, LOAD), _began_s(stages, AFTER)
     before = int(calm[-1]["desired"] if calm else rising[0]["desired"])
     settled = int(held[-1]["desired"])
@@ -160,7 +161,12 @@ def _needed(held: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _ready(run: Mapping[str, Any]) -> int:
-    return int(_samples(passed_stages(run), LOAD)[-1]["ready"])
+    return int(_held(passed_stages(run))[-1]["ready"])
+
+
+def _held(stages: Sequence[Passed]) -> list[Mapping[str, Any]]:
+    """Under the whole load. Where that was too short for a look, the looks before it."""
+    return _samples(stages, LOAD) or _samples(stages, RISE)
 
 
 def _tolerated(needed: int, run: Mapping[str, Any]) -> int:

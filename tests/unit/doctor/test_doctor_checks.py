@@ -936,7 +936,7 @@ def _(cluster: Cluster) -> None:
 
 @fault("METRIC_BLANK_ON_WHOLE_GPUS")
 def _(cluster: Cluster) -> None:
-    cluster.metric = metric(name="mig")
+    cluster.metric = metric(name="mig", values={})
 
 
 @fault("HPA_UP_DISABLED")

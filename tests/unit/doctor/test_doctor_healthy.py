@@ -9,7 +9,12 @@ from math import nan
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import PrometheusState, ReplicaState, Row
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
+    PrometheusState,
+    ReplicaState,
+    Row,
+    given_collect_interval_s,
+)
 from clusters import EXPORTER, PLUGIN, SERIES, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
 
@@ -308,6 +313,12 @@ def a_burst(cluster: Cluster) -> None:
     cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=600, reason="TooManyReplicas")
 
 
+def a_burst_of_one_that_was_at_its_minimum_for_days(cluster: Cluster) -> None:
+    """From TooFewReplicas to TooManyReplicas the condition stays True, and keeps its time."""
+    cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=300_000, reason="TooManyReplicas")
+    cluster.hpa["status"]["lastScaleTime"] = at(20)
+
+
 def a_new_autoscaler(cluster: Cluster) -> None:
     cluster.hpa["metadata"] = meta("chat", "ml", 5)
     cluster.hpa["status"] = {}
@@ -339,6 +350,7 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_kubelet_that_does_not_answer,
     all_kubelets_that_do_not_answer,
     a_burst,
+    a_burst_of_one_that_was_at_its_minimum_for_days,
     a_new_autoscaler,
 )
 
@@ -518,3 +530,61 @@ def test_instances_that_are_offered_as_gpus_are_no_shared_gpus(mig_capable: bool
     cluster.nodes[0]["status"] |= {"capacity": {"nvidia.com/gpu": "14"}, "allocatable": {"nvidia.com/gpu": "14"}}
     cluster.facts["gpu1"]["gpus"] = [{"mig_capable": mig_capable}] * 2
     assert ids(cluster.report(grace=False)) == []
+
+
+def test_network_cards_are_no_gpus() -> None:
+    """As NVIDIA's network operator offers them, on nodes with GPUs and without."""
+    cards = {"nvidia.com/hostdev": "8", "nvidia.com/sriov_ib": "8"}
+    cluster = Cluster()
+    cluster.nodes.append(node("cpu1", 0))
+    cluster.nodes[-1]["metadata"]["labels"] = {}
+    for each in cluster.nodes:
+        for amounts in (each["status"]["capacity"], each["status"]["allocatable"]):
+            amounts |= cards
+    limits = cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    limits["nvidia.com/hostdev"] = "1"
+    assert ids(cluster.report(grace=False)) == []
+    # A device plugin that gives out no GPU is seen all the same.
+    for amounts in (cluster.nodes[0]["status"]["capacity"], cluster.nodes[0]["status"]["allocatable"]):
+        del amounts["nvidia.com/gpu"]
+    assert "NODE_WITHOUT_GPUS" in ids(cluster.report(grace=False))
+
+
+def test_instances_that_gke_offers_as_gpus_are_measured_as_mig() -> None:
+    cluster = Cluster(metric=metric(name="mig"))
+    assert ids(cluster.report(grace=False)) == []
+    cluster.metric = metric(name="mig", values={})
+    assert "METRIC_BLANK_ON_WHOLE_GPUS" in ids(cluster.report(grace=False))
+    cluster.nodes[0]["metadata"]["labels"]["cloud.google.com/gke-gpu-partition-size"] = "1g.5gb"
+    assert "METRIC_BLANK_ON_WHOLE_GPUS" not in ids(cluster.report(grace=False))
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "[fd00::1]"])
+def test_an_exporter_on_its_nodes_network_is_not_taken_for_the_kubelet(host: str) -> None:
+    """All three have the node's address, and the job names no pods."""
+    cluster = Cluster()
+    exporter = cluster.pods["dcgm-exporter-gpu1"]
+    exporter["spec"]["hostNetwork"] = True
+    exporter["status"]["podIP"] = host.strip("[]")
+    others = [row for row in cluster.prometheus["up"] if not row.labels["instance"].startswith("10.0.0.1:")]
+    own = [Row({"job": "nodes", "instance": f"{host}:{port}"}) for port in (9400, 10250, 9100)]
+    state = cluster.state()
+    assert state.targets_among([*others, *own])["monitoring/dcgm-exporter-gpu1"] is own[0]
+    assert "monitoring/dcgm-exporter-gpu1" not in state.targets_among([*others, *own[1:]])
+
+
+def test_an_interval_behind_a_shell() -> None:
+    container = {
+        "command": ["/bin/bash", "-c"],
+        "args": ["hostname $NODE_NAME; dcgm-exporter"],
+        "env": [{"name": "DCGM_EXPORTER_INTERVAL", "value": "1000"}],
+    }
+    assert given_collect_interval_s(container) == 1
+
+
+def test_resources_of_pods_that_scale_on_something_else_need_no_name() -> None:
+    cluster = Cluster(metric=metric(name="rps", reporter="", sources=()))
+    limits = cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"]
+    limits["limits"] = {"nvidia.com/gpu.shared": "1"}
+    cluster.prometheus["rows"] = []
+    assert "EXPORTER_RESOURCE_NAMES" not in ids(cluster.report(grace=False))

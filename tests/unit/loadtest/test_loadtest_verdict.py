@@ -115,3 +115,14 @@ def test_a_few_requests_that_were_not_sent():
 @pytest.mark.parametrize("requests", [{}, None])
 def test_requests_that_nobody_counted(requests):
     assert problems(requests=requests) == []
+
+
+def test_a_load_that_was_too_short_for_a_look():
+    run = a_run(shape="ramp")
+    before_s = sum(stage["seconds"] for stage in run["stages"] if stage["name"] in ("before", "rise"))
+    held_s = next(stage["seconds"] for stage in run["stages"] if stage["name"] == "load")
+    began_s = run["began_s"]
+    run["samples"] = [
+        sample for sample in run["samples"] if not before_s <= sample["time_s"] - began_s < before_s + held_s
+    ]
+    assert judge(run)["settled"] == 5

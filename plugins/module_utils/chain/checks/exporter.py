@@ -304,7 +304,11 @@ EXPORTER_RESOURCE_NAMES = FindingType(
 )
 
 
-@check("the exporter knows the resources of the pods", EXPORTER_RESOURCE_NAMES, needs=("daemon_sets",))
+@check(
+    "the exporter knows the resources of the pods",
+    EXPORTER_RESOURCE_NAMES,
+    needs=("daemon_sets", "prometheus", "metrics"),
+)
 def resource_names(state: State) -> Iterator[CheckResult]:
     known = {
         name.strip()
@@ -312,6 +316,8 @@ def resource_names(state: State) -> Iterator[CheckResult]:
         for name in environment(EXPORTER.container(daemon_set) or {}).get("NVIDIA_RESOURCE_NAMES", "").split(",")
     }
     for autoscaler in state.autoscalers:
+        if not any(metric.is_of_gpus for metric in autoscaler.metrics):
+            continue
         unknown = [name for name in autoscaler.gpus if not _is_built_in(name) and name not in known]
         if state.exporters and unknown and not state.names_a_pod_of(autoscaler):
             yield CheckResult(

@@ -203,7 +203,7 @@ def hpa_maximum(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         limited = condition(autoscaler.hpa, "ScalingLimited")
         if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
-            age_s = state.condition_age_s(autoscaler.hpa, "ScalingLimited")
+            age_s = _limited_age_s(state, autoscaler)
             spec = autoscaler.hpa["spec"]
             both = " and min_replicas" if spec.get("minReplicas", 1) == spec["maxReplicas"] else ""
             seen = f"ScalingLimited for {(age_s or 0) / 60:.0f} minutes at max_replicas{both} {spec['maxReplicas']}"
@@ -269,7 +269,7 @@ def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
         if rules.get("selectPolicy") == "Disabled":
             if limited.get("status") != "True" or limited.get("reason") != "ScaleDownLimit":
                 continue
-            age_s = state.condition_age_s(autoscaler.hpa, "ScalingLimited")
+            age_s = _limited_age_s(state, autoscaler)
             seen = f"spec.behavior.scaleDown.selectPolicy is Disabled{paused}; {condition_text(limited)}"
         elif tolerance >= 1:
             age_s = state.last_change_age_s(autoscaler.hpa)
@@ -277,6 +277,12 @@ def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
         else:
             continue
         yield CheckResult(HPA_DOWN_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s, template_vars=template_vars)
+
+
+def _limited_age_s(state: State, autoscaler: AutoscalerState) -> float | None:
+    """For how long the reason may have been what it is: with a new reason the condition keeps its time."""
+    scaled = state.seconds_since((autoscaler.hpa.get("status") or {}).get("lastScaleTime"))
+    return youngest([state.condition_age_s(autoscaler.hpa, "ScalingLimited"), scaled])
 
 
 def _rules(autoscaler: AutoscalerState, direction: str) -> Mapping[str, Any]:

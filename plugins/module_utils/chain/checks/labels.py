@@ -63,14 +63,23 @@ def mig(state: State) -> Iterator[CheckResult]:
             if instances and metric.is_blank_on_mig:
                 seen = f"metric {metric.name} reads {' or '.join(metric.sources)}, its pods ask for {asked_for}"
                 yield CheckResult(METRIC_BLANK_ON_MIG, f"autoscaler {autoscaler}", seen, affected)
-            elif metric.name == "mig" and autoscaler.gpus and not instances and not _may_be_mig(state):
+            elif (
+                metric.name == "mig"
+                and autoscaler.gpus
+                and not instances
+                and not _may_be_mig(state)
+                and (state.is_before or metric.missing_in_api)
+            ):
                 seen = f"metric mig has no value for pods that ask for {asked_for}"
                 yield CheckResult(METRIC_BLANK_ON_WHOLE_GPUS, f"autoscaler {autoscaler}", seen, affected)
 
 
 def _may_be_mig(state: State) -> bool:
-    """With MIG strategy "single" instances are offered as nvidia.com/gpu; GPU feature discovery labels the node."""
-    return any(labels_of(node).get("nvidia.com/mig.strategy") == "single" for node in state.nodes)
+    """With MIG strategy "single", and on GKE, instances are offered as nvidia.com/gpu; a label of the node says so."""
+    return any(
+        labels.get("nvidia.com/mig.strategy") == "single" or "cloud.google.com/gke-gpu-partition-size" in labels
+        for labels in map(labels_of, state.nodes)
+    )
 
 
 EXPORTER_NO_POD_LABELS = FindingType(
