@@ -15,6 +15,7 @@ from playbook import changed
 
 CAPABLE = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}
 CONFIG, TOLD, BEFORE = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "kubegpu.autoscale/mig-before"
+MARK = "kubegpu.autoscale/cordoned-for-mig"
 # What each profile makes of an H100, by its resources with the strategy `single`.
 OFFERED = {"all-1g.10gb": "7", "all-disabled": "1", "all-3g.40gb": "2"}
 
@@ -149,6 +150,25 @@ def test_a_node_that_fails_stays_cordoned_and_the_next_is_not_touched(site: Site
     assert "MIG -> h1: profile all-9g.1gb was not applied" in said
     assert nodes(site)["h1"][1] is True
     assert [name for name, *_ in manager.seen] == ["h1"]
+    # Run again it goes on, and what it has cordoned itself takes pods again.
+    assert mig(site, gpu_mig_state="present", gpu_mig_profile="all-1g.10gb").returncode == 0
+    assert nodes(site)["h1"] == ("all-1g.10gb", False, True)
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_run_that_ended_before_pods_could_come_is_gone_on_with(site: Site, manager: Manager, state: str) -> None:
+    """The manager has done its part meanwhile. A cordon of somebody else stays."""
+    labels = {CONFIG: "all-1g.10gb", TOLD: "success"}
+    for name, marks in (("h1", {BEFORE: "", MARK: ""}), ("h2", {BEFORE: "all-1g.10gb"})):
+        metadata = {"labels": labels, "annotations": marks}
+        site.core.patch_node(name, {"metadata": metadata, "spec": {"unschedulable": True}})
+        site.core.patch_node_status(name, {"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
+
+    assert mig(site, gpu_mig_state=state, gpu_mig_profile="all-1g.10gb").returncode == 0
+    is_there = state == "present"
+    assert nodes(site)["h1"] == ("all-1g.10gb" if is_there else None, False, is_there)
+    assert nodes(site)["h2"] == ("all-1g.10gb", True, is_there)
+    assert not any(MARK in (node.metadata.annotations or {}) for node in site.core.list_node().items)
 
 
 def test_a_cluster_without_a_manager_is_refused_before_a_pod_is_moved(site: Site) -> None:
