@@ -15,3 +15,25 @@ def test_features_are_found_wherever_the_plugin_runs(taint: str) -> None:
 
     for tolerations in (values["tolerations"], values["nfd"]["worker"]["tolerations"]):
         assert {"key": taint, "operator": "Exists", "effect": "NoSchedule"} in tolerations
+
+
+@pytest.mark.parametrize(
+    ("releases", "group"),
+    [
+        ([], "nfd.k8s-sigs.io"),
+        (["nvidia-device-plugin/nvidia-device-plugin"], "nfd.k8s-sigs.io"),
+        (["gpu-operator/gpu-operator"], ""),
+        (["nvidia-device-plugin/nvidia-device-plugin", "network/network-operator"], ""),
+    ],
+)
+def test_crds_that_another_feature_discovery_works_on_stay(releases: list[str], group: str) -> None:
+    """All their objects have an owner, as ours have."""
+    found = [{"kind": "Deployment", "name": "master", "release": release} for release in releases]
+    cluster = {"components": {"node_feature_discovery": found}}
+
+    assert (
+        RoleValues("nvidia_device_plugin", {}, {"kubegpu_cluster": cluster})["__nvidia_device_plugin_chart"][
+            "crd_group"
+        ]
+        == group
+    )

@@ -298,3 +298,19 @@ def test_the_adapter_asks_the_prometheus_that_is_meant(case: str, said: dict[str
 )
 def test_the_operator_stands_in_for_roles_of_servers(options: dict[str, Any], roles: list[str]) -> None:
     assert RoleValues("nvidia_driver", options, {})["_common_operator_brings"] == roles
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://mimir.example:8080/prometheus", "http://mimir.example", 8080),
+        ("https://mimir.example", "https://mimir.example", 443),
+        ("http://[fd00::1]:9090", "http://[fd00::1]", 9090),
+        ("http://bob:secret@prom.example:9090", "http://bob:secret@prom.example", 9090),
+    ],
+)
+def test_the_adapter_asks_a_prometheus_outside_at_its_whole_address(url: str, host: str, port: int) -> None:
+    values = RoleValues("prometheus_adapter", {"kubegpu_prometheus": {"url": url}}, {})
+
+    assert values["prometheus_adapter_prometheus_url"] == host
+    assert values["prometheus_adapter_prometheus_port"] == port

@@ -69,12 +69,23 @@ def test_the_exporter_tells_pods_on_one_gpu_apart_where_they_share(told: dict[st
 
 
 def test_a_selector_is_in_each_term_and_in_what_is_waited_for() -> None:
-    values = RoleValues("dcgm_exporter", {"kubegpu_gpu_node_selector": {"pool": "inference", "tier": 1}}, {})
+    selector = {"pool": "inference", "tier": 1, "spot": False}
+    values = RoleValues("dcgm_exporter", {"kubegpu_gpu_node_selector": selector}, {})
     pool = [
         {"key": "pool", "operator": "In", "values": ["inference"]},
         {"key": "tier", "operator": "In", "values": ["1"]},
+        {"key": "spot", "operator": "In", "values": ["false"]},
     ]
     terms = values["_common_gpu_terms"]
     assert len(terms) == len(RoleValues("dcgm_exporter", {}, {})["_common_gpu_terms"]) == 7
     assert [term["matchExpressions"][1:] for term in terms] == [pool] * 7
-    assert values["_common_gpu_selectors"] == ["nvidia.com/gpu.present=true", "pool=inference", "tier=1"]
+    assert values["_common_gpu_selectors"] == ["nvidia.com/gpu.present=true", "pool=inference", "tier=1", "spot=false"]
+
+
+def test_a_selector_of_numbers_finds_its_nodes() -> None:
+    """Labels are text: else all of ours would lose the label that plugin and exporter go by."""
+    nodes = [{"metadata": {"name": name, "labels": {"tier": tier}}} for name, tier in (("a", "1"), ("b", "2"))]
+    told = {"__gpu_node_labels_nodes": {"resources": nodes}}
+    assert RoleValues("gpu_node_labels", {"kubegpu_gpu_node_selector": {"tier": 1}}, told)[
+        "__gpu_node_labels_pool"
+    ] == ["a"]
