@@ -538,8 +538,8 @@ def test_network_cards_are_no_gpus() -> None:
     cluster = Cluster()
     cluster.nodes.append(node("cpu1", 0))
     cluster.nodes[-1]["metadata"]["labels"] = {}
-    for each in cluster.nodes:
-        for amounts in (each["status"]["capacity"], each["status"]["allocatable"]):
+    for machine in cluster.nodes:
+        for amounts in (machine["status"]["capacity"], machine["status"]["allocatable"]):
             amounts |= cards
     limits = cluster.target["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
     limits["nvidia.com/hostdev"] = "1"
