@@ -42,6 +42,19 @@ def test_a_second_run_changes_nothing_and_a_part_less_takes_its_file_away(folder
     assert folder.files() == {"objects/theirs.yaml"}
 
 
+@pytest.mark.parametrize("written", ["{0}/", "{1}/./gpus", "~/gpus"])
+def test_a_folder_is_the_same_however_it_is_written(
+    folder: Folder, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there is compared with what is to be: else all of it would be removed at the second run."""
+    monkeypatch.setenv("HOME", str(folder.path.parent))
+    place = {"gitops_folder": written.format(folder.path, folder.path.parent)}
+    assert folder.write(**place)[0] == 2
+    made = folder.files()
+    assert folder.write(**place)[0] == 0
+    assert folder.files() == made != set()
+
+
 def test_a_component_that_somebody_else_brings_is_not_written(folder: Folder) -> None:
     roles = {"gitops_roles": ["nvidia_device_plugin", "dcgm_exporter"], "dcgm_exporter_state": "existing"}
     assert folder.write(**roles)[0] == 2

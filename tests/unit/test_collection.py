@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -104,6 +105,30 @@ def test_chart_values_are_not_in_the_controllers_journal() -> None:
     ]
     assert len(tasks) == 2
     assert [file for file, task in tasks if not task.get("vars", {}).get("ansible_no_target_syslog")] == []
+
+
+def test_a_kubeconfig_below_home_is_found() -> None:
+    """The pages write ~/.kube/config, and Ansible's test `file` takes that by the letter."""
+    asked = [
+        (str(path.relative_to(ROOT)), line)
+        for path in ROOT.glob("roles/*/**/*.yml")
+        for line in path.read_text().splitlines()
+        if re.search(r"kubegpu_kubeconfig\b[^:}]*\bis (not )?(file|directory)\b", line)
+    ]
+    assert len(asked) > 7
+    assert [line for line in asked if "kubegpu_kubeconfig | expanduser" not in line[1]] == []
+
+
+def test_what_is_delegated_to_the_controller_runs_by_its_python() -> None:
+    """An inventory that names localhost has the system's, without the libraries of the controller."""
+    delegated = [
+        (str(file.relative_to(ROOT)), found)
+        for file in TASKS
+        for found in mappings(_tasks(file))
+        if found.get("delegate_to") == "localhost" and "ansible_become" in found.get("vars", {})
+    ]
+    assert len(delegated) > 10
+    assert [file for file, task in delegated if "ansible_python_interpreter" not in task["vars"]] == []
 
 
 def _tasks(file: Path) -> Any:

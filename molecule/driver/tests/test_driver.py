@@ -142,6 +142,7 @@ def test_an_upgrade_says_that_a_reboot_is_due(driver: Server) -> None:
     """NVML: driver/library version mismatch, until a reboot: NVIDIA/deepops#1186, #1017."""
     reason = f"driver {PINNED} is loaded, but {NEWER} is installed"
     would = role("--check", "--diff", release=NEWER)
+    assert would.succeeded
     assert would.changed
     assert installed(driver) == dict.fromkeys(SET, PINNED)
 
