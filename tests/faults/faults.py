@@ -862,7 +862,7 @@ def the_adapter_has_not_read_its_new_rules(lab: Lab) -> Iterator[None]:
 
 @fault("ADAPTER_FORGETS", 44)
 def the_adapter_looks_back_too_short(lab: Lab) -> Iterator[None]:
-    with lab.changed("Deployment", ADAPTER, with_option("metrics-max-age", "1s")):
+    with lab.changed("Deployment", ADAPTER, with_option("metrics-max-age", "500ms")):
         yield
 
 

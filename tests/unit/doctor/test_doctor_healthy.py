@@ -167,6 +167,11 @@ def a_scrape_that_fails_once(cluster: Cluster) -> None:
     cluster.silence("chat-0")
 
 
+def a_monitor_that_is_read_anew(cluster: Cluster) -> None:
+    cluster.prometheus["up_lately"] = cluster.prometheus["up"]
+    cluster.prometheus["up"] = cluster.prometheus["up"][1:]
+
+
 def an_exporter_that_has_just_come_back(cluster: Cluster) -> None:
     young(cluster, "dcgm-exporter-gpu1", 10)
     del cluster.prometheus["up"][0]
@@ -330,6 +335,7 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_first_deployment,
     an_update_of_the_exporter,
     a_scrape_that_fails_once,
+    a_monitor_that_is_read_anew,
     an_exporter_that_has_just_come_back,
     a_restart_of_prometheus,
     a_prometheus_that_has_just_come_back,

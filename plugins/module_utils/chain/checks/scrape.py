@@ -395,6 +395,8 @@ def targets(state: State) -> Iterator[CheckResult]:
     """Judged pod by pod as soon as one can be found among the targets: a static job may hide them behind a name."""
     if state.prometheus.error or not (state.targets or _is_exporter_unseen(state)):
         return
+    # A monitor that changes is read anew, and for some seconds nothing is scraped.
+    answered = state.targets_among(state.prometheus.up_lately)
     for pod in state.exporter_pods:
         if not is_ready(pod):
             continue
@@ -403,6 +405,8 @@ def targets(state: State) -> Iterator[CheckResult]:
         place, affected = f"pod {name_of(pod)} on node {node}", state.affected_by_nodes([node])
         if row is None:
             seen = "ready, but `up` has no series of it"
+            if name_of(pod) in answered:
+                age_s = 0.0
             yield CheckResult(TARGET_MISSING, place, seen, affected, age_s, template_vars=place_of(pod))
         elif not row.value:
             job, instance = row.target
