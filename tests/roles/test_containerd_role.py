@@ -102,7 +102,7 @@ def test_images_of_a_containerd_that_stays_are_not_removed(tmp_path: Path, stays
         "_common_apt_key_file": str(tmp_path / "none.asc"),
         "__containerd_config_file": str(main),
         "__containerd_packaged": str(tmp_path / "packaged"),
-        "__containerd_programs": [str(programs)],
+        "__containerd_bin_folders": [str(programs)],
         "__containerd_data": [str(data)],
     }
     words = ("-i", "localhost,", "play.yml", "-e", json.dumps(known))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.kubegpu.autoscale.plugins.module_utils import argspecs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster import kube
 from collection import ROOT
@@ -129,6 +130,21 @@ def test_what_is_delegated_to_the_controller_runs_by_its_python() -> None:
     ]
     assert len(delegated) > 10
     assert [file for file, task in delegated if "ansible_python_interpreter" not in task["vars"]] == []
+
+
+@pytest.mark.parametrize("role", sorted(path.name for path in (ROOT / "roles").iterdir()))
+def test_no_result_takes_the_name_of_a_variable_of_the_role(role: str) -> None:
+    """What a task or a handler registers wins over vars from then on."""
+    folder = ROOT / "roles" / role
+    loader = DataLoader()
+    given = {name for path in folder.glob("vars/**/*.yml") for name in loader.load_from_file(str(path)) or {}}
+    registered = {
+        found["register"]
+        for path in [*folder.glob("tasks/*.yml"), *folder.glob("handlers/*.yml")]
+        for found in mappings(_tasks(path))
+        if isinstance(found.get("register"), str)
+    }
+    assert given & registered == set()
 
 
 def _tasks(file: Path) -> Any:
