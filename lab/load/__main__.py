@@ -39,7 +39,7 @@ def main() -> None:
         "--high", type=float, default=2.75, help="GPU-seconds a second of the step (default: %(default)s)"
     )
     parser.add_argument("--hold", type=float, default=30, help="seconds that the step is held (default: %(default)s)")
-    parser.add_argument("--settle", type=float, default=10, help="seconds before the step (default: %(default)s)")
+    parser.add_argument("--up-only", action="store_true", help="end while the load is high")
     parser.add_argument("--before", type=Path, help="demo.json of a demo without a demand, to show beside")
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
@@ -85,7 +85,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     """Run the scenario and write its files. Returns what went wrong."""
     console = Console()
     cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa, arguments.prometheus)
-    plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold, arguments.settle)
+    plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold, goes_down=not arguments.up_only)
     recording, problems = Recording(), []
     counted = cluster.counters()
     start = cluster.now()

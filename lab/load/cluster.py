@@ -40,6 +40,10 @@ class LabCluster:
         """Requests since the load generator's start: served, rejected, failed."""
         return self._request("GET", f"{self._load}/stats")
 
+    def has_learned(self) -> bool:
+        learned = f'namespace_workload:{self.autoscaler.metric}_demand:learned{{namespace="{self._namespace}"}}'
+        return bool(self._request("GET", self._prometheus, query=learned)["data"]["result"])
+
     def observe(self, at_s: float, step: str) -> Sample:
         deployment = self._get("apps/v1", "deployments", self.autoscaler.deployment)
         counters = self.counters()
@@ -94,6 +98,7 @@ class LabCluster:
             target_percent=float(parse_quantity(pods["target"]["averageValue"])),
             min_replicas=spec.get("minReplicas", 1),
             max_replicas=spec["maxReplicas"],
+            has_demand=any(metric["type"] == "Object" for metric in spec["metrics"]),
         )
 
     def _get(self, api_version: str, plural: str, name: str) -> dict[str, Any]:

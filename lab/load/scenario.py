@@ -15,6 +15,7 @@ class Autoscaler:
     """What the HPA was told.
 
     metric:         name of its Pods metric.
+    has_demand:     it has a demand beside, which has to learn what a request costs first.
     target_percent: that metric's averageValue, percent of one GPU.
     """
 
@@ -24,6 +25,7 @@ class Autoscaler:
     target_percent: float
     min_replicas: int
     max_replicas: int
+    has_demand: bool = False
 
     def ideal(self, gpus: float) -> int:
         """The fewest replicas that keep each at or below the target under a load of `gpus` GPU-seconds a second."""
@@ -39,6 +41,7 @@ class Step:
     gpus:       GPU-seconds asked for a second.
     replicas:   both wanted by the HPA and ready, for `hold_s` seconds on end.
     deadline_s: seconds after which the wait is given up.
+    learns:     the demand's cost is waited for as well.
     """
 
     name: str
@@ -46,18 +49,18 @@ class Step:
     replicas: int
     hold_s: float
     deadline_s: float
+    learns: bool = False
 
 
 def steps(
-    autoscaler: Autoscaler, low_gpus: float, high_gpus: float, hold_s: float = 30, settle_s: float = 10
+    autoscaler: Autoscaler, low_gpus: float, high_gpus: float, hold_s: float = 30, *, goes_down: bool = True
 ) -> list[Step]:
-    """From a steady minimum, held for `settle_s`, up to the high load, held for `hold_s`, and back."""
+    """From a steady minimum up to the high load, held for `hold_s`, and back if it goes down."""
     low, high = autoscaler.ideal(low_gpus), autoscaler.ideal(high_gpus)
-    return [
-        Step("settle", low_gpus, low, hold_s=settle_s, deadline_s=240 + settle_s),
-        Step("step up", high_gpus, high, hold_s=hold_s, deadline_s=240),
-        Step("step down", low_gpus, low, hold_s=5, deadline_s=300),
-    ]
+    settle = Step("settle", low_gpus, low, hold_s=10, deadline_s=250, learns=autoscaler.has_demand)
+    up = Step("step up", high_gpus, high, hold_s=hold_s, deadline_s=240)
+    down = Step("step down", low_gpus, low, hold_s=5, deadline_s=300)
+    return [settle, up, down] if goes_down else [settle, up]
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ class Cluster(Protocol):
 
     def observe(self, at_s: float, step: str) -> Sample: ...
 
+    def has_learned(self) -> bool:
+        """Whether the demand knows what a request costs."""
+        ...
+
 
 class NotReached(Exception):
     """A step's replicas did not come, or did not stay."""
@@ -103,7 +110,8 @@ class NotReached(Exception):
     def __init__(self, step: Step, seen: Sample) -> None:
         loads = ", ".join(f"{pod} {percent:.0f} %" for pod, percent in seen.utilisation.items()) or "no pod has a value"
         super().__init__(
-            f"HPA -> Deployment: {step.name} wanted {step.replicas} replicas within {step.deadline_s:.0f} s.\n"
+            f"HPA -> Deployment: {step.name} wanted {step.replicas} replicas"
+            f"{' and a cost that is learned' if step.learns else ''} within {step.deadline_s:.0f} s.\n"
             f"  seen: {seen.desired} wanted by the HPA, {seen.ready} ready; utilisation: {loads}"
         )
 
@@ -129,7 +137,7 @@ def play(
             sample = cluster.observe(clock() - start, step.name)
             recording.samples.append(sample)
             show(step, sample)
-            if sample.ready == sample.desired == step.replicas:
+            if sample.ready == sample.desired == step.replicas and (not step.learns or cluster.has_learned()):
                 steady_since = sample.at_s if steady_since is None else steady_since
             else:
                 steady_since = None

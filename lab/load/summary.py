@@ -52,6 +52,7 @@ class Summary:
     """Seconds count from the moment a step's load was asked for; None is what never happened.
 
     undecided_s: the last look without a decision, which fell between that look and `reaction_s`.
+    goes_down:   the load went down again; else nothing is known of scale down.
     look_s:      what the slowest look until then took: the API server, Prometheus and the load generator, once each.
     """
 
@@ -61,6 +62,7 @@ class Summary:
     ideal_ready_s: float | None
     ideal_replicas: int
     peak_replicas: int
+    goes_down: bool
     scale_down_reaction_s: float | None
     minimum_ready_s: float | None
     served: int
@@ -70,26 +72,31 @@ class Summary:
 
 def summarise(recording: Recording, plan: list[Step], counted: dict[str, float]) -> Summary:
     """counted: requests served, rejected and failed over the whole demo."""
-    _, up, down = plan
+    settle, up, *rest = plan
+    down = rest[0] if rest else None
     looks = [(sample.at_s - recording.begins[up.name], sample.desired) for sample in recording.of(up.name)]
-    undecided = list(takewhile(lambda look: look[1] <= plan[0].replicas, looks))
+    undecided = list(takewhile(lambda look: look[1] <= settle.replicas, looks))
+    after = [sample for step in (up, *rest) for sample in recording.of(step.name)]
     until_decision = [at_s for at_s, _desired in looks[: len(undecided) + 1]]
     return Summary(
-        reaction_s=_until(recording, up, lambda sample: sample.desired > plan[0].replicas),
+        reaction_s=_until(recording, up, lambda sample: sample.desired > settle.replicas),
         undecided_s=round(max((at_s for at_s, _desired in undecided), default=0.0), 1),
         look_s=_late(until_decision, INTERVAL_S),
         ideal_ready_s=_until(recording, up, lambda sample: sample.ready == up.replicas),
         ideal_replicas=up.replicas,
-        peak_replicas=max((max(sample.ready, sample.desired) for sample in recording.samples), default=0),
+        peak_replicas=max((max(sample.ready, sample.desired) for sample in after), default=0),
+        goes_down=down is not None,
         scale_down_reaction_s=_until(recording, down, lambda sample: sample.desired < up.replicas),
-        minimum_ready_s=_until(recording, down, lambda sample: sample.ready == sample.desired == down.replicas),
+        minimum_ready_s=_until(recording, down, lambda sample: sample.ready == sample.desired == settle.replicas),
         served=int(counted["served"]),
         rejected=int(counted["rejected"]),
         failed=int(counted["failed"]),
     )
 
 
-def _until(recording: Recording, step: Step, holds: Callable[[Sample], bool]) -> float | None:
+def _until(recording: Recording, step: Step | None, holds: Callable[[Sample], bool]) -> float | None:
+    if step is None:
+        return None
     first = next((sample.at_s for sample in recording.of(step.name) if holds(sample)), None)
     return None if first is None else round(first - recording.begins[step.name], 1)
 

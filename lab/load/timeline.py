@@ -22,7 +22,7 @@ def timeline(recording: Recording, plan: Sequence[Step], autoscaler: Autoscaler,
 
 
 def _headline(plan: Sequence[Step], autoscaler: Autoscaler) -> str:
-    _, up, _ = plan
+    up = plan[1]
     load = f"{up.gpus:g} GPUs of load at a target of {autoscaler.target_percent:g} %"
     return f"{autoscaler.deployment}: {load} need {up.replicas} replicas"
 

@@ -87,12 +87,15 @@ def summary_table(summaries: Mapping[str, Summary]) -> Table:
     def seconds(value: float | None) -> str:
         return "never" if value is None else f"{value:.1f} s"
 
+    def down(summary: Summary, value: float | None) -> str:
+        return seconds(value) if summary.goes_down else "not played"
+
     rows: dict[str, Callable[[Summary], str]] = {
         "step up to the HPA's decision": lambda summary: seconds(summary.reaction_s),
         "step up to the ideal replicas, ready": lambda summary: seconds(summary.ideal_ready_s),
         "replicas at the peak, and ideal": lambda summary: f"{summary.peak_replicas}, {summary.ideal_replicas}",
-        "step down to the HPA's decision": lambda summary: seconds(summary.scale_down_reaction_s),
-        "step down to the minimum": lambda summary: seconds(summary.minimum_ready_s),
+        "step down to the HPA's decision": lambda summary: down(summary, summary.scale_down_reaction_s),
+        "step down to the minimum": lambda summary: down(summary, summary.minimum_ready_s),
         "requests served, rejected, failed": lambda summary: f"{summary.served}, {summary.rejected}, {summary.failed}",
     }
     table = Table("", *summaries, title="load step", show_header=len(summaries) > 1)

@@ -27,8 +27,9 @@ COUNTED = {"served": 10, "rejected": 2, "failed": 0}
 class FakeCluster:
     """Follows the load by one replica every `delay_s`, to `overshoot` more than are right; ready one second later."""
 
-    def __init__(self, delay_s: float = 3.0, overshoot: int = 0) -> None:
+    def __init__(self, delay_s: float = 3.0, overshoot: int = 0, learns_after_s: float = 0) -> None:
         self.now = 0.0
+        self.learns_after_s = learns_after_s
         self.gpus, self.since = 0.0, 0.0
         self.replicas = 1
         self.delay_s, self.overshoot = delay_s, overshoot
@@ -51,6 +52,9 @@ class FakeCluster:
         load = {f"sample-abc-{i:05}": min(self.gpus / ready * 100, 100) for i in range(ready)}
         asked = self.gpus * 50
         return Sample(at_s, step, asked, min(asked, ready * 50), max(asked - ready * 50, 0), 0, load, ready, desired)
+
+    def has_learned(self) -> bool:
+        return self.now >= self.learns_after_s
 
     def clock(self) -> float:
         return self.now
@@ -82,6 +86,37 @@ def test_a_step_holds_before_the_next_begins() -> None:
     recording = played(FakeCluster())
     reached = next(sample.at_s for sample in recording.of("step up") if sample.ready == sample.desired == 5)
     assert recording.begins["step down"] - reached >= 30
+
+
+def test_a_demand_settles_until_it_has_learned() -> None:
+    plan = steps(replace(AUTOSCALER, has_demand=True), 0.15, 2.75)
+    assert played(FakeCluster(learns_after_s=70), plan).begins["step up"] == pytest.approx(80, abs=0.5)
+    assert played(FakeCluster(learns_after_s=70)).begins["step up"] == pytest.approx(10, abs=0.5)
+
+
+def test_a_cost_that_is_never_learned_is_named() -> None:
+    plan = steps(replace(AUTOSCALER, has_demand=True), 0.15, 2.75)
+    with pytest.raises(NotReached, match="settle wanted 1 replicas and a cost that is learned within 250 s"):
+        played(FakeCluster(learns_after_s=1000), plan)
+
+
+def test_a_load_that_stays_high_says_nothing_of_scale_down() -> None:
+    plan = steps(AUTOSCALER, 0.15, 2.75, goes_down=False)
+    recording = played(FakeCluster(), plan)
+    summary = summarise(recording, plan, COUNTED)
+    assert list(recording.begins) == ["settle", "step up"]
+    assert (summary.ideal_ready_s, summary.scale_down_reaction_s) == (12.5, None)
+    console = Console(width=100, file=io.StringIO())
+    console.print(summary_table({"": summary}))
+    assert console.file.getvalue().count("not played") == 2
+    ElementTree.fromstring(timeline(recording, plan, AUTOSCALER))
+
+
+def test_replicas_of_the_load_before_are_no_peak() -> None:
+    cluster = FakeCluster()
+    cluster.replicas = 7
+    cluster.demand(0.15)
+    assert summarise(played(cluster), PLAN, COUNTED).peak_replicas == 5
 
 
 def test_a_missed_deadline_names_what_was_seen() -> None:
