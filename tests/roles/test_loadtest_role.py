@@ -61,3 +61,17 @@ def test_numbers_may_be_text(form: Any) -> None:
     assert role["__gpu_loadtest_budget"] == 12.0
     [_secret, job] = yaml.safe_load_all(role[f"lookup('ansible.builtin.template', '{JOB}')"])
     assert job["spec"]["activeDeadlineSeconds"] == 165 + 30 + 60
+
+
+def test_the_plan_goes_with_the_job() -> None:
+    """A killed run leaves its Secret else, with what gpu_loadtest_headers has: only the Job has a time to live."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "loadtest-chat", "uid": "u"}
+    told = {"__gpu_loadtest_looked": {"result": {"scale_down_window_s": 300}}, "__gpu_loadtest_files": "{}"}
+
+    def owners(**variables: Any) -> Any:
+        role = RoleValues("gpu_loadtest", LOAD | {"gpu_loadtest_budget": 12}, told | variables)
+        [secret, _job] = yaml.safe_load_all(role[f"lookup('ansible.builtin.template', '{JOB}')"])
+        return secret["metadata"]["ownerReferences"]
+
+    assert owners() == []
+    assert owners(__gpu_loadtest_owners=[owner]) == [owner]
