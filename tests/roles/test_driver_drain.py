@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
 
-@pytest.mark.parametrize("clusters", [[], ["/etc/kubernetes/kubelet.conf"]])
-def test_a_node_whose_cluster_is_not_seen_is_refused(tmp_path: Path, clusters: list[str]) -> None:
+def drain(folder: Path, servers: list[str], **variables: Any) -> tuple[int, str]:
     role = {"name": "kubegpu.autoscale.nvidia_driver", "tasks_from": "drain"}
     tasks = [
-        {"ansible.builtin.set_fact": {"hostname": "gpu1", "cacheable": True}},
+        {"ansible.builtin.set_fact": {"hostname": "{{ inventory_hostname }}", "cacheable": True}},
         {"ansible.builtin.include_role": role},
     ]
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    known = {"kubegpu_kubeconfig": str(tmp_path / "none"), "_common_server": {"result": {"clusters": clusters}}}
+    play = {"hosts": "all", "connection": "local", "gather_facts": False, "tasks": tasks}
+    (folder / "play.yml").write_text(json.dumps([play]))
+    told = {"kubegpu_kubeconfig": str(folder / "none"), **variables}
     done = ansible_playbook(
-        "-i", "localhost,", "play.yml", "-e", json.dumps(known),
-        cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
+        "-i", f"{','.join(servers)},", "play.yml", "-e", json.dumps(told),
+        cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH},
     )  # fmt: skip
-    said = " ".join((done.stdout + done.stderr).split())
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
-    assert (done.returncode == 0) == (not clusters), said
+
+@pytest.mark.parametrize("clusters", [[], ["/etc/kubernetes/kubelet.conf"]])
+def test_a_node_whose_cluster_is_not_seen_is_refused(tmp_path: Path, clusters: list[str]) -> None:
+    code, said = drain(tmp_path, ["gpu1"], _common_server={"result": {"clusters": clusters}})
+
+    assert (code == 0) == (not clusters), said
     assert ("does not find gpu1 in the cluster of" in said) == bool(clusters)
     assert ("nor was it rebooted" in said) == bool(clusters)
+
+
+@pytest.mark.parametrize(
+    ("servers", "takes_turns", "is_refused"),
+    [(["gpu1", "gpu2"], False, True), (["gpu1", "gpu2"], True, False), (["gpu1"], False, False)],
+)
+def test_nodes_are_drained_together_by_the_playbook_for_it_alone(
+    tmp_path: Path, servers: list[str], takes_turns: bool, is_refused: bool
+) -> None:
+    """kubegpu_upgrade_serial may lie in group_vars, and the playbook nodes knows nothing of it."""
+    known = {"__nvidia_driver_node": {"metadata": {}}, "kubegpu_upgrade_serial": 5}
+    _code, said = drain(tmp_path, servers, __nvidia_driver_takes_turns=takes_turns, **known)
+
+    assert ("has to reboot, and so may gpu2 at the same time" in said) == is_refused, said
+    assert ("Cordon it" in said) != is_refused
