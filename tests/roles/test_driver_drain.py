@@ -44,7 +44,11 @@ def test_nodes_are_drained_together_by_the_playbook_for_it_alone(
     tmp_path: Path, servers: list[str], takes_turns: bool, is_refused: bool
 ) -> None:
     """kubegpu_upgrade_serial may lie in group_vars, and the playbook nodes knows nothing of it."""
-    known = {"__nvidia_driver_node": {"metadata": {}}, "kubegpu_upgrade_serial": 5}
+    known = {
+        "__nvidia_driver_node": {"metadata": {}},
+        "_common_server": {"result": {"clusters": ["/etc/kubernetes/kubelet.conf"]}},
+        "kubegpu_upgrade_serial": 5,
+    }
     _code, said = drain(tmp_path, servers, __nvidia_driver_takes_turns=takes_turns, **known)
 
     assert ("has to reboot, and so may gpu2 at the same time" in said) == is_refused, said
