@@ -25,24 +25,33 @@ case $1 in --list-gpus) cat listed ;; *) cat modes ;; esac
 """
 
 
+def names_of(gpus: list[int | None]) -> list[str]:
+    """In the CDI specification."""
+    return [
+        name
+        for number, instances in enumerate(gpus)
+        for name in ([str(number)] if instances is None else [f"{number}:{part}" for part in range(instances)])
+    ]
+
+
 class Node:
     """gpus: of each, how many MIG instances it has; None without MIG mode."""
 
     def __init__(self, folder: Path, gpus: list[int | None]) -> None:
         self.folder, self.gpus = folder, gpus
+        self.is_capable: bool | None = True
         (folder / "bin").mkdir()
         for name, text in {"nvidia-ctk": CTK, "nvidia-smi": SMI}.items():
             (folder / "bin" / name).write_text(text.format(folder=folder, driver=DRIVER))
             (folder / "bin" / name).chmod(0o755)
-        names = [
-            name
-            for number, instances in enumerate(gpus)
-            for name in ([str(number)] if instances is None else [f"{number}:{part}" for part in range(instances)])
-        ]
-        self.offers(*names)
+        self.offers(*names_of(gpus))
         (folder / "offered").touch()
+        self.is_split(gpus)
+
+    def is_split(self, gpus: list[int | None]) -> None:
+        """What the driver says from now on."""
         rows = [f"{number}, {'[N/A]' if count is None else 'Enabled'}" for number, count in enumerate(gpus)]
-        (folder / "modes").write_text("".join(f"{row}\n" for row in rows))
+        (self.folder / "modes").write_text("".join(f"{row}\n" for row in rows))
         lines = [
             line
             for number, count in enumerate(gpus)
@@ -51,7 +60,7 @@ class Node:
                 *(f"  MIG 1g.10gb     Device  {part}: (UUID: MIG-{number}{part})" for part in range(count or 0)),
             )
         ]
-        (folder / "listed").write_text("".join(f"{line}\n" for line in lines))
+        (self.folder / "listed").write_text("".join(f"{line}\n" for line in lines))
 
     def offers(self, *names: str) -> None:
         """From the next time on that the specification is written."""
@@ -64,7 +73,10 @@ class Node:
 
     def run(self, **variables: Any) -> str:
         """What a run says where it fails."""
-        gpus = [{"pci_address": f"0000:0{number}:00.0", "bound_driver": "nvidia"} for number in range(len(self.gpus))]
+        gpus = [
+            {"pci_address": f"0000:0{number}:00.0", "bound_driver": "nvidia", "mig_capable": self.is_capable}
+            for number in range(len(self.gpus))
+        ]
         facts = {"gpus": gpus, "driver_version_installed": DRIVER, "driver_version_loaded": DRIVER}
         role = {"name": "kubegpu.autoscale.nvidia_container_toolkit"}
         tasks = [
@@ -109,6 +121,26 @@ def test_an_instance_that_came_is_offered_with_the_next_run(tmp_path: Path) -> N
     )
     node.offers("0", "1:0")
 
+    assert [node.run(), node.written] == ["", 2]
+
+
+@pytest.mark.parametrize("capable", [True, None])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([None, None], [None, 2]), ([None, 2], [None, 3]), ([1, None], [None, 1]), ([None, 2], [None, None])],
+    ids=["a whole GPU is split", "an instance more", "another GPU", "whole again"],
+)
+def test_gpus_that_are_split_anew_are_offered_anew(
+    tmp_path: Path, before: list[int | None], after: list[int | None], capable: bool | None
+) -> None:
+    """The GPUs are as many as before, so their number says nothing."""
+    node = Node(tmp_path, before)
+    node.is_capable = capable
+    node.run()
+    node.is_split(after)
+    node.offers(*names_of(after))
+
+    assert [node.run(), node.written] == ["", 2]
     assert [node.run(), node.written] == ["", 2]
 
 
