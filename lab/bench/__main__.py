@@ -22,7 +22,21 @@ from lab.bench import manifests
 from lab.bench.cluster import BenchCluster, NotReached, wait_until
 from lab.bench.configurations import MAXIMUM, NAMESPACE, Workload, read_configurations
 from lab.bench.report import MEASURED, write
-from lab.bench.rounds import HPA_S, Result, Round, at_period, begins, each, full, judge, quick, slow, steps, trace
+from lab.bench.rounds import (
+    HPA_S,
+    Result,
+    Round,
+    at_period,
+    begins,
+    each,
+    full,
+    judge,
+    others,
+    quick,
+    slow,
+    steps,
+    trace,
+)
 from lab.bench.shapes import LOW
 from lab.versions import versions
 
@@ -31,6 +45,7 @@ PLANS: dict[str, Callable[[int], list[Round]]] = {
     "full": full,
     "steps": steps,
     "each": each,
+    "others": others,
     "slow": slow,
     "quick": quick,
 }

@@ -20,7 +20,19 @@ from lab.bench.configurations import filled, read_configurations, read_recipes
 from lab.bench.evaluation import Seen, direction_changes, evaluate, spread
 from lab.bench.goals import goals
 from lab.bench.report import MEASURED, dumps, file_name, kinds, loads, page, picture
-from lab.bench.rounds import LONGEST_INTERVAL_S, Result, Round, at_period, begins, each, full, judge, quick, steps
+from lab.bench.rounds import (
+    LONGEST_INTERVAL_S,
+    Result,
+    Round,
+    at_period,
+    begins,
+    each,
+    full,
+    judge,
+    others,
+    quick,
+    steps,
+)
 from lab.bench.shapes import HIGH, LOW, SHAPES
 
 STEP = SHAPES["step"]
@@ -168,6 +180,11 @@ def test_the_full_plan_has_twenty_steps_at_both_periods_and_five_of_the_others(l
     assert [round_.kind for round_ in each(lanes)] == [
         kind for kind in dict.fromkeys(r.kind for r in rounds) if kind[1] == 5
     ]
+
+
+@pytest.mark.parametrize("lanes", [2, 10])
+def test_the_others_are_all_but_the_quickest_step(lanes: int) -> None:
+    assert [Round(STEP, 5, 0), *others(lanes)] == each(lanes)
 
 
 def test_one_period_alone_has_its_twenty_steps() -> None:
