@@ -69,7 +69,7 @@ options:
         description: What to call it. Made of the changes if not given.
         type: str
       target_value:
-        description: Target of the first metric.
+        description: Target of the first metric, and of its demand.
         type: float
       min_replicas:
         description: Fewest replicas.

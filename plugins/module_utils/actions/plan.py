@@ -169,7 +169,7 @@ def _subject(
     if recorded is None or not known:
         return "Prometheus has recorded none of its metrics in that time"
     first = known[0].metric
-    metrics = tuple(_planned(metric_target) for metric_target in known)
+    metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
     today = Setting(
         metrics,
         autoscaler.min_replicas,
@@ -203,10 +203,11 @@ def _subject(
     )
 
 
-def _planned(metric_target: MetricTarget) -> PlannedMetric:
+def _planned(metric_target: MetricTarget, autoscaler: Autoscaler) -> PlannedMetric:
     metric, form = metric_target.metric, _form(metric_target)
     most = 100.0 if metric.is_percent and form != "total" else None
-    return PlannedMetric(metric_target.series, form, metric_target.value, most)
+    is_demand = metric.name == autoscaler.demand_name
+    return PlannedMetric(metric_target.series, form, metric_target.value, most, shares_target=is_demand)
 
 
 def _form(metric_target: MetricTarget) -> Form:

@@ -53,8 +53,8 @@ def overload_of(first: PlannedMetric, given: float | None) -> float:
 def candidates(today: Setting, changes: Sequence[Mapping[str, Any]]) -> dict[str, Setting]:
     """Today's setting and each change of it, by name. Without changes: other targets, and one replica more at least.
 
-    changes: each with any of name, target_value (of the first metric), min_replicas, max_replicas, pod_start,
-             scale_up and scale_down.
+    changes: each with any of name, target_value (of the first metric and of its demand), min_replicas, max_replicas,
+             pod_start, scale_up and scale_down.
     """
     found = {TODAY: today}
     for change in changes or _usual_changes(today):
@@ -73,7 +73,6 @@ def _usual_changes(today: Setting) -> list[dict[str, Any]]:
 
 
 def _changed(today: Setting, given: Mapping[str, Any]) -> Setting:
-    first, *others = today.metrics
     behavior = today.behavior
     if "scale_up" in given or "scale_down" in given:
         behavior = Behavior(
@@ -82,11 +81,20 @@ def _changed(today: Setting, given: Mapping[str, Any]) -> Setting:
     minimum = given.get("min_replicas", min(today.minimum, given.get("max_replicas", today.minimum)))
     return replace(
         today,
-        metrics=(replace(first, target=given.get("target_value", first.target)), *others),
+        metrics=_retargeted(today.metrics, given.get("target_value")),
         minimum=minimum,
         maximum=given.get("max_replicas", max(today.maximum, minimum)),
         behavior=behavior,
         pod_start_s=given.get("pod_start", today.pod_start_s),
+    )
+
+
+def _retargeted(metrics: tuple[PlannedMetric, ...], target: float | None) -> tuple[PlannedMetric, ...]:
+    if target is None:
+        return metrics
+    return tuple(
+        replace(metric, target=target) if place == 0 or metric.shares_target else metric
+        for place, metric in enumerate(metrics)
     )
 
 

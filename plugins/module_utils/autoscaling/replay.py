@@ -23,12 +23,17 @@ Form = Literal["pods", "average", "total"]
 
 @dataclass(frozen=True)
 class PlannedMetric:
-    """A metric of an HPA. most: what a pod's value cannot exceed, 100 for percent; None for no end."""
+    """A metric of an HPA.
+
+    most:          what a pod's value cannot exceed, 100 for percent; None for no end.
+    shares_target: its target is that of the first metric, as a demand's is.
+    """
 
     name: str
     form: Form
     target: float
     most: float | None = None
+    shares_target: bool = False
 
 
 @dataclass(frozen=True)

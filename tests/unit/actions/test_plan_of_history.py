@@ -8,7 +8,12 @@ from math import isnan, nan
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import PlanOptions, _total, _trace
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import (
+    PlanOptions,
+    _planned,
+    _total,
+    _trace,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
@@ -85,6 +90,16 @@ def test_demand_stands_in_for_what_full_gpus_hide() -> None:
     assert has_demand
     loads = [*trace.loads["namespace_pod:gpu:avg"]]
     assert loads[:3] == [250, 100, 60]
+
+
+def test_a_demand_shares_the_target_of_the_gpus() -> None:
+    chat = autoscaler(demand={"source": "istio"}, extra_metrics=[{"metric": "gpu_memory", "target_value": 60}])
+    planned = [_planned(metric_target, chat) for metric_target in chat.metric_targets]
+    assert [(metric.form, metric.shares_target) for metric in planned] == [
+        ("pods", False),
+        ("pods", False),
+        ("total", True),
+    ]
 
 
 def test_an_average_counts_for_all_replicas() -> None:

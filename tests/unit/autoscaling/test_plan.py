@@ -17,6 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.repl
     Replay,
     Setting,
     Trace,
+    replay,
 )
 
 GPU = PlannedMetric("gpu", "pods", 60, most=100)
@@ -70,6 +71,18 @@ def test_settings_of_ones_own() -> None:
     assert fast.behavior.scale_up.policies[0].value == 8
     assert fast.behavior.scale_down == SETTING.behavior.scale_down
     assert candidates(replace(SETTING, minimum=4), [{"max_replicas": 2}])["maximum 2"].minimum == 2
+
+
+def test_a_target_is_that_of_the_demand_too() -> None:
+    """The larger proposal wins: a target of the first metric alone would change nothing above today's."""
+    sustained = PlannedMetric("sustained", "pods", 60, most=100)
+    demand = PlannedMetric("demand", "total", 60, shares_target=True)
+    today = Setting((sustained, PlannedMetric("queue", "pods", 4), demand), 1, 8)
+    found = candidates(today, [{"target_value": 70}])["target 70"]
+    assert [metric.target for metric in found.metrics] == [70, 4, 70]
+    loads = [270.0] * 100
+    trace = Trace(0, 15, {"sustained": loads, "queue": [0.0] * 100, "demand": loads})
+    assert replay(trace, found).replica_minutes < replay(trace, today).replica_minutes
 
 
 def test_from_when_on_pods_are_overloaded() -> None:
