@@ -196,7 +196,9 @@ result:
         metric: {description: The first metric that is replayed., type: str}
         unit: {description: What its values count., type: str}
         demand: {description: Whether the load is what was asked for and not only what the pods did., type: bool}
-        gpus_per_pod: {description: GPUs that one pod asks for., type: int}
+        gpus_per_replica:
+          description: GPUs that one replica asks for. Of a LeaderWorkerSet that is a group of pods.
+          type: int
         overload: {description: Value from which on pods are overloaded., type: float}
         history:
           description: At some 120 C(times) the C(load), summed over the pods, and the C(replicas) that there were.
@@ -228,7 +230,7 @@ result:
         metric: gpu
         unit: percent
         demand: false
-        gpus_per_pod: 1
+        gpus_per_replica: 1
         overload: 90.0
         history: {step_s: 15, times: [1795000000.0], load: [186.2], replicas: [2]}
         settings:

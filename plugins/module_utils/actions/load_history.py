@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
+from ..autoscaling.pod_names import ends, escaped
 from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
 from ..chain.objects import Key
 from ..cluster.prometheus import PrometheusClient, Series
 
 # Asked for at once: so many answers of a day fit into memory.
 _AT_ONCE = 25
-# What the names of pods end in, by the kind that makes them; all others number them.
-_OF_REPLICA_SETS = "-[a-z0-9]+-[a-z0-9]{5}"
-_RANDOM_ENDS = {"Deployment": _OF_REPLICA_SETS, "Rollout": _OF_REPLICA_SETS, "ReplicaSet": "-[a-z0-9]{5}"}
-_NUMBERED = "(-[0-9]+){1,2}"
 _DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
 
 
@@ -111,8 +107,8 @@ def demand_series(autoscaler: Autoscaler) -> str:
 
 def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
     """PromQL: the pods' series with their workload, which their names begin with."""
-    workloads = "|".join(sorted({_escaped(member.target.name) for member in members}))
-    pattern = f"({workloads}){_RANDOM_ENDS.get(kind, _NUMBERED)}"
+    workloads = "|".join(sorted({escaped(member.target.name) for member in members}))
+    pattern = f"({workloads})-{ends(kind)}"
     matched = f'{series}{{{_in("namespace", members, _namespace)},pod=~"{pattern}"}}'
     return f'label_replace({matched}, "workload", "$1", "pod", "{pattern}")'
 
@@ -125,13 +121,8 @@ def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window)
 
 
 def _in(label: str, autoscalers: Sequence[Autoscaler], value: Callable[[Autoscaler], str]) -> str:
-    return f'{label}=~"{"|".join(sorted({_escaped(value(autoscaler)) for autoscaler in autoscalers}))}"'
+    return f'{label}=~"{"|".join(sorted({escaped(value(autoscaler)) for autoscaler in autoscalers}))}"'
 
 
 def _namespace(autoscaler: Autoscaler) -> str:
     return autoscaler.namespace
-
-
-def _escaped(name: str) -> str:
-    """Names of objects have no other sign that a regular expression knows."""
-    return re.sub(r"\.", "[.]", name)

@@ -184,7 +184,6 @@ def _subject(
     left_out = [metric.metric.name for metric in autoscaler.metric_targets if metric not in known]
     left_out += [str(raw["type"]) for raw in autoscaler.raw_metrics]
     seen = lately.get(autoscaler.key) if recent else None
-    gpus = gpus_per_pod(pod_spec(target.manifest or {}))
     return Subject(
         identity={
             "namespace": autoscaler.namespace,
@@ -197,10 +196,19 @@ def _subject(
         today=today,
         trace=trace,
         units={metric.series: "%" if metric.metric.is_percent else metric.metric.unit for metric in known},
-        gpus_per_pod=sum(gpus.values()) or 1,
+        gpus_per_replica=_gpus_per_replica(target.manifest or {}) or 1,
         recent=_decisions(autoscaler, seen, known, recent) if seen and recent else None,
         notes=tuple(f"metric {name} is not replayed: it is not recorded" for name in left_out),
     )
+
+
+def _gpus_per_replica(workload: Manifest) -> int:
+    """Of a LeaderWorkerSet a replica is a group: a leader, and workers that may be other pods."""
+    gpus = sum(gpus_per_pod(pod_spec(workload)).values())
+    group = (workload.get("spec") or {}).get("leaderWorkerTemplate") or {}
+    leader = sum(gpus_per_pod((group.get("leaderTemplate") or {}).get("spec") or {}).values())
+    workers = (group.get("size") or 1) - 1
+    return (leader if group.get("leaderTemplate") else gpus) + workers * gpus
 
 
 def _planned(metric_target: MetricTarget, autoscaler: Autoscaler) -> PlannedMetric:

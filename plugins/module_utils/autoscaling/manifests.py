@@ -8,9 +8,9 @@ from typing import Any
 
 from ..marks import MANAGED_BY, MANAGER, is_managed
 from .controller import Behavior
-from .demand import pod_names
 from .demand import recordings as demand_recordings
 from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
+from .pod_names import pod_names
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, dead_time_behind
 from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target

@@ -39,7 +39,7 @@ class Subject:
     today: Setting
     trace: Trace
     units: Mapping[str, str]
-    gpus_per_pod: int = 1
+    gpus_per_replica: int = 1
     recent: RecordedDecisions | None = None
     notes: tuple[str, ...] = ()
 
@@ -116,14 +116,16 @@ def plan(subject: Subject, changes: Sequence[Mapping[str, Any]], bound_minutes: 
     """The entry of one autoscaler in the result."""
     settings = candidates(subject.today, changes)
     replays = {name: replay(subject.trace, setting) for name, setting in settings.items()}
-    recommendation = recommend(replays, today=TODAY, gpus_per_pod=subject.gpus_per_pod, bound_minutes=bound_minutes)
+    recommendation = recommend(
+        replays, today=TODAY, gpus_per_replica=subject.gpus_per_replica, bound_minutes=bound_minutes
+    )
     trace, first = subject.trace, subject.today.metrics[0]
     steps = range(0, trace.steps, max(1, trace.steps // _POINTS))
     loads = trace.loads[first.name]
     recorded = trace.replicas or [float("nan")] * trace.steps
     return {
         **subject.identity,
-        "gpus_per_pod": subject.gpus_per_pod,
+        "gpus_per_replica": subject.gpus_per_replica,
         "overload": subject.today.overload,
         "history": {
             "step_s": trace.step_s,
@@ -148,7 +150,7 @@ def _described(setting: Setting, subject: Subject, found: Replay) -> dict[str, A
         "min_replicas": setting.minimum,
         "max_replicas": setting.maximum,
         "pod_start_s": setting.pod_start_s,
-        "gpu_minutes": round(found.replica_minutes * subject.gpus_per_pod, 1),
+        "gpu_minutes": round(found.replica_minutes * subject.gpus_per_replica, 1),
         "overload_minutes": round(found.overload_minutes, 2),
         "direction_changes": found.direction_changes,
         "peak": found.peak,

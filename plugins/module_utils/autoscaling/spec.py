@@ -9,8 +9,10 @@ from typing import Any
 
 from ..errors import HopError, enumeration, first_of_all
 from ..hops import Hop
-from .demand import LONGEST_NAME, POD_NAMES, Demand, demand_metric, pod_names, sustained_metric
+from .demand import KINDS as DEMAND_KINDS
+from .demand import Demand, demand_metric, sustained_metric
 from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
+from .pod_names import LONGEST_NAME, pod_names
 from .scaling import (
     ASSUMED_DEAD_TIME_S,
     LONGEST_DEAD_TIME_S,
@@ -347,11 +349,11 @@ def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: 
             f"it has a demand, but metric {profile.name} does not say how busy a GPU is",
             f"use {', '.join(ACTIVITIES)}",
         )
-    if target.kind not in POD_NAMES:
+    if target.kind not in DEMAND_KINDS:
         raise _refusal(
             name,
             f"a demand cannot tell the pods of a {target.kind}",
-            f"leave demand out; it knows {enumeration(list(POD_NAMES))}",
+            f"leave demand out; it knows {enumeration(list(DEMAND_KINDS))}",
         )
     if target.kind == "Deployment" and len(target.name) > LONGEST_NAME:
         raise _refusal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping
 from math import isnan, nan
@@ -10,6 +11,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import (
     PlanOptions,
+    _gpus_per_replica,
     _planned,
     _total,
     _trace,
@@ -28,6 +30,10 @@ OPTIONS = {
 def autoscaler(name: str = "chat", **given: object) -> Autoscaler:
     target = {"kind": given.pop("kind", "Deployment"), "name": name}
     return Autoscaler.from_params({"namespace": "ml", "target": target, "max_replicas": 8, **given})
+
+
+def template(gpus: int) -> dict[str, object]:
+    return {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]}}
 
 
 class Recording:
@@ -73,8 +79,48 @@ def test_many_are_asked_for_some_at_a_time_and_by_kind() -> None:
     read_loads(prometheus, many, WINDOW)  # type: ignore[arg-type]
     sums = [query for query in prometheus.asked if query.startswith("(sum by")]
     assert len(sums) == 3
-    assert "(db[.]main)(-[0-9]+){1,2}" in sums[-1]
+    assert "(db[.]main)-[0-9]+" in sums[-1]
     assert all(query.endswith("[60s:15s]") for query in prometheus.asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "pod", "expected"),
+    [
+        ("Deployment", ("chat", "chat-api"), "chat-api-5d9c7f6b8-x2x4q", "chat-api"),
+        ("Rollout", ("chat",), "chat-5d9c7f6b8-x2x4q", "chat"),
+        ("Deployment", ("chat",), "chat-finetune-x7k2p", None),  # of a Job
+        ("Deployment", ("chat",), "chat-x7k2p", None),  # of a DaemonSet
+        ("ReplicaSet", ("chat",), "chat-x7k2p", "chat"),
+        ("ReplicaSet", ("chat",), "chat-agent", None),
+        ("StatefulSet", ("llama-3",), "llama-3-1", "llama-3"),
+        ("StatefulSet", ("llama-3", "llama-3-1"), "llama-3-1-0", "llama-3-1"),
+        ("StatefulSet", ("llama-3",), "llama-3-1-0", None),
+        ("LeaderWorkerSet", ("llama",), "llama-0", "llama"),
+        ("LeaderWorkerSet", ("llama",), "llama-0-3", None),  # a worker, whose value the HPA does not see
+    ],
+)
+def test_whose_a_pod_is(kind: str, names: tuple[str, ...], pod: str, expected: str | None) -> None:
+    prometheus = Recording({})
+    read_loads(prometheus, [autoscaler(name, kind=kind) for name in names], WINDOW)  # type: ignore[arg-type]
+    (pattern,) = re.findall(r'pod=~"(.*?)"}', prometheus.asked[0])
+    found = re.fullmatch(pattern, pod)
+    assert (found and found[1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "gpus"),
+    [
+        ({"workerTemplate": template(8)}, 8),
+        ({"size": 4, "workerTemplate": template(8)}, 32),
+        ({"size": 4, "leaderTemplate": template(1), "workerTemplate": template(8)}, 25),
+    ],
+)
+def test_gpus_of_a_group(template: dict[str, object], gpus: int) -> None:
+    assert _gpus_per_replica({"spec": {"leaderWorkerTemplate": template}}) == gpus
+
+
+def test_gpus_of_a_pod() -> None:
+    assert _gpus_per_replica({"spec": {"template": template(2)}}) == 2
 
 
 def test_demand_stands_in_for_what_full_gpus_hide() -> None:

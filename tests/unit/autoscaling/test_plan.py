@@ -35,7 +35,7 @@ def subject(loads: list[float], **given: object) -> Subject:
 
 def test_the_fewest_gpu_minutes_within_the_bound() -> None:
     replays = {TODAY: replayed(100, 30), "target 50": replayed(120, 12), "target 40": replayed(150, 3)}
-    found = recommend(replays, today=TODAY, gpus_per_pod=2, bound_minutes=15)
+    found = recommend(replays, today=TODAY, gpus_per_replica=2, bound_minutes=15)
     assert found.name == "target 50"
     assert found.sentence == (
         "take target 50: 12 minutes of overload and 240 GPU-minutes, within 15 minutes; "
@@ -45,14 +45,14 @@ def test_the_fewest_gpu_minutes_within_the_bound() -> None:
 
 def test_a_draw_leaves_all_as_it_is() -> None:
     replays = {"minimum 1": replayed(100, 3), TODAY: replayed(100, 3), "target 40": replayed(99, 16)}
-    found = recommend(replays, today=TODAY, gpus_per_pod=1, bound_minutes=15)
+    found = recommend(replays, today=TODAY, gpus_per_replica=1, bound_minutes=15)
     assert found.name == TODAY
     assert found.sentence.endswith("the fewest of 2 settings within 15 minutes, which 1 exceed")
 
 
 def test_nothing_keeps_the_bound() -> None:
     replays = {TODAY: replayed(100, 30), "target 50": replayed(120, 20)}
-    found = recommend(replays, today=TODAY, gpus_per_pod=1, bound_minutes=15)
+    found = recommend(replays, today=TODAY, gpus_per_replica=1, bound_minutes=15)
     assert found.name is None
     assert "target 50 has the least: 20 minutes of overload" in found.sentence
 
