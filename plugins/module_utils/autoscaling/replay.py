@@ -123,8 +123,8 @@ def replay(trace: Trace, setting: Setting) -> Replay:
         if wanted < 0:
             continue  # no metric has a value: the controller leaves the count alone and remembers nothing
         if is_silent and wanted < replicas:
-            wanted = replicas
-        if wanted == replicas:
+            continue  # nor does it where a metric without a value forbids fewer
+        if wanted == replicas and setting.behavior.is_given:
             stayed_s = now_s
             continue
         if stayed_s >= 0:  # of several looks at which all stayed, windows remember the last

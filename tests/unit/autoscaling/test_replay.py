@@ -73,6 +73,19 @@ def test_a_metric_without_a_value_forbids_fewer() -> None:
     assert found.changes == ((0, 3), (3, 1))
 
 
+def test_what_a_metric_without_a_value_forbids_is_not_remembered() -> None:
+    """Down at once when it has one again: the controller gave up before its window, which has passed meanwhile."""
+    metrics, down = (GPU, PlannedMetric("queue", "pods", 5)), ScalingRules(300, FREE.policies, "Max")
+    trace = Trace(0, 15, {"gpu": [180.0] * 10 + [60.0] * 90, "queue": [0.0] * 10 + [nan] * 40 + [0.0] * 50}, [3])
+    assert replay(trace, Setting(metrics, 1, 8, Behavior(FREE, down), 0)).changes == ((0, 3), (51, 1))
+
+
+@pytest.mark.parametrize("later", [150.0, 400.0], ids=["less", "what there is"])
+def test_without_a_behavior_an_older_recommendation_still_adds_pods(later: float) -> None:
+    found = run([1000.0] + [later] * 3, PlannedMetric("total", "total", 100), maximum=20, behavior=Behavior.of_hpa({}))
+    assert found.changes == ((0, 1), (1, 4), (2, 8), (3, 10))
+
+
 def test_it_begins_with_what_there_was() -> None:
     trace = Trace(0, 15, {"gpu": [60.0]}, replicas=[nan, 12])
     assert replay(trace, Setting((GPU,), 1, 8, UNLIMITED)).changes[0] == (0, 8)
