@@ -89,7 +89,7 @@ def _read(
                     if key in of:
                         getattr(of[key], keep)[series] = values
         elif label := WORKLOAD_LABELS.get(kind):
-            query = f"max by (namespace, {label}) ({series}{{{_in('namespace', members, _namespace)}}})"
+            query = f"max by (namespace, {label}) ({_finite(series, _in('namespace', members, _namespace))})"
             for key, values in _asked(prometheus, query, label, window):
                 if key in of:
                     of[key].loads[series] = values
@@ -109,8 +109,13 @@ def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
     """PromQL: the pods' series with their workload, which their names begin with."""
     workloads = "|".join(sorted({escaped(member.target.name) for member in members}))
     pattern = f"({workloads})-{ends(kind)}"
-    matched = f'{series}{{{_in("namespace", members, _namespace)},pod=~"{pattern}"}}'
+    matched = _finite(series, f'{_in("namespace", members, _namespace)},pod=~"{pattern}"')
     return f'label_replace({matched}, "workload", "$1", "pod", "{pattern}")'
+
+
+def _finite(series: str, matchers: str) -> str:
+    """PromQL: what the adapter serves (roles/prometheus_adapter). One pod's NaN would be the sum of all."""
+    return f"{series}{{{matchers}}} < Inf"
 
 
 def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window) -> Iterable[tuple[Key, array[float]]]:

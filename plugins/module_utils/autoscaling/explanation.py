@@ -110,13 +110,12 @@ def _proposal(
             if current
             else None
         )
-    pods = int(recorded.speaking[metric.name][step])
+    speaking = recorded.speaking[metric.name][step]
+    if not isfinite(speaking) or not speaking:
+        return None
+    pods = int(speaking)
     unready = max(current - pods, 0)
-    return (
-        desired_replicas([load / pods] * pods, metric.target, current=current, unready=unready, tolerance=tolerance)
-        if pods
-        else None
-    )
+    return desired_replicas([load / pods] * pods, metric.target, current=current, unready=unready, tolerance=tolerance)
 
 
 def _values(metric: PlannedMetric, recorded: RecordedDecisions, step: int, current: int) -> str:

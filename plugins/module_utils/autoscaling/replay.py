@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil, inf, isfinite, isnan
+from math import ceil, inf, isfinite
 from typing import Literal
 
 from .controller import Behavior, Controller
@@ -40,7 +40,7 @@ class PlannedMetric:
 class Trace:
     """What was recorded of one workload, a sample a step.
 
-    loads:    by metric: the sum over the pods, or the total; nan where there is no sample.
+    loads:    by metric: the sum over the pods, or the total; nan where there is no sample. Infinity counts as none.
     replicas: that there were; nan where that is not known.
     """
 
@@ -108,7 +108,7 @@ def replay(trace: Trace, setting: Setting) -> Replay:
         while starting and starting[0][0] <= now_s:
             ready += starting.popleft()[1]
         load = first[step]
-        if isnan(load):
+        if not isfinite(load):
             unknown += 1
         elif load >= overload * ready and load > 0:
             overloaded += 1
@@ -186,7 +186,7 @@ def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Toleranc
 
     def of_pods(step: int, replicas: int, ready: int) -> int | None:
         load = loads[step]
-        if isnan(load) or not ready:
+        if not isfinite(load) or not ready:
             return None
         value = load / ready
         ratio = int((value if value < most else most) * 1000) / target
@@ -199,7 +199,7 @@ def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Toleranc
 
     def of_total(step: int, replicas: int, _ready: int) -> int | None:
         load = loads[step]
-        if isnan(load):
+        if not isfinite(load):
             return None
         total = int(load * 1000)
         return replicas if low <= total / (target * replicas) <= high else ceil(total / target)

@@ -73,6 +73,15 @@ def test_what_is_read_belongs_to_whom_it_names() -> None:
     assert found.desired[1] == 3
 
 
+@pytest.mark.parametrize("metric_type", ["Pods", "Object"])
+def test_a_value_that_the_adapter_drops_spoils_no_sum(metric_type: str) -> None:
+    prometheus, chat = Recording({}), autoscaler(metric_type=metric_type)
+    read_loads(prometheus, [chat], WINDOW)  # type: ignore[arg-type]
+    values = [query for query in prometheus.asked if chat.metric_targets[0].series in query]
+    assert values
+    assert all("} < Inf" in query for query in values)
+
+
 def test_many_are_asked_for_some_at_a_time_and_by_kind() -> None:
     many = [autoscaler(f"chat-{number}") for number in range(30)] + [autoscaler("db.main", kind="StatefulSet")]
     prometheus = Recording({})

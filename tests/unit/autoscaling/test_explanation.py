@@ -115,6 +115,11 @@ def test_a_decision_that_is_shown_late() -> None:
     assert found == "wanted 2: 1 pod at 120 % against 60 %"
 
 
+def test_a_sum_of_which_nobody_knows_how_many_it_is_of() -> None:
+    """Two replicas of Prometheus behind one Service: one of them has just begun."""
+    assert sentence([50, 120], [1, nan], [1, 2]).startswith("wanted nothing: no metric had a value")
+
+
 def test_gaps_are_no_decisions() -> None:
     assert decisions([60, nan, 60], [1, nan, 1], [1, nan, 1]) == []
     assert decisions([nan, nan], [nan, nan], [1, 2])[0]["sentence"].startswith("wanted nothing: no metric had a value")

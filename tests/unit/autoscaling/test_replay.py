@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.controller import Behavior
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay import (
+    Form,
     PlannedMetric,
     Replay,
     Setting,
@@ -60,6 +61,13 @@ def test_pods_that_start_are_given_up_first() -> None:
 def test_minutes() -> None:
     found = run([60.0] * 8 + [nan] * 4)
     assert (found.replica_minutes, found.overload_minutes, found.unknown_minutes, found.peak) == (3, 0, 1, 1)
+
+
+@pytest.mark.parametrize("form", ["pods", "average", "total"])
+@pytest.mark.parametrize("load", [inf, -inf])
+def test_what_is_no_number_is_no_sample(form: Form, load: float) -> None:
+    found = run([50.0, load, 50.0], PlannedMetric("queue", form, 60))
+    assert (found.changes, found.unknown_minutes, found.overload_minutes) == (((0, 1),), 0.25, 0)
 
 
 def test_a_gap_leaves_the_count_alone() -> None:
