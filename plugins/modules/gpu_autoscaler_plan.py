@@ -66,7 +66,7 @@ options:
     default: []
     suboptions:
       name:
-        description: What to call it. Made of the changes if not given.
+        description: What to call it, not C(today). Made of the changes if not given. Equal names are numbered.
         type: str
       target_value:
         description: Target of the first metric, and of its demand.

@@ -14,7 +14,7 @@ from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
 from ..autoscaling.manifests import Manifest, autoscaler_of
-from ..autoscaling.plan import Subject, overload_of, plan
+from ..autoscaling.plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
 from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
 from ..chain.objects import Key, pod_spec
@@ -75,11 +75,18 @@ class PlanOptions:
         )
 
 
-def _is_below(least: float, option: str) -> Callable[[Mapping[str, Any]], bool]:
+_IsWrong = Callable[[Mapping[str, Any]], bool]
+
+
+def _is_below(least: float, option: str) -> _IsWrong:
     return lambda params: params.get(option) is not None and params[option] < least
 
 
-_REFUSALS: tuple[tuple[Callable[[Mapping[str, Any]], bool], str, str], ...] = (
+def _is_without_policies(direction: str) -> _IsWrong:
+    return lambda params: (params.get(direction) or {}).get("policies") == []
+
+
+_REFUSALS: tuple[tuple[_IsWrong, str, str], ...] = (
     (_is_below(1, "step"), "step is {step}", "set it to 1 s or more"),
     (
         lambda params: "step" in params and params["history"] < params["step"],
@@ -91,10 +98,20 @@ _REFUSALS: tuple[tuple[Callable[[Mapping[str, Any]], bool], str, str], ...] = (
     (_is_below(SMALLEST_TARGET, "overload"), "overload is {overload}", "set it to more than 0, or leave it out"),
     (_is_below(SMALLEST_TARGET, "target_value"), "target_value is {target_value}", f"use {SMALLEST_TARGET} or more"),
     (_is_below(1, "min_replicas"), "min_replicas is {min_replicas}", "set it to 1 or more"),
+    (_is_below(1, "max_replicas"), "max_replicas is {max_replicas}", "set it to 1 or more"),
     (
         lambda params: (params.get("max_replicas") or inf) < (params.get("min_replicas") or 1),
         "max_replicas {max_replicas} is below min_replicas {min_replicas}",
         "raise max_replicas or lower min_replicas",
+    ),
+    (
+        lambda params: params.get("name") == TODAY,
+        f"a setting is called {TODAY}, as the one that is there",
+        "give it another name",
+    ),
+    *(
+        (_is_without_policies(way), f"policies of {way} are empty", "give at least one, or leave policies out")
+        for way in ("scale_up", "scale_down")
     ),
     (
         lambda params: "load" in params and params["load"] is not None and not params["load"],

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from math import isfinite
 from typing import Any
 
@@ -61,8 +62,14 @@ def candidates(today: Setting, changes: Sequence[Mapping[str, Any]]) -> dict[str
         given = {key: value for key, value in change.items() if value is not None}
         setting = _changed(today, given)
         if setting != today:
-            found[given.get("name") or _name_of(given)] = setting
+            found[_free(given.get("name") or _name_of(given), found)] = setting
     return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where another setting has it."""
+    numbered = (f"{name} ({number})" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
 
 
 def _usual_changes(today: Setting) -> list[dict[str, Any]]:
@@ -166,9 +173,9 @@ def _blind_spots(subject: Subject) -> list[str]:
         notes.append(f"{unknown:,.4g} minutes have no sample of {subject.identity['metric']}; nothing is decided there")
     if first.most is not None and trace.replicas and not subject.identity.get("demand"):
         full = sum(
-            load >= 0.99 * first.most * count
-            for load, count in zip(loads, trace.replicas, strict=False)
-            if isfinite(load) and isfinite(count) and count
+            load >= 0.99 * first.most * pods
+            for load, pods in zip(loads, trace.replicas, strict=False)
+            if isfinite(load) and isfinite(pods) and pods
         )
         if full:
             minutes = full * trace.step_s / 60

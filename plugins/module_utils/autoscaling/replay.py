@@ -202,6 +202,7 @@ def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Toleranc
         if not isfinite(load):
             return None
         total = int(load * 1000)
-        return replicas if low <= total / (target * replicas) <= high else ceil(total / target)
+        is_within = replicas and low <= total / (target * replicas) <= high
+        return replicas if is_within else ceil(total / target)
 
     return of_total if metric.form == "total" else of_pods

@@ -235,6 +235,11 @@ class Autoscaler:
                 f"dead_time_seconds is {self.dead_time}",
                 f"set it to 1 to {LONGEST_DEAD_TIME_S}, or leave it out",
             )
+        for direction, given in (("scale_up", self.given_scale_up), ("scale_down", self.given_scale_down)):
+            if given.get("policies") == []:
+                raise _refusal(
+                    self.name, f"policies of {direction} are empty", "give at least one, or leave policies out"
+                )
         for (name, kind), times in Counter(
             (metric_target.metric.name, metric_target.type) for metric_target in self.metric_targets
         ).items():

@@ -174,6 +174,10 @@ def test_an_average_counts_for_all_replicas() -> None:
         ({"overload": 0}, "overload is 0"),
         ({"load": []}, "load has no value"),
         ({"settings": [{"target_value": 0}]}, "target_value is 0"),
+        ({"settings": [{"max_replicas": 0}]}, "max_replicas is 0"),
+        ({"settings": [{"name": "today", "max_replicas": 3}]}, "a setting is called today"),
+        ({"settings": [{"scale_up": {"policies": []}}]}, "policies of scale_up are empty"),
+        ({"settings": [{"scale_down": {"policies": []}}]}, "policies of scale_down are empty"),
         ({"settings": [{"min_replicas": 3, "max_replicas": 2}]}, "max_replicas 2 is below min_replicas 3"),
     ],
 )

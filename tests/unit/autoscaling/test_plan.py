@@ -73,6 +73,13 @@ def test_settings_of_ones_own() -> None:
     assert candidates(replace(SETTING, minimum=4), [{"max_replicas": 2}])["maximum 2"].minimum == 2
 
 
+def test_settings_of_one_name_are_numbered() -> None:
+    paces = [{"scale_up": {"policies": [{"type": "Pods", "value": pods, "period_seconds": 15}]}} for pods in (1, 2, 8)]
+    found = candidates(SETTING, [*paces, {"name": "own", "max_replicas": 3}, {"name": "own", "max_replicas": 4}])
+    assert [*found] == [TODAY, "other scale_up", "other scale_up (2)", "other scale_up (3)", "own", "own (2)"]
+    assert [setting.behavior.scale_up.policies[0].value for setting in found.values()][1:4] == [1, 2, 8]
+
+
 def test_a_target_is_that_of_the_demand_too() -> None:
     """The larger proposal wins: a target of the first metric alone would change nothing above today's."""
     sustained = PlannedMetric("sustained", "pods", 60, most=100)

@@ -94,6 +94,10 @@ def test_without_a_behavior_an_older_recommendation_still_adds_pods(later: float
     assert found.changes == ((0, 1), (1, 4), (2, 8), (3, 10))
 
 
+def test_a_total_of_no_replica() -> None:
+    assert run([50.0] * 3, PlannedMetric("demand", "total", 60), minimum=0).peak == 0
+
+
 def test_it_begins_with_what_there_was() -> None:
     trace = Trace(0, 15, {"gpu": [60.0]}, replicas=[nan, 12])
     assert replay(trace, Setting((GPU,), 1, 8, UNLIMITED)).changes[0] == (0, 8)
