@@ -41,10 +41,10 @@ options:
     default: 86400
   step:
     description:
-      - Seconds between two looks of the controller in the replay. C(--horizontal-pod-autoscaler-sync-period) is 15 s
-        unless somebody has changed it.
+      - Seconds between two looks of the controller in the replay.
+      - Without it C(--horizontal-pod-autoscaler-sync-period) counts, as the pod of the controller manager has it. It is
+        15 where that cannot be seen. A control plane of the role C(kubernetes) has 5.
     type: int
-    default: 15
   recent:
     description:
       - Seconds whose decisions are explained. 0 for none. It takes kube-state-metrics, which shows them up to a scrape
@@ -54,7 +54,7 @@ options:
   load:
     description:
       - A load to replay in place of the recorded one, a value for each O(step). It is the sum over the pods, in the
-        unit of the first metric. 150 percent are one and a half GPUs at work.
+        unit of the first metric. 150 percent are one and a half GPUs at work. A demand is taken to be the same.
     type: list
     elements: float
   settings:

@@ -23,6 +23,7 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import is_managed
+from .intervals import sync_period
 from .load_history import Recorded, Window, demand_series, read_loads
 from .outcome import Outcome
 from .read_autoscalers import recorded_queries
@@ -41,7 +42,8 @@ _RECENT_STEP_S = 5
 class PlanOptions:
     """What is replayed, in seconds.
 
-    history_s, step_s: of the load; a step is one look of the controller.
+    history_s:         of the load.
+    step_s:            a look of the controller; None for what the controller manager is told.
     recent_s:          whose decisions are explained.
     pod_start_s:       None for what the HPA was computed with.
     overload:          None for what is usual for the metric.
@@ -49,7 +51,7 @@ class PlanOptions:
     """
 
     history_s: int
-    step_s: int
+    step_s: int | None
     recent_s: int
     pod_start_s: int | None
     overload: float | None
@@ -87,9 +89,10 @@ def _is_without_policies(direction: str) -> _IsWrong:
 
 
 _REFUSALS: tuple[tuple[_IsWrong, str, str], ...] = (
+    (_is_below(1, "history"), "history is {history}", "set it to some hours at least, 86400 for a day"),
     (_is_below(1, "step"), "step is {step}", "set it to 1 s or more"),
     (
-        lambda params: "step" in params and params["history"] < params["step"],
+        lambda params: params.get("step") is not None and params["history"] < params["step"],
         "history is {history} s, less than a step of {step} s",
         "set it to some hours at least, 86400 for a day",
     ),
@@ -142,7 +145,8 @@ def make_plans(
     targets = read_targets(kube, autoscalers, managers=False)
     now_s = prometheus.query("time()")[0].values[0]
     with_metrics = [autoscaler for autoscaler in autoscalers if autoscaler.metric_targets]
-    window = Window(now_s, options.history_s, options.step_s)
+    step_s = options.step_s or max(1, round(sync_period(kube).seconds))
+    window = Window(now_s, options.history_s, step_s)
     recent = Window(now_s, options.recent_s, _RECENT_STEP_S) if options.recent_s else None
     loads = read_loads(prometheus, with_metrics, window)
     lately = read_loads(prometheus, with_metrics, recent) if recent else {}
@@ -182,10 +186,10 @@ def _subject(
     recorded = loads.get(autoscaler.key)
     known = [metric for metric in autoscaler.metric_targets if recorded and metric.series in recorded.loads]
     if options.load is not None:
-        known = list(autoscaler.metric_targets[:1])
+        first, *others = autoscaler.metric_targets
+        known = [first, *(metric for metric in others if _is_demand(metric, autoscaler))]
     if recorded is None or not known:
         return "Prometheus has recorded none of its metrics in that time"
-    first = known[0].metric
     metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
     today = Setting(
         metrics,
@@ -197,7 +201,7 @@ def _subject(
     )
     trace, has_demand = _trace(autoscaler, recorded, known, window)
     if options.load is not None:
-        trace = Trace(trace.start_s, options.step_s, {metrics[0].name: array("d", options.load)})
+        trace = Trace(window.start_s, window.step_s, {metric.name: options.load for metric in metrics})
     left_out = [metric.metric.name for metric in autoscaler.metric_targets if metric not in known]
     left_out += [str(raw["type"]) for raw in autoscaler.raw_metrics]
     seen = lately.get(autoscaler.key) if recent else None
@@ -206,8 +210,8 @@ def _subject(
             "namespace": autoscaler.namespace,
             "name": autoscaler.name,
             "target": {"kind": autoscaler.target.kind, "name": autoscaler.target.name},
-            "metric": first.name,
-            "unit": first.unit,
+            "metric": known[0].metric.name,
+            "unit": known[0].metric.unit,
             "demand": has_demand,
         },
         today=today,
@@ -231,8 +235,12 @@ def _gpus_per_replica(workload: Manifest) -> int:
 def _planned(metric_target: MetricTarget, autoscaler: Autoscaler) -> PlannedMetric:
     metric, form = metric_target.metric, _form(metric_target)
     most = 100.0 if metric.is_percent and form != "total" else None
-    is_demand = metric.name == autoscaler.demand_name
-    return PlannedMetric(metric_target.series, form, metric_target.value, most, shares_target=is_demand)
+    shares_target = _is_demand(metric_target, autoscaler)
+    return PlannedMetric(metric_target.series, form, metric_target.value, most, shares_target)
+
+
+def _is_demand(metric_target: MetricTarget, autoscaler: Autoscaler) -> bool:
+    return metric_target.metric.name == autoscaler.demand_name
 
 
 def _form(metric_target: MetricTarget) -> Form:

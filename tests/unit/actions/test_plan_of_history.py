@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Mapping
 from math import isnan, nan
+from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
@@ -15,10 +16,18 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan imp
     _planned,
     _total,
     _trace,
+    make_plans,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    RuleOptions,
+    horizontal_pod_autoscaler,
+    prometheus_rules,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport
 
 WINDOW = Window(end_s=1007, length_s=60, step_s=15)
 OPTIONS = {
@@ -38,6 +47,8 @@ def template(gpus: int) -> dict[str, object]:
 
 class Recording:
     """A Prometheus that remembers what it was asked, and gives the first answer whose words are in the query."""
+
+    service = ("monitoring", "prometheus")
 
     def __init__(self, answers: Mapping[str, list[Series]]) -> None:
         self.asked: list[str] = []
@@ -188,3 +199,43 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], seen: str) -> Non
 
 def test_the_rest_is_taken() -> None:
     assert PlanOptions.from_params(OPTIONS).history_s == 3600
+
+
+MANAGER = "kube-controller-manager"
+TIME = {"time()": [Series({}, (1007.0,), (1007.0,))]}
+
+
+def planned(chat: Autoscaler, answers: Mapping[str, list[Series]], **options: object) -> dict[str, Any]:
+    """The plan of an HPA on a control plane of ours, which decides every 5 s."""
+    rules = [*prometheus_rules([chat], RuleOptions())]
+    manager = {"spec": {"containers": [{"command": [MANAGER, "--horizontal-pod-autoscaler-sync-period=5s"]}]}}
+    served = {
+        "/apis/autoscaling/v2/horizontalpodautoscalers": {"items": [horizontal_pod_autoscaler(chat)]},
+        "/apis/monitoring.coreos.com/v1/prometheusrules": {"items": rules},
+        "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment"}]},
+        "/apis/apps/v1/deployments": {"items": []},
+        "/api/v1/namespaces/kube-system/pods": {"items": [manager]},
+    }
+    outcome = make_plans(
+        KubeClient(FakeTransport({f"GET {path}": answer for path, answer in served.items()})),
+        Recording({**TIME, **answers}),  # type: ignore[arg-type]
+        namespace=None,
+        keys=(),
+        options=PlanOptions.from_params({**OPTIONS, **options}),
+    )
+    (plan,) = outcome.result["plans"]
+    return plan
+
+
+def test_a_step_is_a_look_of_the_controller_unless_it_is_given() -> None:
+    load = {"sum by": [Series({"namespace": "ml", "workload": "chat"}, (186.0,), (990.0,))]}
+    assert planned(autoscaler(), load, step=None)["history"]["step_s"] == 5
+    assert planned(autoscaler(), load, step=30)["history"]["step_s"] == 30
+
+
+def test_a_load_of_ones_own_is_that_of_the_demand_too() -> None:
+    """In two looks all that is asked for: full GPUs alone would ask for one more at a time."""
+    chat = autoscaler(demand={"source": "istio"})
+    plan = planned(chat, {}, load=[20.0, 270.0, 270.0, 270.0])
+    assert plan["settings"][0]["replicas"] == [1, 1, 5, 5]
+    assert plan["notes"] == []
