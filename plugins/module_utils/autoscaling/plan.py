@@ -69,7 +69,7 @@ def candidates(today: Setting, changes: Sequence[Mapping[str, Any]]) -> dict[str
 def _free(name: str, taken: Collection[str]) -> str:
     """The name, with a number where another setting has it."""
     numbered = (f"{name} ({number})" for number in count(2))
-    return next(each for each in chain([name], numbered) if each not in taken)
+    return next(free for free in chain([name], numbered) if free not in taken)
 
 
 def _usual_changes(today: Setting) -> list[dict[str, Any]]:
