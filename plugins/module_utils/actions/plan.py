@@ -186,8 +186,7 @@ def _subject(
     recorded = loads.get(autoscaler.key)
     known = [metric for metric in autoscaler.metric_targets if recorded and metric.series in recorded.loads]
     if options.load is not None:
-        first, *others = autoscaler.metric_targets
-        known = [first, *(metric for metric in others if _is_demand(metric, autoscaler))]
+        known = [metric for metric in autoscaler.metric_targets if _has_the_load(metric, autoscaler)]
     if recorded is None or not known:
         return "Prometheus has recorded none of its metrics in that time"
     metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
@@ -241,6 +240,11 @@ def _planned(metric_target: MetricTarget, autoscaler: Autoscaler) -> PlannedMetr
 
 def _is_demand(metric_target: MetricTarget, autoscaler: Autoscaler) -> bool:
     return metric_target.metric.name == autoscaler.demand_name
+
+
+def _has_the_load(metric_target: MetricTarget, autoscaler: Autoscaler) -> bool:
+    """Whether a load of the user's own is its value: of the first metric, and of the demand behind it."""
+    return metric_target == autoscaler.metric_targets[0] or _is_demand(metric_target, autoscaler)
 
 
 def _form(metric_target: MetricTarget) -> Form:

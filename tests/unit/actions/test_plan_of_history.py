@@ -19,6 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan imp
     make_plans,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    Manifest,
     RuleOptions,
     horizontal_pod_autoscaler,
     prometheus_rules,
@@ -205,12 +206,14 @@ MANAGER = "kube-controller-manager"
 TIME = {"time()": [Series({}, (1007.0,), (1007.0,))]}
 
 
-def planned(chat: Autoscaler, answers: Mapping[str, list[Series]], **options: object) -> dict[str, Any]:
-    """The plan of an HPA on a control plane of ours, which decides every 5 s."""
+def planned(
+    chat: Autoscaler, answers: Mapping[str, list[Series]], hpa: Manifest | None = None, **options: object
+) -> dict[str, Any]:
+    """The result for an HPA on a control plane of ours, which decides every 5 s."""
     rules = [*prometheus_rules([chat], RuleOptions())]
     manager = {"spec": {"containers": [{"command": [MANAGER, "--horizontal-pod-autoscaler-sync-period=5s"]}]}}
     served = {
-        "/apis/autoscaling/v2/horizontalpodautoscalers": {"items": [horizontal_pod_autoscaler(chat)]},
+        "/apis/autoscaling/v2/horizontalpodautoscalers": {"items": [hpa or horizontal_pod_autoscaler(chat)]},
         "/apis/monitoring.coreos.com/v1/prometheusrules": {"items": rules},
         "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment"}]},
         "/apis/apps/v1/deployments": {"items": []},
@@ -223,19 +226,27 @@ def planned(chat: Autoscaler, answers: Mapping[str, list[Series]], **options: ob
         keys=(),
         options=PlanOptions.from_params({**OPTIONS, **options}),
     )
-    (plan,) = outcome.result["plans"]
-    return plan
+    return outcome.result
 
 
 def test_a_step_is_a_look_of_the_controller_unless_it_is_given() -> None:
     load = {"sum by": [Series({"namespace": "ml", "workload": "chat"}, (186.0,), (990.0,))]}
-    assert planned(autoscaler(), load, step=None)["history"]["step_s"] == 5
-    assert planned(autoscaler(), load, step=30)["history"]["step_s"] == 30
+    for given, expected in ((None, 5), (30, 30)):
+        (plan,) = planned(autoscaler(), load, step=given)["plans"]
+        assert plan["history"]["step_s"] == expected
 
 
 def test_a_load_of_ones_own_is_that_of_the_demand_too() -> None:
-    """In two looks all that is asked for: full GPUs alone would ask for one more at a time."""
+    """All that is asked for at once: full GPUs alone would ask for one more."""
     chat = autoscaler(demand={"source": "istio"})
-    plan = planned(chat, {}, load=[20.0, 270.0, 270.0, 270.0])
+    (plan,) = planned(chat, {}, load=[20.0, 270.0, 270.0, 270.0])["plans"]
     assert plan["settings"][0]["replicas"] == [1, 1, 5, 5]
     assert plan["notes"] == []
+
+
+def test_a_load_of_ones_own_is_none_of_an_hpa_of_cpu_alone() -> None:
+    hpa = horizontal_pod_autoscaler(autoscaler())
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    hpa["spec"]["metrics"] = [{"type": "Resource", "resource": cpu}]
+    (left_out,) = planned(autoscaler(), {}, hpa, load=[20.0])["not_planned"]
+    assert left_out["name"] == "chat"
