@@ -111,7 +111,7 @@ PLAN: ArgSpec = {
     "namespace": {"type": "str"},
     "autoscalers": {"type": "list", "elements": "dict", "default": []},
     "history": {"type": "int", "default": 86400},
-    "step": {"type": "int", "default": 15},
+    "step": {"type": "int"},
     "recent": {"type": "int", "default": 3600},
     "load": {"type": "list", "elements": "float"},
     "settings": {

@@ -41,10 +41,10 @@ options:
     default: 86400
   step:
     description:
-      - Seconds between two looks of the controller in the replay. C(--horizontal-pod-autoscaler-sync-period) is 15 s
-        unless somebody has changed it.
+      - Seconds between two looks of the controller in the replay.
+      - Without it C(--horizontal-pod-autoscaler-sync-period) counts, as the pod of the controller manager has it. It is
+        15 where that cannot be seen. A control plane of the role C(kubernetes) has 5.
     type: int
-    default: 15
   recent:
     description:
       - Seconds whose decisions are explained. 0 for none. It takes kube-state-metrics, which shows them up to a scrape
@@ -54,7 +54,7 @@ options:
   load:
     description:
       - A load to replay in place of the recorded one, a value for each O(step). It is the sum over the pods, in the
-        unit of the first metric. 150 percent are one and a half GPUs at work.
+        unit of the first metric. 150 percent are one and a half GPUs at work. A demand is taken to be the same.
     type: list
     elements: float
   settings:
@@ -66,10 +66,10 @@ options:
     default: []
     suboptions:
       name:
-        description: What to call it. Made of the changes if not given.
+        description: What to call it, not C(today). Made of the changes if not given. Equal names are numbered.
         type: str
       target_value:
-        description: Target of the first metric.
+        description: Target of the first metric, and of its demand.
         type: float
       min_replicas:
         description: Fewest replicas.
@@ -196,7 +196,9 @@ result:
         metric: {description: The first metric that is replayed., type: str}
         unit: {description: What its values count., type: str}
         demand: {description: Whether the load is what was asked for and not only what the pods did., type: bool}
-        gpus_per_pod: {description: GPUs that one pod asks for., type: int}
+        gpus_per_replica:
+          description: GPUs that one replica asks for. Of a LeaderWorkerSet that is a group of pods.
+          type: int
         overload: {description: Value from which on pods are overloaded., type: float}
         history:
           description: At some 120 C(times) the C(load), summed over the pods, and the C(replicas) that there were.
@@ -228,7 +230,7 @@ result:
         metric: gpu
         unit: percent
         demand: false
-        gpus_per_pod: 1
+        gpus_per_replica: 1
         overload: 90.0
         history: {step_s: 15, times: [1795000000.0], load: [186.2], replicas: [2]}
         settings:

@@ -77,7 +77,7 @@ def _autoscaler(random: Random, name: str) -> Autoscaler:
     minimum, maximum, replicas = random.randint(1, 3), random.randint(6, 20), random.randint(1, 22)
     behavior = {"scaleUp": _rules(random), "scaleDown": _rules(random)}
     if random.random() < 0.1:  # from one pod, so that the step to four is seen
-        minimum, replicas, behavior = 1, 1, None
+        minimum, maximum, replicas, behavior = 1, 1000, 1, None
     metric = {
         "metric": {"name": METRIC},
         "describedObject": {"apiVersion": "v1", "kind": "Pod", "name": name},
@@ -91,6 +91,8 @@ def _autoscaler(random: Random, name: str) -> Autoscaler:
         **({"behavior": behavior} if behavior else {}),
     }
     loads = tuple(round(random.uniform(0, 1.3 * maximum * TARGET), 1) for _ in range(LOADS))
+    if not behavior:  # less is asked for long before it is there, so that what was asked for before decides
+        loads = (maximum * TARGET, TARGET, *loads[2:])
     return Autoscaler(name, replicas, spec, loads)
 
 
@@ -242,3 +244,4 @@ def test_windows_policies_and_bounds_were_all_met(log: Log) -> None:
     met = Counter(decision.limit for decision in decisions)
     met["window"] = sum(decision.wanted not in (None, decision.stabilized) for decision in decisions)
     assert all(met[what] >= 10 for what in ("policy", "disabled", "maximum", "minimum", "window")), met
+    assert any(decision.wanted and decision.wanted < decision.current < decision.replicas for decision in decisions)

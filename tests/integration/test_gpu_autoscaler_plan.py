@@ -54,7 +54,7 @@ def test_the_load_of_a_workload_and_its_last_decision(
     assert not result.get("failed")
     assert (result["changed"], result["result"]["not_planned"]) == (False, [])
     (plan,) = result["result"]["plans"]
-    assert (plan["name"], plan["metric"], plan["gpus_per_pod"], plan["demand"]) == ("chat", "gpu", 2, False)
+    assert (plan["name"], plan["metric"], plan["gpus_per_replica"], plan["demand"]) == ("chat", "gpu", 2, False)
     assert plan["history"]["load"][-1] == 120
     assert plan["history"]["replicas"][-1] == 4
     today, other = plan["settings"]

@@ -9,7 +9,8 @@ from math import isfinite, nan
 from statistics import fmean
 from typing import Any
 
-from ..autoscaling.spec import PODS, Autoscaler
+from ..autoscaling.pod_names import pod_names
+from ..autoscaling.spec import PODS, WORKLOAD_LABELS, Autoscaler
 from ..chain.objects import Key
 from ..chain.state import AutoscalerState
 from ..cluster.errors import ApiError, QueryError
@@ -80,11 +81,12 @@ def _by_namespace(found: Iterable[Series]) -> dict[str, list[Series]]:
 
 def _belongs_to(series: Series, autoscaler: Autoscaler, seen: AutoscalerState | None) -> bool:
     """Pods that are there are known; ones that are gone are told by the names that their controllers give."""
+    target = autoscaler.target
     if autoscaler.metric_targets[0].type != PODS:
-        return autoscaler.target.name in series.labels.values()
+        return series.labels.get(WORKLOAD_LABELS.get(target.kind, "")) == target.name
     pod = series.labels.get("pod", "")
-    generated = rf"{re.escape(autoscaler.target.name)}-([a-z0-9]+-[a-z0-9]{{5}}|\d+)"
-    return (seen is not None and (autoscaler.namespace, pod) in seen.pod_keys) or bool(re.fullmatch(generated, pod))
+    is_known = seen is not None and (autoscaler.namespace, pod) in seen.pod_keys
+    return is_known or bool(re.fullmatch(pod_names(target.kind, target.name), pod))
 
 
 def _mean(found: Sequence[Series]) -> Points:

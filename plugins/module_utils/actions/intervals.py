@@ -31,7 +31,7 @@ class Intervals:
         """evaluate_s: of rules that are about to be written; None for those that Prometheus has."""
         self._prometheus = prometheus
         self._collect = _collect_period(kube)
-        self._sync = _sync_period(kube)
+        self._sync = sync_period(kube)
         self._scrape: dict[tuple[str, ...], Period] = {}
         self._written_s = evaluate_s
         self._evaluate = {} if evaluate_s else _evaluation_periods(prometheus)
@@ -124,7 +124,7 @@ def _evaluation_periods(prometheus: PrometheusClient) -> dict[str, Period]:
     return {rule["name"]: Period(float(rule["interval"])) for rule in rules if rule.get("interval")}
 
 
-def _sync_period(kube: KubeClient) -> Period:
+def sync_period(kube: KubeClient) -> Period:
     """What the controller manager is told, if its pods can be seen; a managed control plane hides them."""
     try:
         pods = kube.list(PODS, namespace="kube-system", label_selector="component=kube-controller-manager") or ()

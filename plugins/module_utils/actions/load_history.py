@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
+from ..autoscaling.pod_names import ends, escaped
 from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
 from ..chain.objects import Key
 from ..cluster.prometheus import PrometheusClient, Series
 
 # Asked for at once: so many answers of a day fit into memory.
 _AT_ONCE = 25
-# What the names of pods end in, by the kind that makes them; all others number them.
-_OF_REPLICA_SETS = "-[a-z0-9]+-[a-z0-9]{5}"
-_RANDOM_ENDS = {"Deployment": _OF_REPLICA_SETS, "Rollout": _OF_REPLICA_SETS, "ReplicaSet": "-[a-z0-9]{5}"}
-_NUMBERED = "(-[0-9]+){1,2}"
 _DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
 
 
@@ -93,7 +89,7 @@ def _read(
                     if key in of:
                         getattr(of[key], keep)[series] = values
         elif label := WORKLOAD_LABELS.get(kind):
-            query = f"max by (namespace, {label}) ({series}{{{_in('namespace', members, _namespace)}}})"
+            query = f"max by (namespace, {label}) ({_finite(series, _in('namespace', members, _namespace))})"
             for key, values in _asked(prometheus, query, label, window):
                 if key in of:
                     of[key].loads[series] = values
@@ -111,10 +107,15 @@ def demand_series(autoscaler: Autoscaler) -> str:
 
 def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
     """PromQL: the pods' series with their workload, which their names begin with."""
-    workloads = "|".join(sorted({_escaped(member.target.name) for member in members}))
-    pattern = f"({workloads}){_RANDOM_ENDS.get(kind, _NUMBERED)}"
-    matched = f'{series}{{{_in("namespace", members, _namespace)},pod=~"{pattern}"}}'
+    workloads = "|".join(sorted({escaped(member.target.name) for member in members}))
+    pattern = f"({workloads})-{ends(kind)}"
+    matched = _finite(series, f'{_in("namespace", members, _namespace)},pod=~"{pattern}"')
     return f'label_replace({matched}, "workload", "$1", "pod", "{pattern}")'
+
+
+def _finite(series: str, matchers: str) -> str:
+    """PromQL: what the adapter serves (roles/prometheus_adapter). One pod's NaN would be the sum of all."""
+    return f"{series}{{{matchers}}} < Inf"
 
 
 def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window) -> Iterable[tuple[Key, array[float]]]:
@@ -125,13 +126,8 @@ def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window)
 
 
 def _in(label: str, autoscalers: Sequence[Autoscaler], value: Callable[[Autoscaler], str]) -> str:
-    return f'{label}=~"{"|".join(sorted({_escaped(value(autoscaler)) for autoscaler in autoscalers}))}"'
+    return f'{label}=~"{"|".join(sorted({escaped(value(autoscaler)) for autoscaler in autoscalers}))}"'
 
 
 def _namespace(autoscaler: Autoscaler) -> str:
     return autoscaler.namespace
-
-
-def _escaped(name: str) -> str:
-    """Names of objects have no other sign that a regular expression knows."""
-    return re.sub(r"\.", "[.]", name)

@@ -14,7 +14,7 @@ from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
 from ..autoscaling.manifests import Manifest, autoscaler_of
-from ..autoscaling.plan import Subject, overload_of, plan
+from ..autoscaling.plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
 from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
 from ..chain.objects import Key, pod_spec
@@ -23,6 +23,7 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import is_managed
+from .intervals import sync_period
 from .load_history import Recorded, Window, demand_series, read_loads
 from .outcome import Outcome
 from .read_autoscalers import recorded_queries
@@ -41,7 +42,8 @@ _RECENT_STEP_S = 5
 class PlanOptions:
     """What is replayed, in seconds.
 
-    history_s, step_s: of the load; a step is one look of the controller.
+    history_s:         of the load.
+    step_s:            a look of the controller; None for what the controller manager is told.
     recent_s:          whose decisions are explained.
     pod_start_s:       None for what the HPA was computed with.
     overload:          None for what is usual for the metric.
@@ -49,7 +51,7 @@ class PlanOptions:
     """
 
     history_s: int
-    step_s: int
+    step_s: int | None
     recent_s: int
     pod_start_s: int | None
     overload: float | None
@@ -75,14 +77,22 @@ class PlanOptions:
         )
 
 
-def _is_below(least: float, option: str) -> Callable[[Mapping[str, Any]], bool]:
+_IsWrong = Callable[[Mapping[str, Any]], bool]
+
+
+def _is_below(least: float, option: str) -> _IsWrong:
     return lambda params: params.get(option) is not None and params[option] < least
 
 
-_REFUSALS: tuple[tuple[Callable[[Mapping[str, Any]], bool], str, str], ...] = (
+def _is_without_policies(direction: str) -> _IsWrong:
+    return lambda params: (params.get(direction) or {}).get("policies") == []
+
+
+_REFUSALS: tuple[tuple[_IsWrong, str, str], ...] = (
+    (_is_below(1, "history"), "history is {history}", "set it to some hours at least, 86400 for a day"),
     (_is_below(1, "step"), "step is {step}", "set it to 1 s or more"),
     (
-        lambda params: "step" in params and params["history"] < params["step"],
+        lambda params: params.get("step") is not None and params["history"] < params["step"],
         "history is {history} s, less than a step of {step} s",
         "set it to some hours at least, 86400 for a day",
     ),
@@ -91,10 +101,20 @@ _REFUSALS: tuple[tuple[Callable[[Mapping[str, Any]], bool], str, str], ...] = (
     (_is_below(SMALLEST_TARGET, "overload"), "overload is {overload}", "set it to more than 0, or leave it out"),
     (_is_below(SMALLEST_TARGET, "target_value"), "target_value is {target_value}", f"use {SMALLEST_TARGET} or more"),
     (_is_below(1, "min_replicas"), "min_replicas is {min_replicas}", "set it to 1 or more"),
+    (_is_below(1, "max_replicas"), "max_replicas is {max_replicas}", "set it to 1 or more"),
     (
         lambda params: (params.get("max_replicas") or inf) < (params.get("min_replicas") or 1),
         "max_replicas {max_replicas} is below min_replicas {min_replicas}",
         "raise max_replicas or lower min_replicas",
+    ),
+    (
+        lambda params: params.get("name") == TODAY,
+        f"a setting is called {TODAY}, as the one that is there",
+        "give it another name",
+    ),
+    *(
+        (_is_without_policies(way), f"policies of {way} are empty", "give at least one, or leave policies out")
+        for way in ("scale_up", "scale_down")
     ),
     (
         lambda params: "load" in params and params["load"] is not None and not params["load"],
@@ -125,7 +145,8 @@ def make_plans(
     targets = read_targets(kube, autoscalers, managers=False)
     now_s = prometheus.query("time()")[0].values[0]
     with_metrics = [autoscaler for autoscaler in autoscalers if autoscaler.metric_targets]
-    window = Window(now_s, options.history_s, options.step_s)
+    step_s = options.step_s or max(1, round(sync_period(kube).seconds))
+    window = Window(now_s, options.history_s, step_s)
     recent = Window(now_s, options.recent_s, _RECENT_STEP_S) if options.recent_s else None
     loads = read_loads(prometheus, with_metrics, window)
     lately = read_loads(prometheus, with_metrics, recent) if recent else {}
@@ -165,11 +186,10 @@ def _subject(
     recorded = loads.get(autoscaler.key)
     known = [metric for metric in autoscaler.metric_targets if recorded and metric.series in recorded.loads]
     if options.load is not None:
-        known = list(autoscaler.metric_targets[:1])
+        known = [metric for metric in autoscaler.metric_targets if _has_the_load(metric, autoscaler)]
     if recorded is None or not known:
         return "Prometheus has recorded none of its metrics in that time"
-    first = known[0].metric
-    metrics = tuple(_planned(metric_target) for metric_target in known)
+    metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
     today = Setting(
         metrics,
         autoscaler.min_replicas,
@@ -180,33 +200,51 @@ def _subject(
     )
     trace, has_demand = _trace(autoscaler, recorded, known, window)
     if options.load is not None:
-        trace = Trace(trace.start_s, options.step_s, {metrics[0].name: array("d", options.load)})
+        trace = Trace(window.start_s, window.step_s, {metric.name: options.load for metric in metrics})
     left_out = [metric.metric.name for metric in autoscaler.metric_targets if metric not in known]
     left_out += [str(raw["type"]) for raw in autoscaler.raw_metrics]
     seen = lately.get(autoscaler.key) if recent else None
-    gpus = gpus_per_pod(pod_spec(target.manifest or {}))
     return Subject(
         identity={
             "namespace": autoscaler.namespace,
             "name": autoscaler.name,
             "target": {"kind": autoscaler.target.kind, "name": autoscaler.target.name},
-            "metric": first.name,
-            "unit": first.unit,
+            "metric": known[0].metric.name,
+            "unit": known[0].metric.unit,
             "demand": has_demand,
         },
         today=today,
         trace=trace,
         units={metric.series: "%" if metric.metric.is_percent else metric.metric.unit for metric in known},
-        gpus_per_pod=sum(gpus.values()) or 1,
+        gpus_per_replica=_gpus_per_replica(target.manifest or {}) or 1,
         recent=_decisions(autoscaler, seen, known, recent) if seen and recent else None,
         notes=tuple(f"metric {name} is not replayed: it is not recorded" for name in left_out),
     )
 
 
-def _planned(metric_target: MetricTarget) -> PlannedMetric:
+def _gpus_per_replica(workload: Manifest) -> int:
+    """Of a LeaderWorkerSet a replica is a group: a leader, and workers that may be other pods."""
+    gpus = sum(gpus_per_pod(pod_spec(workload)).values())
+    group = (workload.get("spec") or {}).get("leaderWorkerTemplate") or {}
+    leader = sum(gpus_per_pod((group.get("leaderTemplate") or {}).get("spec") or {}).values())
+    workers = (group.get("size") or 1) - 1
+    return (leader if group.get("leaderTemplate") else gpus) + workers * gpus
+
+
+def _planned(metric_target: MetricTarget, autoscaler: Autoscaler) -> PlannedMetric:
     metric, form = metric_target.metric, _form(metric_target)
     most = 100.0 if metric.is_percent and form != "total" else None
-    return PlannedMetric(metric_target.series, form, metric_target.value, most)
+    shares_target = _is_demand(metric_target, autoscaler)
+    return PlannedMetric(metric_target.series, form, metric_target.value, most, shares_target)
+
+
+def _is_demand(metric_target: MetricTarget, autoscaler: Autoscaler) -> bool:
+    return metric_target.metric.name == autoscaler.demand_name
+
+
+def _has_the_load(metric_target: MetricTarget, autoscaler: Autoscaler) -> bool:
+    """Whether a load of the user's own is its value: of the first metric, and of the demand behind it."""
+    return metric_target == autoscaler.metric_targets[0] or _is_demand(metric_target, autoscaler)
 
 
 def _form(metric_target: MetricTarget) -> Form:

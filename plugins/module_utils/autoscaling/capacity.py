@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
-from .quantity import parse_quantity
+from .quantity import exact_quantity, parse_quantity
 
 NVIDIA = "nvidia.com/"
 # Network cards: names that the manifests of NVIDIA's network operator and of SR-IOV plugins have under the same domain.
@@ -70,27 +71,27 @@ def pods_within(pod: PodSpec, hard: Mapping[str, Any]) -> tuple[int, str] | None
     None if it limits nothing of what the pod asks for. Init containers do not count.
     """
     rooms = [
-        (int(parse_quantity(str(limit)) // wanted), resource)
+        (int(exact_quantity(str(limit)) // wanted), resource)
         for resource, limit in hard.items()
         if (wanted := _counted(pod, resource)) > 0
     ]
     return min(rooms, default=None)
 
 
-def _counted(pod: PodSpec, resource: str) -> float:
+def _counted(pod: PodSpec, resource: str) -> Decimal:
     """What one pod takes of a resource, by the names of quotas. A request that is not given is the limit."""
     if resource in ("pods", "count/pods"):
-        return 1
+        return Decimal(1)
     kind, _dot, name = resource.partition(".")
     if kind not in ("requests", "limits"):
         if resource not in ("cpu", "memory"):
-            return 0
+            return Decimal(0)
         kind, name = "requests", resource
-    total = 0.0
+    total = Decimal(0)
     for container in pod.get("containers") or ():
         resources = container.get("resources") or {}
         amounts = [(resources.get(part) or {}).get(name) for part in dict.fromkeys((kind, "limits"))]
-        total += next((parse_quantity(str(amount)) for amount in amounts if amount is not None), 0.0)
+        total += next((exact_quantity(str(amount)) for amount in amounts if amount is not None), Decimal(0))
     return total
 
 

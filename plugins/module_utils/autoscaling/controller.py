@@ -28,7 +28,8 @@ _API_DOWN = ScalingRules(300, (ScalingPolicy("Percent", 100, 15),), "Max")
 class Behavior:
     """How fast an HPA may go in both directions.
 
-    is_given: the HPA says so. Else each decision may double the pods, or bring them to four, whatever came before.
+    is_given: the HPA says so. Else each decision may double the pods, or bring them to four, whatever came before. And
+              what the window gives counts both ways: an older recommendation still adds pods.
     """
 
     scale_up: ScalingRules = _API_UP
@@ -120,7 +121,9 @@ class Controller:
         if wanted is None:
             return Decision(current, None, current, current)
         stabilized = wanted
-        if wanted > current:
+        if not self.behavior.is_given:
+            stabilized = self._highest.extreme(now_s, wanted)
+        elif wanted > current:
             stabilized = max(current, self._lowest.extreme(now_s, wanted))
         elif wanted < current:
             stabilized = min(current, self._highest.extreme(now_s, wanted))
@@ -131,7 +134,7 @@ class Controller:
         return Decision(current, wanted, stabilized, replicas, limit)
 
     def stays(self, now_s: float, current: int) -> None:
-        """A look at which the metrics ask for what there is, within the bounds: nothing can come of it.
+        """A look at which the metrics ask for what there is, within the bounds: with a behavior nothing can come of it.
 
         Of several in a row the last is enough: windows remember nothing else of them.
         """

@@ -56,14 +56,9 @@ _BEFORE = "5m"
 # first are full for a moment. Their values and those of the last are of different moments, and add up to too much.
 SUSTAINED_S = 15
 
-# A Deployment's pods are called by random letters, which have no vowels. Source: kubernetes/apimachinery pkg/util/rand.
-# The first part has a letter for each digit of a number below 2^32: one of 400,000 has less than five. A Job that is
-# called <Deployment>-v2 has pods of that form but for the length. kube-state-metrics and its rules would show a new pod
-# up to a minute late. Until then its requests counted and its GPU did not.
-_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-POD_NAMES = {"Deployment": f"{_RANDOM}{{5,10}}-{_RANDOM}{{5}}", "StatefulSet": "[0-9]+"}
-# Longer names of a Deployment are cut in its pods' names. Source: pkg/storage/names.
-LONGEST_NAME = 46
+# Whose pods are told by their names. kube-state-metrics and its rules would show a new pod up to a minute late. Until
+# then its requests counted and its GPU did not.
+KINDS = ("Deployment", "StatefulSet")
 
 
 @dataclass(frozen=True)
@@ -116,11 +111,6 @@ class Demand:
         """What can be tried before anything is recorded: whether there are such counters."""
         for outcome, selectors in (("offered", self.offered), ("served", self.served)):
             yield Metric(f"requests {outcome} to {workload}", f"count({' or '.join(selectors)})", per="workload")
-
-
-def pod_names(kind: str, name: str) -> str:
-    """Regular expression of what the pods of a workload are called."""
-    return f"{name.replace('.', '[.]')}-{POD_NAMES[kind]}"
 
 
 def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:

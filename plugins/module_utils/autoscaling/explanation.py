@@ -83,12 +83,13 @@ def _explained(
 def _look(recorded: RecordedDecisions, setting: Setting, controller: Controller, step: int, current: int) -> _Look:
     proposals = {metric: _proposal(metric, recorded, step, current, setting) for metric in setting.metrics}
     known = {metric: proposal for metric, proposal in proposals.items() if proposal is not None}
-    wanted = desired_replicas_together([*proposals.values()], current=current) if known else None
-    because = "no metric had a value"
+    wanted, because = None, "no metric had a value"
     if known:
         leading = max(known, key=lambda metric: known[metric])
         because = _values(leading, recorded, step, current)
-        if len(known) < len(proposals) and wanted != known[leading]:
+        if desired_replicas_together([*proposals.values()], current=current) == known[leading]:
+            wanted = known[leading]
+        else:
             because += ", and a metric without a value forbids fewer"
     return _Look(controller.weigh(step * recorded.trace.step_s, current, wanted), because)
 
@@ -109,13 +110,12 @@ def _proposal(
             if current
             else None
         )
-    pods = int(recorded.speaking[metric.name][step])
+    speaking = recorded.speaking[metric.name][step]
+    if not isfinite(speaking) or not speaking:
+        return None
+    pods = int(speaking)
     unready = max(current - pods, 0)
-    return (
-        desired_replicas([load / pods] * pods, metric.target, current=current, unready=unready, tolerance=tolerance)
-        if pods
-        else None
-    )
+    return desired_replicas([load / pods] * pods, metric.target, current=current, unready=unready, tolerance=tolerance)
 
 
 def _values(metric: PlannedMetric, recorded: RecordedDecisions, step: int, current: int) -> str:
@@ -136,11 +136,13 @@ def _sentence(look: _Look, setting: Setting) -> str:
             return f"brought to the {decision.limit} {bound} without asking the metrics"
         return f"wanted nothing: {look.because}"
     parts = [f"wanted {decision.wanted}: {look.because}"]
-    up = decision.stabilized > decision.current or decision.wanted > decision.current
-    rules = behavior.scale_up if up else behavior.scale_down
     if decision.stabilized != decision.wanted:
-        extreme = "lowest" if up else "highest"
-        parts.append(f"held at {decision.stabilized}, the {extreme} of the last {rules.stabilization_window_seconds} s")
+        is_lowest = decision.stabilized < decision.wanted
+        window_s = (behavior.scale_up if is_lowest else behavior.scale_down).stabilization_window_seconds
+        extreme = "lowest" if is_lowest else "highest"
+        parts.append(f"held at {decision.stabilized}, the {extreme} of the last {window_s} s")
+    up = decision.stabilized > decision.current
+    rules = behavior.scale_up if up else behavior.scale_down
     if decision.limit == "policy":
         parts.append(f"limited to {decision.replicas} by {_policies(rules, behavior.is_given)}")
     elif decision.limit == "disabled":

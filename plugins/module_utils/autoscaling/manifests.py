@@ -7,11 +7,12 @@ from textwrap import indent
 from typing import Any
 
 from ..marks import MANAGED_BY, MANAGER, is_managed
-from .demand import pod_names
+from .controller import Behavior
 from .demand import recordings as demand_recordings
 from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
+from .pod_names import pod_names
 from .quantity import format_quantity, parse_quantity
-from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules
+from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, dead_time_behind
 from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
 
 Manifest = dict[str, Any]
@@ -145,8 +146,10 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         _metric_target_of(entry, queries if _is_recorded(target, entry) else {}, is_ours=is_ours) for entry in of_target
     ]
     name = labels.get(METRIC_LABEL) or (metric_targets[0].metric.name if metric_targets else "")
-    dead_time = annotations.get(DEAD_TIME_ANNOTATION, "")
-    return Autoscaler(
+    behavior, measured = Behavior.of_hpa(spec), annotations.get(DEAD_TIME_ANNOTATION, "")
+    is_measured = measured.isdecimal()
+    dead_time = int(measured) if is_measured else dead_time_behind(behavior.scale_up, behavior.scale_down)
+    computed = Autoscaler(
         name=metadata["name"],
         namespace=metadata["namespace"],
         target=target,
@@ -155,8 +158,13 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         min_replicas=spec.get("minReplicas", 1),
         max_replicas=spec["maxReplicas"],
         raw_metrics=tuple(entry for entry in entries if entry not in of_target),
-        dead_time=int(dead_time) if dead_time.isdecimal() else ASSUMED_DEAD_TIME_S,
-        is_measured=dead_time.isdecimal(),
+        dead_time=dead_time or ASSUMED_DEAD_TIME_S,
+        is_measured=is_measured,
+    )
+    return replace(
+        computed,
+        given_scale_up=behavior.scale_up.apart_from(computed.scale_up),
+        given_scale_down=behavior.scale_down.apart_from(computed.scale_down),
     )
 
 

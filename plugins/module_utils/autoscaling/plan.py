@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from math import isfinite
 from typing import Any
 
@@ -39,7 +40,7 @@ class Subject:
     today: Setting
     trace: Trace
     units: Mapping[str, str]
-    gpus_per_pod: int = 1
+    gpus_per_replica: int = 1
     recent: RecordedDecisions | None = None
     notes: tuple[str, ...] = ()
 
@@ -53,16 +54,22 @@ def overload_of(first: PlannedMetric, given: float | None) -> float:
 def candidates(today: Setting, changes: Sequence[Mapping[str, Any]]) -> dict[str, Setting]:
     """Today's setting and each change of it, by name. Without changes: other targets, and one replica more at least.
 
-    changes: each with any of name, target_value (of the first metric), min_replicas, max_replicas, pod_start,
-             scale_up and scale_down.
+    changes: each with any of name, target_value (of the first metric and of its demand), min_replicas, max_replicas,
+             pod_start, scale_up and scale_down.
     """
     found = {TODAY: today}
     for change in changes or _usual_changes(today):
         given = {key: value for key, value in change.items() if value is not None}
         setting = _changed(today, given)
         if setting != today:
-            found[given.get("name") or _name_of(given)] = setting
+            found[_free(given.get("name") or _name_of(given), found)] = setting
     return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where another setting has it."""
+    numbered = (f"{name} ({number})" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in taken)
 
 
 def _usual_changes(today: Setting) -> list[dict[str, Any]]:
@@ -73,7 +80,6 @@ def _usual_changes(today: Setting) -> list[dict[str, Any]]:
 
 
 def _changed(today: Setting, given: Mapping[str, Any]) -> Setting:
-    first, *others = today.metrics
     behavior = today.behavior
     if "scale_up" in given or "scale_down" in given:
         behavior = Behavior(
@@ -82,11 +88,20 @@ def _changed(today: Setting, given: Mapping[str, Any]) -> Setting:
     minimum = given.get("min_replicas", min(today.minimum, given.get("max_replicas", today.minimum)))
     return replace(
         today,
-        metrics=(replace(first, target=given.get("target_value", first.target)), *others),
+        metrics=_retargeted(today.metrics, given.get("target_value")),
         minimum=minimum,
         maximum=given.get("max_replicas", max(today.maximum, minimum)),
         behavior=behavior,
         pod_start_s=given.get("pod_start", today.pod_start_s),
+    )
+
+
+def _retargeted(metrics: tuple[PlannedMetric, ...], target: float | None) -> tuple[PlannedMetric, ...]:
+    if target is None:
+        return metrics
+    return tuple(
+        replace(metric, target=target) if place == 0 or metric.shares_target else metric
+        for place, metric in enumerate(metrics)
     )
 
 
@@ -108,14 +123,16 @@ def plan(subject: Subject, changes: Sequence[Mapping[str, Any]], bound_minutes: 
     """The entry of one autoscaler in the result."""
     settings = candidates(subject.today, changes)
     replays = {name: replay(subject.trace, setting) for name, setting in settings.items()}
-    recommendation = recommend(replays, today=TODAY, gpus_per_pod=subject.gpus_per_pod, bound_minutes=bound_minutes)
+    recommendation = recommend(
+        replays, today=TODAY, gpus_per_replica=subject.gpus_per_replica, bound_minutes=bound_minutes
+    )
     trace, first = subject.trace, subject.today.metrics[0]
     steps = range(0, trace.steps, max(1, trace.steps // _POINTS))
     loads = trace.loads[first.name]
     recorded = trace.replicas or [float("nan")] * trace.steps
     return {
         **subject.identity,
-        "gpus_per_pod": subject.gpus_per_pod,
+        "gpus_per_replica": subject.gpus_per_replica,
         "overload": subject.today.overload,
         "history": {
             "step_s": trace.step_s,
@@ -140,7 +157,7 @@ def _described(setting: Setting, subject: Subject, found: Replay) -> dict[str, A
         "min_replicas": setting.minimum,
         "max_replicas": setting.maximum,
         "pod_start_s": setting.pod_start_s,
-        "gpu_minutes": round(found.replica_minutes * subject.gpus_per_pod, 1),
+        "gpu_minutes": round(found.replica_minutes * subject.gpus_per_replica, 1),
         "overload_minutes": round(found.overload_minutes, 2),
         "direction_changes": found.direction_changes,
         "peak": found.peak,
@@ -156,9 +173,9 @@ def _blind_spots(subject: Subject) -> list[str]:
         notes.append(f"{unknown:,.4g} minutes have no sample of {subject.identity['metric']}; nothing is decided there")
     if first.most is not None and trace.replicas and not subject.identity.get("demand"):
         full = sum(
-            load >= 0.99 * first.most * count
-            for load, count in zip(loads, trace.replicas, strict=False)
-            if isfinite(load) and isfinite(count) and count
+            load >= 0.99 * first.most * pods
+            for load, pods in zip(loads, trace.replicas, strict=False)
+            if isfinite(load) and isfinite(pods) and pods
         )
         if full:
             minutes = full * trace.step_s / 60

@@ -18,6 +18,11 @@ _QUANTITY = re.compile(
 
 
 def parse_quantity(text: str) -> float:
+    """As `exact_quantity`, as a double."""
+    return float(exact_quantity(text))
+
+
+def exact_quantity(text: str) -> Decimal:
     """The number that a Kubernetes quantity such as ``19600m``, ``2Ki`` or ``1e3`` stands for.
 
     Raises: ValueError if `text` is no quantity.
@@ -27,7 +32,7 @@ def parse_quantity(text: str) -> float:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")
     try:
         number = Decimal(found["number"]) * _SUFFIX[found["suffix"] or ""]
-        return float(number.scaleb(int(found["exponent"] or 0)))
+        return number.scaleb(int(found["exponent"] or 0))
     except ArithmeticError as err:
         raise ValueError(f"{text!r} is not a Kubernetes quantity") from err
 

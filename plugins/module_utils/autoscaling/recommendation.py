@@ -17,12 +17,14 @@ class Recommendation:
     sentence: str
 
 
-def recommend(replays: Mapping[str, Replay], *, today: str, gpus_per_pod: int, bound_minutes: float) -> Recommendation:
+def recommend(
+    replays: Mapping[str, Replay], *, today: str, gpus_per_replica: int, bound_minutes: float
+) -> Recommendation:
     """replays: by name of the setting, `today` among them.
 
     bound_minutes: of overload; as much is still good.
     """
-    minutes = {name: replay.replica_minutes * gpus_per_pod for name, replay in replays.items()}
+    minutes = {name: replay.replica_minutes * gpus_per_replica for name, replay in replays.items()}
     good = [name for name, replay in replays.items() if replay.overload_minutes <= bound_minutes]
 
     def cost(name: str) -> str:

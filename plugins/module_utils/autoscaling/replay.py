@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil, inf, isfinite, isnan
+from math import ceil, inf, isfinite
 from typing import Literal
 
 from .controller import Behavior, Controller
@@ -23,19 +23,24 @@ Form = Literal["pods", "average", "total"]
 
 @dataclass(frozen=True)
 class PlannedMetric:
-    """A metric of an HPA. most: what a pod's value cannot exceed, 100 for percent; None for no end."""
+    """A metric of an HPA.
+
+    most:          what a pod's value cannot exceed, 100 for percent; None for no end.
+    shares_target: its target is that of the first metric, as a demand's is.
+    """
 
     name: str
     form: Form
     target: float
     most: float | None = None
+    shares_target: bool = False
 
 
 @dataclass(frozen=True)
 class Trace:
     """What was recorded of one workload, a sample a step.
 
-    loads:    by metric: the sum over the pods, or the total; nan where there is no sample.
+    loads:    by metric: the sum over the pods, or the total; nan where there is no sample. Infinity counts as none.
     replicas: that there were; nan where that is not known.
     """
 
@@ -103,7 +108,7 @@ def replay(trace: Trace, setting: Setting) -> Replay:
         while starting and starting[0][0] <= now_s:
             ready += starting.popleft()[1]
         load = first[step]
-        if isnan(load):
+        if not isfinite(load):
             unknown += 1
         elif load >= overload * ready and load > 0:
             overloaded += 1
@@ -118,8 +123,8 @@ def replay(trace: Trace, setting: Setting) -> Replay:
         if wanted < 0:
             continue  # no metric has a value: the controller leaves the count alone and remembers nothing
         if is_silent and wanted < replicas:
-            wanted = replicas
-        if wanted == replicas:
+            continue  # nor does it where a metric without a value forbids fewer
+        if wanted == replicas and setting.behavior.is_given:
             stayed_s = now_s
             continue
         if stayed_s >= 0:  # of several looks at which all stayed, windows remember the last
@@ -181,7 +186,7 @@ def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Toleranc
 
     def of_pods(step: int, replicas: int, ready: int) -> int | None:
         load = loads[step]
-        if isnan(load) or not ready:
+        if not isfinite(load) or not ready:
             return None
         value = load / ready
         ratio = int((value if value < most else most) * 1000) / target
@@ -194,9 +199,10 @@ def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Toleranc
 
     def of_total(step: int, replicas: int, _ready: int) -> int | None:
         load = loads[step]
-        if isnan(load):
+        if not isfinite(load):
             return None
         total = int(load * 1000)
-        return replicas if low <= total / (target * replicas) <= high else ceil(total / target)
+        is_within = replicas and low <= total / (target * replicas) <= high
+        return replicas if is_within else ceil(total / target)
 
     return of_total if metric.form == "total" else of_pods

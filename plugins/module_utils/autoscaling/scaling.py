@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,11 @@ class ScalingRules:
         if "policies" in changes:
             changes["policies"] = tuple(ScalingPolicy(**policy) for policy in changes["policies"])
         return replace(self, **changes) if changes else self
+
+    def apart_from(self, others: ScalingRules) -> dict[str, Any]:
+        """By what `others` are overridden to be these."""
+        theirs = asdict(others)
+        return {option: value for option, value in asdict(self).items() if value != theirs[option]}
 
 
 # Steps, so that a measurement that varies by seconds gives the same policies each time. The last is the API's maximum.
@@ -81,3 +86,15 @@ def default_scale_down(dead_time: int) -> ScalingRules:
     period = max(dead_time, 60)
     window = min(max(2 * dead_time, 300), 3600)
     return ScalingRules(window, (ScalingPolicy("Pods", 1, period), ScalingPolicy("Percent", 25, period)), "Min")
+
+
+def dead_time_behind(scale_up: ScalingRules, scale_down: ScalingRules) -> int | None:
+    """The dead time that the default policies of one direction follow from; None if both are somebody's own.
+
+    The way down alone does not tell one below 60 s: it gives 60.
+    """
+    for rules, default in ((scale_up, default_scale_up), (scale_down, default_scale_down)):
+        longest_s = max(policy.period_seconds for policy in rules.policies)
+        if rules.policies == default(longest_s).policies:
+            return longest_s
+    return None

@@ -9,8 +9,10 @@ from typing import Any
 
 from ..errors import HopError, enumeration, first_of_all
 from ..hops import Hop
-from .demand import LONGEST_NAME, POD_NAMES, Demand, demand_metric, pod_names, sustained_metric
+from .demand import KINDS as DEMAND_KINDS
+from .demand import Demand, demand_metric, sustained_metric
 from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
+from .pod_names import LONGEST_NAME, pod_names
 from .scaling import (
     ASSUMED_DEAD_TIME_S,
     LONGEST_DEAD_TIME_S,
@@ -233,6 +235,11 @@ class Autoscaler:
                 f"dead_time_seconds is {self.dead_time}",
                 f"set it to 1 to {LONGEST_DEAD_TIME_S}, or leave it out",
             )
+        for direction, given in (("scale_up", self.given_scale_up), ("scale_down", self.given_scale_down)):
+            if given.get("policies") == []:
+                raise _refusal(
+                    self.name, f"policies of {direction} are empty", "give at least one, or leave policies out"
+                )
         for (name, kind), times in Counter(
             (metric_target.metric.name, metric_target.type) for metric_target in self.metric_targets
         ).items():
@@ -347,11 +354,11 @@ def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: 
             f"it has a demand, but metric {profile.name} does not say how busy a GPU is",
             f"use {', '.join(ACTIVITIES)}",
         )
-    if target.kind not in POD_NAMES:
+    if target.kind not in DEMAND_KINDS:
         raise _refusal(
             name,
             f"a demand cannot tell the pods of a {target.kind}",
-            f"leave demand out; it knows {enumeration(list(POD_NAMES))}",
+            f"leave demand out; it knows {enumeration(list(DEMAND_KINDS))}",
         )
     if target.kind == "Deployment" and len(target.name) > LONGEST_NAME:
         raise _refusal(

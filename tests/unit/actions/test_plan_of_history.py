@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping
 from math import isnan, nan
+from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import PlanOptions, _total, _trace
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import (
+    PlanOptions,
+    _gpus_per_replica,
+    _planned,
+    _total,
+    _trace,
+    make_plans,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    Manifest,
+    RuleOptions,
+    horizontal_pod_autoscaler,
+    prometheus_rules,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport
 
 WINDOW = Window(end_s=1007, length_s=60, step_s=15)
 OPTIONS = {
@@ -25,8 +42,14 @@ def autoscaler(name: str = "chat", **given: object) -> Autoscaler:
     return Autoscaler.from_params({"namespace": "ml", "target": target, "max_replicas": 8, **given})
 
 
+def template(gpus: int) -> dict[str, object]:
+    return {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]}}
+
+
 class Recording:
     """A Prometheus that remembers what it was asked, and gives the first answer whose words are in the query."""
+
+    service = ("monitoring", "prometheus")
 
     def __init__(self, answers: Mapping[str, list[Series]]) -> None:
         self.asked: list[str] = []
@@ -62,14 +85,63 @@ def test_what_is_read_belongs_to_whom_it_names() -> None:
     assert found.desired[1] == 3
 
 
+@pytest.mark.parametrize("metric_type", ["Pods", "Object"])
+def test_a_value_that_the_adapter_drops_spoils_no_sum(metric_type: str) -> None:
+    prometheus, chat = Recording({}), autoscaler(metric_type=metric_type)
+    read_loads(prometheus, [chat], WINDOW)  # type: ignore[arg-type]
+    values = [query for query in prometheus.asked if chat.metric_targets[0].series in query]
+    assert values
+    assert all("} < Inf" in query for query in values)
+
+
 def test_many_are_asked_for_some_at_a_time_and_by_kind() -> None:
     many = [autoscaler(f"chat-{number}") for number in range(30)] + [autoscaler("db.main", kind="StatefulSet")]
     prometheus = Recording({})
     read_loads(prometheus, many, WINDOW)  # type: ignore[arg-type]
     sums = [query for query in prometheus.asked if query.startswith("(sum by")]
     assert len(sums) == 3
-    assert "(db[.]main)(-[0-9]+){1,2}" in sums[-1]
+    assert "(db[.]main)-[0-9]+" in sums[-1]
     assert all(query.endswith("[60s:15s]") for query in prometheus.asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "pod", "expected"),
+    [
+        ("Deployment", ("chat", "chat-api"), "chat-api-5d9c7f6b8-x2x4q", "chat-api"),
+        ("Rollout", ("chat",), "chat-5d9c7f6b8-x2x4q", "chat"),
+        ("Deployment", ("chat",), "chat-finetune-x7k2p", None),  # of a Job
+        ("Deployment", ("chat",), "chat-x7k2p", None),  # of a DaemonSet
+        ("ReplicaSet", ("chat",), "chat-x7k2p", "chat"),
+        ("ReplicaSet", ("chat",), "chat-agent", None),
+        ("StatefulSet", ("llama-3",), "llama-3-1", "llama-3"),
+        ("StatefulSet", ("llama-3", "llama-3-1"), "llama-3-1-0", "llama-3-1"),
+        ("StatefulSet", ("llama-3",), "llama-3-1-0", None),
+        ("LeaderWorkerSet", ("llama",), "llama-0", "llama"),
+        ("LeaderWorkerSet", ("llama",), "llama-0-3", None),  # a worker, whose value the HPA does not see
+    ],
+)
+def test_whose_a_pod_is(kind: str, names: tuple[str, ...], pod: str, expected: str | None) -> None:
+    prometheus = Recording({})
+    read_loads(prometheus, [autoscaler(name, kind=kind) for name in names], WINDOW)  # type: ignore[arg-type]
+    (pattern,) = re.findall(r'pod=~"(.*?)"}', prometheus.asked[0])
+    found = re.fullmatch(pattern, pod)
+    assert (found and found[1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "gpus"),
+    [
+        ({"workerTemplate": template(8)}, 8),
+        ({"size": 4, "workerTemplate": template(8)}, 32),
+        ({"size": 4, "leaderTemplate": template(1), "workerTemplate": template(8)}, 25),
+    ],
+)
+def test_gpus_of_a_group(template: dict[str, object], gpus: int) -> None:
+    assert _gpus_per_replica({"spec": {"leaderWorkerTemplate": template}}) == gpus
+
+
+def test_gpus_of_a_pod() -> None:
+    assert _gpus_per_replica({"spec": {"template": template(2)}}) == 2
 
 
 def test_demand_stands_in_for_what_full_gpus_hide() -> None:
@@ -85,6 +157,16 @@ def test_demand_stands_in_for_what_full_gpus_hide() -> None:
     assert has_demand
     loads = [*trace.loads["namespace_pod:gpu:avg"]]
     assert loads[:3] == [250, 100, 60]
+
+
+def test_a_demand_shares_the_target_of_the_gpus() -> None:
+    chat = autoscaler(demand={"source": "istio"}, extra_metrics=[{"metric": "gpu_memory", "target_value": 60}])
+    planned = [_planned(metric_target, chat) for metric_target in chat.metric_targets]
+    assert [(metric.form, metric.shares_target) for metric in planned] == [
+        ("pods", False),
+        ("pods", False),
+        ("total", True),
+    ]
 
 
 def test_an_average_counts_for_all_replicas() -> None:
@@ -104,6 +186,10 @@ def test_an_average_counts_for_all_replicas() -> None:
         ({"overload": 0}, "overload is 0"),
         ({"load": []}, "load has no value"),
         ({"settings": [{"target_value": 0}]}, "target_value is 0"),
+        ({"settings": [{"max_replicas": 0}]}, "max_replicas is 0"),
+        ({"settings": [{"name": "today", "max_replicas": 3}]}, "a setting is called today"),
+        ({"settings": [{"scale_up": {"policies": []}}]}, "policies of scale_up are empty"),
+        ({"settings": [{"scale_down": {"policies": []}}]}, "policies of scale_down are empty"),
         ({"settings": [{"min_replicas": 3, "max_replicas": 2}]}, "max_replicas 2 is below min_replicas 3"),
     ],
 )
@@ -114,3 +200,53 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], seen: str) -> Non
 
 def test_the_rest_is_taken() -> None:
     assert PlanOptions.from_params(OPTIONS).history_s == 3600
+
+
+MANAGER = "kube-controller-manager"
+TIME = {"time()": [Series({}, (1007.0,), (1007.0,))]}
+
+
+def planned(
+    chat: Autoscaler, answers: Mapping[str, list[Series]], hpa: Manifest | None = None, **options: object
+) -> dict[str, Any]:
+    """The result for an HPA on a control plane of ours, which decides every 5 s."""
+    rules = [*prometheus_rules([chat], RuleOptions())]
+    manager = {"spec": {"containers": [{"command": [MANAGER, "--horizontal-pod-autoscaler-sync-period=5s"]}]}}
+    served = {
+        "/apis/autoscaling/v2/horizontalpodautoscalers": {"items": [hpa or horizontal_pod_autoscaler(chat)]},
+        "/apis/monitoring.coreos.com/v1/prometheusrules": {"items": rules},
+        "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment"}]},
+        "/apis/apps/v1/deployments": {"items": []},
+        "/api/v1/namespaces/kube-system/pods": {"items": [manager]},
+    }
+    outcome = make_plans(
+        KubeClient(FakeTransport({f"GET {path}": answer for path, answer in served.items()})),
+        Recording({**TIME, **answers}),  # type: ignore[arg-type]
+        namespace=None,
+        keys=(),
+        options=PlanOptions.from_params({**OPTIONS, **options}),
+    )
+    return outcome.result
+
+
+def test_a_step_is_a_look_of_the_controller_unless_it_is_given() -> None:
+    load = {"sum by": [Series({"namespace": "ml", "workload": "chat"}, (186.0,), (990.0,))]}
+    for given, expected in ((None, 5), (30, 30)):
+        (plan,) = planned(autoscaler(), load, step=given)["plans"]
+        assert plan["history"]["step_s"] == expected
+
+
+def test_a_load_of_ones_own_is_that_of_the_demand_too() -> None:
+    """All that is asked for at once: full GPUs alone would ask for one more."""
+    chat = autoscaler(demand={"source": "istio"})
+    (plan,) = planned(chat, {}, load=[20.0, 270.0, 270.0, 270.0])["plans"]
+    assert plan["settings"][0]["replicas"] == [1, 1, 5, 5]
+    assert plan["notes"] == []
+
+
+def test_a_load_of_ones_own_is_none_of_an_hpa_of_cpu_alone() -> None:
+    hpa = horizontal_pod_autoscaler(autoscaler())
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    hpa["spec"]["metrics"] = [{"type": "Resource", "resource": cpu}]
+    (left_out,) = planned(autoscaler(), {}, hpa, load=[20.0])["not_planned"]
+    assert left_out["name"] == "chat"

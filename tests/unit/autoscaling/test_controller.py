@@ -101,6 +101,13 @@ def test_without_a_behavior_each_decision_may_double() -> None:
     assert replicas(stock, [4] + [1] * 20, start=4)[-2:] == [4, 1]
 
 
+def test_without_a_behavior_an_older_recommendation_still_adds_pods() -> None:
+    """Only with one is what the window gives kept from going beyond what there is."""
+    assert replicas(Behavior.of_hpa({}), [10, 2, 2], start=1) == [4, 8, 10]
+    assert replicas(Behavior.of_hpa({}), [10, 4, 5], start=1) == [4, 8, 10]
+    assert replicas(Behavior.of_hpa({"behavior": {"scaleUp": {}}}), [10, 2, 2], start=1) == [5, 5, 5]
+
+
 def test_the_api_servers_defaults_fill_what_an_hpa_leaves_open() -> None:
     read = Behavior.of_hpa(
         {"behavior": {"scaleUp": {"tolerance": "50m"}, "scaleDown": {"stabilizationWindowSeconds": 0}}}
@@ -142,7 +149,10 @@ def test_never_outside_the_bounds(behavior: Behavior, wanted: list[int | None], 
 def test_never_further_than_what_some_look_of_the_window_asked_for(
     behavior: Behavior, wanted: list[int | None], start: int
 ) -> None:
-    """No lower than the highest of the last seconds, and no higher than the lowest: said without the deques."""
+    """No lower than the highest of the last seconds, and no higher than the lowest: said without the deques.
+
+    Without a behavior the highest counts both ways.
+    """
     period_s, found = 15, [start, *replicas(behavior, wanted, start=start)]
     down_s, up_s = (way.stabilization_window_seconds for way in (behavior.scale_down, behavior.scale_up))
     for step, proposal in enumerate(wanted):
@@ -153,10 +163,11 @@ def test_never_further_than_what_some_look_of_the_window_asked_for(
         now_s = step * period_s
         highest = max([value for at, value in asked if at > now_s - down_s] + [proposal])
         lowest = min([value for at, value in asked if at > now_s - up_s] + [proposal])
+        most = lowest if behavior.is_given else highest
         if found[step + 1] < found[step]:
             assert found[step + 1] >= highest or found[step + 1] == 1
         if found[step + 1] > found[step]:
-            assert found[step + 1] <= lowest
+            assert found[step + 1] <= most
 
 
 @given(any_rules, any_rules, st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))

@@ -6,7 +6,6 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.demand import LONGEST_NAME
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     RuleOptions,
     autoscaler_of,
@@ -15,6 +14,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     recordings_of,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import ACTIVITIES, PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.pod_names import LONGEST_NAME
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.request_counters import COUNTERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient

@@ -57,6 +57,35 @@ def test_the_window_holds() -> None:
     assert found == "wanted 2: 4 pods at 22.5 % against 60 %, held at 3, the highest of the last 60 s"
 
 
+def test_without_a_behavior_the_window_adds() -> None:
+    trace = Trace(0, 5, {"demand": [600, 120]}, [1, 4])
+    setting = Setting((PlannedMetric("demand", "total", 60),), 1, 12, Behavior.of_hpa({}))
+    (found,) = explain(RecordedDecisions(trace, {}, {}), setting)
+    assert found["sentence"] == (
+        "wanted 2: 120 in all against 60 a pod, held at 10, the highest of the last 300 s, "
+        "limited to 4 by the stock pace, twice the pods or four"
+    )
+
+
+def test_what_a_metric_without_a_value_forbids_is_not_remembered() -> None:
+    """The window has passed when it has one again."""
+    down, queue = ScalingRules(60, FREE.policies, "Max"), PlannedMetric("queue", "pods", 5)
+    loads = {"gpu": [180.0] * 2 + [60.0] * 26, "queue": [0.0] * 2 + [nan] * 24 + [0.0] * 2}
+    speaking = {name: [3.0] * 28 for name in loads}
+    recorded = RecordedDecisions(Trace(0, 5, loads, [3.0] * 27 + [1.0]), speaking, {})
+    (found,) = explain(recorded, Setting((GPU, queue), 1, 8, Behavior(FREE, down)))
+    assert (found["agrees"], found["sentence"]) == (True, "wanted 1: 3 pods at 20 against 60")
+
+
+def test_a_metric_without_a_value_forbids_fewer() -> None:
+    loads = {"gpu": [60.0] * 2, "queue": [nan] * 2}
+    recorded = RecordedDecisions(Trace(0, 5, loads, [3.0, 2.0]), {name: [3.0] * 2 for name in loads}, {})
+    (found,) = explain(recorded, Setting((GPU, PlannedMetric("queue", "pods", 5)), 1, 8, Behavior(FREE, FREE)))
+    assert found["sentence"].startswith(
+        "wanted nothing: 3 pods at 20 against 60, and a metric without a value forbids fewer; the HPA set 2"
+    )
+
+
 def test_the_maximum() -> None:
     found = sentence([700, 700], [7, 7], [7, 8])
     assert found == "wanted 12: 7 pods at 100 % against 60 %, limited to 8 by the maximum"
@@ -84,6 +113,11 @@ def test_a_decision_that_is_shown_late() -> None:
     """kube-state-metrics shows it 20 s after the load that it was made on has gone."""
     found = sentence([120, 60, 60, 60, 60], [1] * 5, [1, 1, 1, 1, 2])
     assert found == "wanted 2: 1 pod at 120 % against 60 %"
+
+
+def test_a_sum_of_which_nobody_knows_how_many_it_is_of() -> None:
+    """Two replicas of Prometheus behind one Service: one of them has just begun."""
+    assert sentence([50, 120], [1, nan], [1, 2]).startswith("wanted nothing: no metric had a value")
 
 
 def test_gaps_are_no_decisions() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
@@ -152,6 +153,35 @@ def test_what_the_pace_was_computed_from_stays_with_the_hpa() -> None:
     hpa["metadata"]["annotations"]["kubegpu.autoscale/dead-time-seconds"] = "²"
     assert not autoscaler_of(hpa, {}).is_measured
     assert "annotations" not in horizontal_pod_autoscaler(own())["metadata"]
+
+
+SLOW = {"policies": [{"type": "Pods", "value": 1, "period_seconds": 600}]}
+CAUTIOUS = {"stabilization_window_seconds": 1800, "policies": [{"type": "Percent", "value": 10, "period_seconds": 90}]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"dead_time_seconds": 15},
+        {"dead_time_seconds": 600},
+        {"dead_time_seconds": 600, "demand": {"source": "istio"}},
+        {"dead_time_seconds": 300, "scale_up": SLOW},
+        {"scale_up": SLOW, "scale_down": CAUTIOUS},
+        {"scale_up": {"stabilization_window_seconds": 30}, "scale_down": {"select_policy": "Disabled"}},
+    ],
+)
+def test_the_pace_that_is_read_back_is_that_of_the_hpa(changes: dict[str, Any]) -> None:
+    """Also where nobody has measured what it follows from."""
+    wanted = own(**changes)
+    assert describe_behaviors([autoscaler_of(horizontal_pod_autoscaler(wanted), {})]) == describe_behaviors([wanted])
+
+
+def test_the_pace_of_an_hpa_of_somebody_else_is_that_of_kubernetes() -> None:
+    (words,), _ = describe_behaviors([autoscaler_of(hpa_with(), {})])
+    assert (words["dead_time_s"], words["given"]) == (60, ["scale_up", "scale_down"])
+    assert words["scale_up"] == "the larger of 4 pods in 15 s or 100 percent in 15 s at once"
+    assert words["scale_down"] == "100 percent in 15 s after 300 s"
 
 
 def test_a_rule_goes_where_prometheus_looks_for_it() -> None:

@@ -17,6 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.repl
     Replay,
     Setting,
     Trace,
+    replay,
 )
 
 GPU = PlannedMetric("gpu", "pods", 60, most=100)
@@ -34,7 +35,7 @@ def subject(loads: list[float], **given: object) -> Subject:
 
 def test_the_fewest_gpu_minutes_within_the_bound() -> None:
     replays = {TODAY: replayed(100, 30), "target 50": replayed(120, 12), "target 40": replayed(150, 3)}
-    found = recommend(replays, today=TODAY, gpus_per_pod=2, bound_minutes=15)
+    found = recommend(replays, today=TODAY, gpus_per_replica=2, bound_minutes=15)
     assert found.name == "target 50"
     assert found.sentence == (
         "take target 50: 12 minutes of overload and 240 GPU-minutes, within 15 minutes; "
@@ -44,14 +45,14 @@ def test_the_fewest_gpu_minutes_within_the_bound() -> None:
 
 def test_a_draw_leaves_all_as_it_is() -> None:
     replays = {"minimum 1": replayed(100, 3), TODAY: replayed(100, 3), "target 40": replayed(99, 16)}
-    found = recommend(replays, today=TODAY, gpus_per_pod=1, bound_minutes=15)
+    found = recommend(replays, today=TODAY, gpus_per_replica=1, bound_minutes=15)
     assert found.name == TODAY
     assert found.sentence.endswith("the fewest of 2 settings within 15 minutes, which 1 exceed")
 
 
 def test_nothing_keeps_the_bound() -> None:
     replays = {TODAY: replayed(100, 30), "target 50": replayed(120, 20)}
-    found = recommend(replays, today=TODAY, gpus_per_pod=1, bound_minutes=15)
+    found = recommend(replays, today=TODAY, gpus_per_replica=1, bound_minutes=15)
     assert found.name is None
     assert "target 50 has the least: 20 minutes of overload" in found.sentence
 
@@ -70,6 +71,25 @@ def test_settings_of_ones_own() -> None:
     assert fast.behavior.scale_up.policies[0].value == 8
     assert fast.behavior.scale_down == SETTING.behavior.scale_down
     assert candidates(replace(SETTING, minimum=4), [{"max_replicas": 2}])["maximum 2"].minimum == 2
+
+
+def test_settings_of_one_name_are_numbered() -> None:
+    paces = [{"scale_up": {"policies": [{"type": "Pods", "value": pods, "period_seconds": 15}]}} for pods in (1, 2, 8)]
+    found = candidates(SETTING, [*paces, {"name": "own", "max_replicas": 3}, {"name": "own", "max_replicas": 4}])
+    assert [*found] == [TODAY, "other scale_up", "other scale_up (2)", "other scale_up (3)", "own", "own (2)"]
+    assert [setting.behavior.scale_up.policies[0].value for setting in found.values()][1:4] == [1, 2, 8]
+
+
+def test_a_target_is_that_of_the_demand_too() -> None:
+    """The larger proposal wins: a target of the first metric alone would change nothing above today's."""
+    sustained = PlannedMetric("sustained", "pods", 60, most=100)
+    demand = PlannedMetric("demand", "total", 60, shares_target=True)
+    today = Setting((sustained, PlannedMetric("queue", "pods", 4), demand), 1, 8)
+    found = candidates(today, [{"target_value": 70}])["target 70"]
+    assert [metric.target for metric in found.metrics] == [70, 4, 70]
+    loads = [270.0] * 100
+    trace = Trace(0, 15, {"sustained": loads, "queue": [0.0] * 100, "demand": loads})
+    assert replay(trace, found).replica_minutes < replay(trace, today).replica_minutes
 
 
 def test_from_when_on_pods_are_overloaded() -> None:

@@ -33,3 +33,21 @@ POD = {
 )
 def test_room(hard: dict[str, Any], expected: tuple[int, str] | None) -> None:
     assert pods_within(POD, hard) == expected
+
+
+@pytest.mark.parametrize(
+    ("requests", "limit", "expected"),
+    [
+        (["100m"], "1", 10),
+        (["200m"], "2", 10),
+        (["100m"], "2", 20),
+        (["300m"], "3", 10),
+        (["700m"], "7", 10),
+        (["100m", "200m"], "300m", 1),
+        (["100m"], "99m", 0),
+    ],
+)
+def test_room_is_counted_in_whole_parts(requests: list[str], limit: str, expected: int) -> None:
+    """100m is no tenth as a double, so ten of them were more than 1."""
+    pod = {"containers": [{"resources": {"requests": {"cpu": request}}} for request in requests]}
+    assert pods_within(pod, {"requests.cpu": limit}) == (expected, "requests.cpu")

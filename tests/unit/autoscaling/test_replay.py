@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.controller import Behavior
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay import (
+    Form,
     PlannedMetric,
     Replay,
     Setting,
@@ -62,6 +63,13 @@ def test_minutes() -> None:
     assert (found.replica_minutes, found.overload_minutes, found.unknown_minutes, found.peak) == (3, 0, 1, 1)
 
 
+@pytest.mark.parametrize("form", ["pods", "average", "total"])
+@pytest.mark.parametrize("load", [inf, -inf])
+def test_what_is_no_number_is_no_sample(form: Form, load: float) -> None:
+    found = run([50.0, load, 50.0], PlannedMetric("queue", form, 60))
+    assert (found.changes, found.unknown_minutes, found.overload_minutes) == (((0, 1),), 0.25, 0)
+
+
 def test_a_gap_leaves_the_count_alone() -> None:
     assert run([120.0] * 3 + [nan] * 5 + [120.0] * 3, pod_start_s=0).changes == ((0, 1), (1, 2))
 
@@ -71,6 +79,23 @@ def test_a_metric_without_a_value_forbids_fewer() -> None:
     trace = Trace(0, 15, {"gpu": [10.0] * 4, "queue": [nan, nan, 0.0, 0.0]}, replicas=[3])
     found = replay(trace, Setting(metrics, 1, 8, UNLIMITED, 0))
     assert found.changes == ((0, 3), (3, 1))
+
+
+def test_what_a_metric_without_a_value_forbids_is_not_remembered() -> None:
+    """Down at once when it has one again: the controller gave up before its window, which has passed meanwhile."""
+    metrics, down = (GPU, PlannedMetric("queue", "pods", 5)), ScalingRules(300, FREE.policies, "Max")
+    trace = Trace(0, 15, {"gpu": [180.0] * 10 + [60.0] * 90, "queue": [0.0] * 10 + [nan] * 40 + [0.0] * 50}, [3])
+    assert replay(trace, Setting(metrics, 1, 8, Behavior(FREE, down), 0)).changes == ((0, 3), (51, 1))
+
+
+@pytest.mark.parametrize("later", [150.0, 400.0], ids=["less", "what there is"])
+def test_without_a_behavior_an_older_recommendation_still_adds_pods(later: float) -> None:
+    found = run([1000.0] + [later] * 3, PlannedMetric("total", "total", 100), maximum=20, behavior=Behavior.of_hpa({}))
+    assert found.changes == ((0, 1), (1, 4), (2, 8), (3, 10))
+
+
+def test_a_total_of_no_replica() -> None:
+    assert run([50.0] * 3, PlannedMetric("demand", "total", 60), minimum=0).peak == 0
 
 
 def test_it_begins_with_what_there_was() -> None:

@@ -195,6 +195,11 @@ WRONG_OPTIONS = {
         "target_value of queue is 0.0003",
     ),
     "a metric twice": ({"extra_metrics": [{"metric": "gpu"}]}, "Pods metric gpu is given 2 times"),
+    "no policy up": ({"scale_up": {"policies": []}}, "policies of scale_up are empty"),
+    "no policy down": (
+        {"scale_down": {"select_policy": "Disabled", "policies": []}},
+        "policies of scale_down are empty",
+    ),
     "no dead time": ({"dead_time_seconds": 0}, "dead_time_seconds is 0"),
     "a dead time beyond the API's periods": ({"dead_time_seconds": 1801}, "dead_time_seconds is 1801"),
 }
