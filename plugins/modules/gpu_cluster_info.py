@@ -61,8 +61,8 @@ result:
         - Each has C(owned), whether this collection made it, and C(release), namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
           and C(manifest).
-        - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has labels by which it
-          selects PrometheusRules and monitors. The namespaces that it takes them from are V(none) for all.
+        - A Prometheus has the service and port that reach it, C(scheme) and C(path_prefix). It also has labels by which
+          it selects PrometheusRules and monitors. The namespaces that it takes them from are V(none) for all.
       type: dict
     sees_releases:
       description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.
@@ -83,6 +83,7 @@ result:
           namespace: observability
           service: prometheus-k8s
           port: 9090
+          scheme: http
           path_prefix: ""
           rule_labels: {role: alert-rules}
           rule_namespaces: [observability]

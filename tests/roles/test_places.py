@@ -11,6 +11,7 @@ from role_values import RoleValues
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
 METRICS, OPERATOR = "metrics_server", "gpu_operator"
+ALERTS, DASHBOARDS = "gpu_alerts", "gpu_dashboards"
 
 
 def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
@@ -20,8 +21,23 @@ def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any
 ADDRESS = {"service": "web", "namespace": "x", "port": 9090, "path_prefix": "/prom"}
 
 
-def prometheus(name: str, *, owned: bool = False) -> dict[str, Any]:
-    return {**found(name, owned=owned), "kind": "Prometheus", **ADDRESS}
+def prometheus(name: str, *, owned: bool = False, **more: Any) -> dict[str, Any]:
+    return {**found(name, owned=owned), "kind": "Prometheus", **ADDRESS, **more}
+
+
+def of_team(team: str, **more: Any) -> dict[str, Any]:
+    """One of several, each with labels of its own."""
+    place = {"namespace": f"team-{team}", "service": f"{team}-prometheus"}
+    labels = {"release": team}
+    return prometheus(f"team-{team}/{team}", rule_labels=labels, monitor_labels=labels, **{**place, **more})
+
+
+SEVERAL = {"prometheus": [of_team("a", port=9091, path_prefix="/a"), of_team("b", path_prefix="")]}
+B = {"namespace": "team-b", "service": "b-prometheus"}
+WHICH = ("the cluster has team-a/a and team-b/b", "set kubegpu_prometheus to the namespace and service of the one")
+# Of an agent, or of a Thanos Ruler: nothing of it answers queries.
+OPERATOR_ALONE = {"prometheus_operator": [found("a/operator")]}
+NO_PROMETHEUS = ("the cluster has DaemonSet a/operator and no Prometheus that answers queries", "kubegpu_prometheus")
 
 
 def apis(**servers: bool) -> dict[str, Any]:
@@ -71,6 +87,33 @@ CASES = {
         },
         ("present",),
     ),
+    "an adapter beside two": Case(ADAPTER, SEVERAL, WHICH),
+    "an adapter beside two, and something else is said": Case(
+        ADAPTER, SEVERAL, WHICH, {"kubegpu_prometheus": {"evaluation_interval": 15}}
+    ),
+    "an adapter beside two, of which one is meant": Case(ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": B}),
+    "an adapter beside two, and one outside is meant": Case(
+        ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": {"url": "https://metrics.example"}}
+    ),
+    "an exporter beside two": Case(EXPORTER, SEVERAL, WHICH),
+    "an exporter of theirs beside two": Case(EXPORTER, {**SEVERAL, "exporter": [found("x/exporter")]}, ("existing",)),
+    "alerts beside two": Case(ALERTS, SEVERAL, WHICH, {"gpu_alerts_state": "present"}),
+    "alerts that nobody asked for beside two": Case(ALERTS, SEVERAL, ("unasked",)),
+    "alerts for theirs beside ours": Case(
+        ALERTS,
+        {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b")]},
+        ("unasked",),
+        {"kubegpu_prometheus": B},
+    ),
+    "an adapter beside an operator alone": Case(ADAPTER, OPERATOR_ALONE, NO_PROMETHEUS),
+    "an adapter beside an operator alone, for a Thanos": Case(
+        ADAPTER, OPERATOR_ALONE, ("present",), {"kubegpu_prometheus": {"namespace": "a", "service": "thanos-query"}}
+    ),
+    "alerts beside an operator alone": Case(ALERTS, OPERATOR_ALONE, ("unasked",)),
+    "dashboards beside an operator alone": Case(DASHBOARDS, OPERATOR_ALONE, ("unasked",)),
+    "alerts for an operator alone": Case(ALERTS, OPERATOR_ALONE, NO_PROMETHEUS, {"gpu_alerts_state": "present"}),
+    "an exporter beside an operator alone": Case(EXPORTER, OPERATOR_ALONE, ("present",)),
+    "alerts where nothing is there": Case(ALERTS, {}, ("present",)),
     "an exporter": Case(EXPORTER, {"exporter": [found("gpu-operator/exporter")]}, ("existing",)),
     "two exporters that were made one after the other": Case(
         EXPORTER,
@@ -146,6 +189,7 @@ CASES = {
         ("DaemonSet a/c, DaemonSet a/b are there", "remove what is there first"),
         {"gpu_operator_state": "present"},
     ),
+    "an operator beside two Prometheus": Case(OPERATOR, SEVERAL, WHICH, {"gpu_operator_state": "present"}),
     "what our operator made": Case(
         OPERATOR,
         {"device_plugin": [{**found("gpu-operator/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
@@ -194,12 +238,43 @@ CASES = {
 }
 
 
-# Where the adapter is to ask, by kubegpu_prometheus and what is there.
+# Where the adapter is to ask, by kubegpu_prometheus and what is there, and the label of rules and monitors.
 ADDRESSES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "ours": ({}, {}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"),
-    "theirs": ({}, {"prometheus": [prometheus("x/theirs")]}, "http://web.x.svc:9090/prom"),
-    "outside": ({"url": "https://metrics.example/tenant/"}, {}, "https://metrics.example:443/tenant"),
-    "outside, by its port": ({"url": "http://192.0.2.7:8428"}, {}, "http://192.0.2.7:8428"),
+    "ours": ({}, {}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090 kube-prometheus-stack"),
+    "theirs": ({}, {"prometheus": [prometheus("x/theirs")]}, "http://web.x.svc:9090/prom -"),
+    "outside": (
+        {"url": "https://metrics.example/tenant/"},
+        {},
+        "https://metrics.example:443/tenant kube-prometheus-stack",
+    ),
+    "outside, by its port": ({"url": "http://192.0.2.7:8428"}, {}, "http://192.0.2.7:8428 kube-prometheus-stack"),
+    "the second of two": (B, SEVERAL, "http://b-prometheus.team-b.svc:9090 b"),
+    "the second of two, by its service alone": (
+        {"service": "b-prometheus"},
+        SEVERAL,
+        "http://b-prometheus.team-b.svc:9090 b",
+    ),
+    "another service of the second": (
+        {"namespace": "team-b", "service": "prometheus-operated"},
+        SEVERAL,
+        "http://prometheus-operated.team-b.svc:9090 b",
+    ),
+    "the first of two": (
+        {"namespace": "team-a", "service": "a-prometheus"},
+        SEVERAL,
+        "http://a-prometheus.team-a.svc:9091/a a",
+    ),
+    "theirs, though ours is there": (
+        B,
+        {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b", path_prefix="/b")]},
+        "http://b-prometheus.team-b.svc:9090/b b",
+    ),
+    "theirs, with TLS as somebody says": ({"scheme": "https", **B}, SEVERAL, "https://b-prometheus.team-b.svc:9090 b"),
+    "theirs, with TLS": (
+        {},
+        {"prometheus": [prometheus("x/theirs", scheme="https")]},
+        "https://web.x.svc:9090/prom -",
+    ),
 }
 
 
@@ -257,9 +332,13 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         )
     parts = ("url", "port", "path")
     of_adapter = "".join(f"{{{{ __prometheus_adapter_values.prometheus.{part} }}}} " for part in parts)
+    labels = "".join(
+        f" {{{{ (_common_prometheus.{labels} | default({{}})).release | default('-') }}}}"
+        for labels in ("rule_labels", "monitor_labels")
+    )
     for name, (where, components, _expected) in ADDRESSES.items():
         cluster = {"context": "test", "components": components}
-        asks = {"ansible.builtin.debug": {"msg": f"CASE {name}: {of_adapter}"}}
+        asks = {"ansible.builtin.debug": {"msg": f"CASE {name}: {of_adapter}{labels}"}}
         role = {"name": "kubegpu.autoscale.prometheus_adapter", "tasks_from": "preflight", "public": True}
         variables = {"kubegpu_prometheus": where, "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
         blocks.append({"vars": variables, "block": [{"ansible.builtin.include_role": role}, asks]})
@@ -280,8 +359,9 @@ def test_who_has_a_place(case: str, said: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("case", ADDRESSES)
 def test_the_adapter_asks_the_prometheus_that_is_meant(case: str, said: dict[str, str]) -> None:
-    url, port, *path = said[case].split()
-    assert f"{url}:{port}{''.join(path)}" == ADDRESSES[case][2]
+    url, port, *path, of_rules, of_monitors = said[case].split()
+    assert f"{url}:{port}{''.join(path)} {of_rules}" == ADDRESSES[case][2]
+    assert of_monitors == of_rules
 
 
 @pytest.mark.parametrize(

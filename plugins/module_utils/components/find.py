@@ -145,6 +145,7 @@ def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
         yield {
             **_entry(prometheus, objects),
             **_address(objects.services, metadata["namespace"], labels, {spec.get("portName") or "web", 9090}),
+            "scheme": "https" if (spec.get("web") or {}).get("tlsConfig") else "http",
             "path_prefix": (spec.get("routePrefix") or "/").rstrip("/"),
             "rule_labels": labels_that_match(spec.get("ruleSelector") or {}),
             "rule_namespaces": _namespaces(prometheus, spec.get("ruleNamespaceSelector"), objects.namespaces),
@@ -182,6 +183,7 @@ def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
         yield {
             **_entry(workload, objects),
             **_address(objects.services, workload["metadata"]["namespace"], labels, ports),
+            "scheme": "http",
             "path_prefix": re.sub(r"^https?://[^/]+", "", prefix),
             "rule_labels": {},
             "rule_namespaces": None,

@@ -67,6 +67,7 @@ def test_prometheus_of_an_operator_by_any_name() -> None:
         "namespace": "observability",
         "service": "prometheus-k8s",
         "port": 8080,
+        "scheme": "http",
         "path_prefix": "/prom",
         "rule_labels": {"role": "alert-rules"},
         "rule_namespaces": ["observability"],
@@ -309,6 +310,15 @@ def test_what_is_something_else_is_not_found(other: dict[str, Any]) -> None:
 
 def prometheus_object(**spec: Any) -> dict[str, Any]:
     return {"kind": "Prometheus", "metadata": {"namespace": "observability", "name": "k8s"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("web", "scheme"),
+    [({}, "http"), ({"httpConfig": {"http2": True}}, "http"), ({"tlsConfig": {"keySecret": {}}}, "https")],
+)
+def test_a_prometheus_says_whether_it_speaks_tls(web: dict[str, Any], scheme: str) -> None:
+    [seen] = find_components(Objects(prometheuses=[prometheus_object(web=web)]))["prometheus"]
+    assert seen["scheme"] == scheme
 
 
 @pytest.mark.parametrize(("owner", "operators"), [("k8s", ["observability/k8s"]), ("other", [])])
