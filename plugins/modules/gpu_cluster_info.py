@@ -67,12 +67,16 @@ result:
     sees_releases:
       description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.
       type: bool
+    serves_monitors:
+      description: Whether the cluster has the kind ServiceMonitor; V(true) as well where that could not be read.
+      type: bool
     not_looked_at: {description: "Reasons why parts could not be read.", type: list, elements: str}
   sample:
     answers: true
     context: gpus-in-europe
     server: https://192.0.2.10:6443
     sees_releases: true
+    serves_monitors: true
     not_looked_at: []
     components:
       prometheus:

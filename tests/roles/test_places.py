@@ -280,15 +280,25 @@ ADDRESSES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 def choosy(*namespaces: str) -> dict[str, Any]:
     """Theirs, which takes rules and monitors of these namespaces alone."""
-    return {"prometheus": [{**prometheus("x/theirs"), "rule_namespaces": namespaces, "monitor_namespaces": namespaces}]}
+    its = prometheus("x/theirs", rule_namespaces=namespaces, monitor_namespaces=namespaces)
+    return {"components": {"prometheus": [its]}}
 
 
-# Role, and what is there: whether the role warns that Prometheus would not read what it brings.
+PLAIN = {"components": {"prometheus": [prometheus("x/plain")]}, "serves_monitors": False}
+
+
+# Role, and what the cluster has: whether the role warns that Prometheus would not read what it brings.
 SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a monitor in the namespace": (EXPORTER, choosy("monitoring"), ""),
     "a monitor elsewhere": (EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
     "a monitor of nowhere": (EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"),
     "a monitor of ours": (EXPORTER, {}, ""),
+    "a monitor of ours, which is still to come": (EXPORTER, {"serves_monitors": False}, ""),
+    "no monitor": (
+        EXPORTER,
+        PLAIN,
+        "no kind ServiceMonitor, so the exporter gets none. Next: let x/plain scrape port 9400",
+    ),
     "alerts in the namespace": ("gpu_alerts", choosy("x"), ""),
     "alerts elsewhere": ("gpu_alerts", choosy("a"), "x/theirs takes rules of a, and not of x"),
 }
@@ -298,8 +308,8 @@ SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
 def warned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each role says in its preflight, all in one run."""
     blocks = []
-    for name, (role, components, _expected) in SELECTED.items():
-        cluster = {"context": "test", "components": components}
+    for name, (role, seen, _expected) in SELECTED.items():
+        cluster = {"context": "test", "components": {}, **seen}
         variables = {f"{role}_state": "present", "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
         asked = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": "preflight"}}
         blocks.append({"vars": variables, "block": [{"ansible.builtin.debug": {"msg": f"CASE {name}:"}}, asked]})
@@ -311,7 +321,7 @@ def warned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("case", SELECTED)
 def test_what_prometheus_would_not_read_is_warned_of(case: str, warned: dict[str, str]) -> None:
     expected = SELECTED[case][2]
-    assert (expected in warned[case]) if expected else ("Next: set" not in warned[case])
+    assert (expected in warned[case]) if expected else ("Next: " not in warned[case])
 
 
 @pytest.fixture(scope="module")
