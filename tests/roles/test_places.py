@@ -65,6 +65,9 @@ def resources(**server: Any) -> dict[str, Any]:
 
 ON_CPU = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"extra_metrics": [{"metric": "mig"}, {"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
+IDLE_OPERATOR = {"gpu_operator": [found("nvidia/gpu-operator")]}
+OUR_OPERATOR = {"gpu_operator": [found("gpu-operator/gpu-operator", owned=True)]}
+OF_AN_OPERATOR = {**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}
 CASES = {
     "nothing is there": Case(STACK, {}, ("present",)),
     "ours is there": Case(EXPORTER, {"exporter": [found("monitoring/ours", owned=True)]}, ("present",)),
@@ -160,6 +163,19 @@ CASES = {
         {"nvidia_device_plugin_state": "present"},
     ),
     "a DRA driver": Case(PLUGIN, {"dra_driver": [found("dra/driver")]}, ("existing",)),
+    "an operator of theirs whose pool is at zero has the exporter": Case(EXPORTER, IDLE_OPERATOR, ("existing",)),
+    "an operator of theirs whose pool is at zero has the plugin": Case(PLUGIN, IDLE_OPERATOR, ("existing",)),
+    "an operator of theirs that brings no exporter": Case(
+        EXPORTER, {**IDLE_OPERATOR, "device_plugin": [OF_AN_OPERATOR]}, ("present",)
+    ),
+    "ours beside an operator of theirs without an exporter, whose pool is at zero": Case(
+        EXPORTER, {**IDLE_OPERATOR, "exporter": [found("monitoring/ours", owned=True)]}, ("present",)
+    ),
+    "an operator of ours whose pool is at zero has the plugin": Case(PLUGIN, OUR_OPERATOR, ("existing",)),
+    "an operator of ours that goes": Case(PLUGIN, OUR_OPERATOR, ("present",), {"gpu_operator_state": "absent"}),
+    "an operator beside one of theirs whose pool is at zero": Case(
+        OPERATOR, IDLE_OPERATOR, ("DaemonSet nvidia/gpu-operator is there",), {"gpu_operator_state": "present"}
+    ),
     "the operator of the inventory has the exporter": Case(
         EXPORTER, {}, ("existing",), {"gpu_operator_state": "present"}
     ),

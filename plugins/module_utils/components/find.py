@@ -14,6 +14,7 @@ from ..chain.selectors import labels_match, labels_that_match
 from ..chain.signs import (
     DRA,
     EXPORTER,
+    GPU_OPERATOR,
     HOST_ENGINE,
     NODE_FEATURE_DISCOVERY,
     OPERATOR,
@@ -61,6 +62,7 @@ def find_components(objects: Objects) -> dict[str, Any]:
     return {
         "prometheus": [*_operated(objects), *_plain(objects)],
         "prometheus_operator": _operators(workloads, objects),
+        "gpu_operator": entries(workload for workload in objects.deployments if GPU_OPERATOR.container(workload)),
         "exporter": of_gpus(driver for driver in drivers if EXPORTER.container(driver)),
         "host_engine": of_gpus(driver for driver in drivers if HOST_ENGINE.container(driver)),
         "device_plugin": of_gpus(driver for driver in drivers if plugin_container(driver)),

@@ -255,6 +255,18 @@ NAMELESS = {
         "prometheus_operator",
         with_labels(workload("Deployment", "monitoring/operator", DIGEST), name="prometheus-operator"),
     ),
+    "a GPU operator by its image": (
+        "gpu_operator",
+        workload("Deployment", "gpu/one", "nvcr.io/nvidia/gpu-operator:v25.10.1"),
+    ),
+    "a GPU operator by its command": (
+        "gpu_operator",
+        workload("Deployment", "nvidia-gpu-operator/one", DIGEST, of_container={"command": ["gpu-operator"]}),
+    ),
+    "a GPU operator by its label": (
+        "gpu_operator",
+        with_labels(workload("Deployment", "gpu/one", DIGEST), app="gpu-operator"),
+    ),
     "an exporter by its variables": (
         "exporter",
         workload("DaemonSet", "gpu/metrics", DIGEST, of_container={"env": [{"name": "DCGM_EXPORTER_LISTEN"}]}),
