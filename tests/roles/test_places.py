@@ -303,20 +303,39 @@ def choosy(*namespaces: str) -> dict[str, Any]:
 PLAIN = {"components": {"prometheus": [prometheus("x/plain")]}, "serves_monitors": False}
 
 
-# Role, and what the cluster has: whether the role warns that Prometheus would not read what it brings.
-SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "a monitor in the namespace": (EXPORTER, choosy("monitoring"), ""),
-    "a monitor elsewhere": (EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
-    "a monitor of nowhere": (EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"),
-    "a monitor of ours": (EXPORTER, {}, ""),
-    "a monitor of ours, which is still to come": (EXPORTER, {"serves_monitors": False}, ""),
-    "no monitor": (
-        EXPORTER,
-        PLAIN,
-        "no kind ServiceMonitor, so the exporter gets none. Next: let x/plain scrape port 9400",
+@dataclass(frozen=True)
+class Warned:
+    """seen: of the cluster. expected: words of the warning; empty for none."""
+
+    role: str
+    seen: dict[str, Any]
+    expected: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+THEIR_ADAPTER = {"components": {"metrics_apis": apis(custom=False)}}
+SWITCHES = {"prometheus_adapter_raw_metrics": True, "prometheus_adapter_external_metrics": True}
+WARNED = {
+    "a monitor in the namespace": Warned(EXPORTER, choosy("monitoring")),
+    "a monitor elsewhere": Warned(EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
+    "a monitor of nowhere": Warned(
+        EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"
     ),
-    "alerts in the namespace": ("gpu_alerts", choosy("x"), ""),
-    "alerts elsewhere": ("gpu_alerts", choosy("a"), "x/theirs takes rules of a, and not of x"),
+    "a monitor of ours": Warned(EXPORTER, {}),
+    "a monitor of ours, which is still to come": Warned(EXPORTER, {"serves_monitors": False}),
+    "no monitor": Warned(
+        EXPORTER, PLAIN, "no kind ServiceMonitor, so the exporter gets none. Next: let x/plain scrape port 9400"
+    ),
+    "alerts in the namespace": Warned(ALERTS, choosy("x")),
+    "alerts elsewhere": Warned(ALERTS, choosy("a"), "x/theirs takes rules of a, and not of x"),
+    "switches of ours": Warned(ADAPTER, {}, options=SWITCHES),
+    "no switch for theirs": Warned(ADAPTER, THEIR_ADAPTER, options={"prometheus_adapter_state": "existing"}),
+    "switches for theirs": Warned(
+        ADAPTER,
+        THEIR_ADAPTER,
+        "prometheus_adapter_raw_metrics, prometheus_adapter_external_metrics: they belong to our adapter, and x/server",
+        {"prometheus_adapter_state": "existing", **SWITCHES},
+    ),
 }
 
 
@@ -324,19 +343,20 @@ SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
 def warned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each role says in its preflight, all in one run."""
     blocks = []
-    for name, (role, seen, _expected) in SELECTED.items():
-        cluster = {"context": "test", "components": {}, **seen}
-        variables = {f"{role}_state": "present", "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
-        asked = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": "preflight"}}
+    for name, case in WARNED.items():
+        cluster = {"context": "test", "components": {}, **case.seen}
+        variables = {f"{case.role}_state": "present", **case.options}
+        variables |= {"kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
+        asked = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{case.role}", "tasks_from": "preflight"}}
         blocks.append({"vars": variables, "block": [{"ansible.builtin.debug": {"msg": f"CASE {name}:"}}, asked]})
     done = run_playbook(tmp_path_factory.mktemp("play"), local(*blocks), {}, ANSIBLE_STDOUT_CALLBACK="minimal")
     parts = " ".join(done.stdout.split()).split("CASE ")[1:]
-    return {name: part.split("WARNING: ", 1)[-1] for part in parts for name in SELECTED if part.startswith(f"{name}:")}
+    return {name: part.split("WARNING: ", 1)[-1] for part in parts for name in WARNED if part.startswith(f"{name}:")}
 
 
-@pytest.mark.parametrize("case", SELECTED)
-def test_what_prometheus_would_not_read_is_warned_of(case: str, warned: dict[str, str]) -> None:
-    expected = SELECTED[case][2]
+@pytest.mark.parametrize("case", WARNED)
+def test_what_would_have_no_effect_is_warned_of(case: str, warned: dict[str, str]) -> None:
+    expected = WARNED[case].expected
     assert (expected in warned[case]) if expected else ("Next: " not in warned[case])
 
 
