@@ -37,7 +37,10 @@ B = {"namespace": "team-b", "service": "b-prometheus"}
 WHICH = ("the cluster has team-a/a and team-b/b", "set kubegpu_prometheus to the namespace and service of the one")
 # Of an agent, or of a Thanos Ruler: nothing of it answers queries.
 OPERATOR_ALONE = {"prometheus_operator": [found("a/operator")]}
-NO_PROMETHEUS = ("the cluster has DaemonSet a/operator and no Prometheus that answers queries", "kubegpu_prometheus")
+NO_PROMETHEUS = (
+    "no Prometheus that answers queries, and ours does not come beside DaemonSet a/operator.",
+    "kubegpu_prometheus",
+)
 
 
 def apis(**servers: bool) -> dict[str, Any]:
@@ -111,6 +114,9 @@ CASES = {
     "an adapter beside an operator alone": Case(ADAPTER, OPERATOR_ALONE, NO_PROMETHEUS),
     "an adapter beside an operator alone, for a Thanos": Case(
         ADAPTER, OPERATOR_ALONE, ("present",), {"kubegpu_prometheus": {"namespace": "a", "service": "thanos-query"}}
+    ),
+    "an adapter, and a Prometheus that nobody sees": Case(
+        ADAPTER, {}, ("the cluster has no Prometheus that answers queries.",), {"prometheus_stack_state": "existing"}
     ),
     "alerts beside an operator alone": Case(ALERTS, OPERATOR_ALONE, ("unasked",)),
     "dashboards beside an operator alone": Case(DASHBOARDS, OPERATOR_ALONE, ("unasked",)),
