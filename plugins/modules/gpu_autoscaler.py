@@ -18,9 +18,12 @@ description:
   - It refuses a query that Prometheus does not accept, or that does not give one series a pod.
   - It refuses CPU and memory in O(autoscalers[].extra_metrics) where nobody serves C(metrics.k8s.io).
   - It refuses to work without Prometheus, or without a metrics API that is served by prometheus-adapter.
+  - It refuses a namespace of its recording rules that is not there.
   - The module does not take over an object that somebody else has made, unless O(autoscalers[].adopt) says so. The
     manager is named.
-  - One object's failure does not stop the others. Each failure is named, and the task fails. The next run does the
+  - Recording rules are written before the HorizontalPodAutoscalers that read them. One whose rule is refused stays as
+    it is.
+  - Any other failure does not stop the other objects. Each failure is named, and the task fails. The next run does the
     rest.
   - In check mode the module only warns of things that an earlier task may still bring, such as Prometheus.
 author:

@@ -8,8 +8,8 @@ short_description: Find what a cluster has of the way from its GPUs to the HPA, 
 version_added: 0.1.0
 description:
   - Waits until the cluster answers, and looks for the components of the chain, whatever their names and namespaces.
-    These are Prometheus and its operator, dcgm-exporter, device plugin or DRA driver, node-feature-discovery, and the
-    servers of the metrics APIs.
+    These are Prometheus and its operator, dcgm-exporter, device plugin or DRA driver, and NVIDIA's GPU operator. It
+    also looks for node-feature-discovery, and for the servers of the metrics APIs.
   - Says of each whether this collection made it.
   - A kubeconfig with several contexts is refused if O(context) does not say which one is meant.
 author:
@@ -55,17 +55,21 @@ result:
     server: {description: Address of the API server., type: str}
     components:
       description:
-        - C(prometheus), C(prometheus_operator), C(exporter), C(host_engine), C(device_plugin), C(dra_driver) and
-          C(node_feature_discovery) are lists. C(metrics_apis) has the server of each API by its group.
+        - C(prometheus), C(prometheus_operator), C(gpu_operator), C(exporter), C(host_engine), C(device_plugin),
+          C(dra_driver) and C(node_feature_discovery) are lists.
+        - C(metrics_apis) has the server of each API by its group.
         - A host engine is a DCGM that exporters connect to.
         - Each has C(owned), whether this collection made it, and C(release), namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
           and C(manifest).
-        - A Prometheus has the service and port that reach it, and its C(path_prefix). It also has labels by which it
-          selects PrometheusRules and monitors. The namespaces that it takes them from are V(none) for all.
+        - A Prometheus has the service and port that reach it, C(scheme) and C(path_prefix). It also has labels by which
+          it selects PrometheusRules and monitors. The namespaces that it takes them from are V(none) for all.
       type: dict
     sees_releases:
       description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.
+      type: bool
+    serves_monitors:
+      description: Whether the cluster has the kind ServiceMonitor; V(true) as well where that could not be read.
       type: bool
     not_looked_at: {description: "Reasons why parts could not be read.", type: list, elements: str}
   sample:
@@ -73,6 +77,7 @@ result:
     context: gpus-in-europe
     server: https://192.0.2.10:6443
     sees_releases: true
+    serves_monitors: true
     not_looked_at: []
     components:
       prometheus:
@@ -83,6 +88,7 @@ result:
           namespace: observability
           service: prometheus-k8s
           port: 9090
+          scheme: http
           path_prefix: ""
           rule_labels: {role: alert-rules}
           rule_namespaces: [observability]
@@ -92,6 +98,8 @@ result:
           reads_rules: true
       prometheus_operator:
         - {kind: Deployment, name: observability/prometheus-operator, owned: false, release: observability/prom}
+      gpu_operator:
+        - {kind: Deployment, name: gpu-operator/gpu-operator, owned: false, release: gpu-operator/gpu-operator}
       exporter:
         - {kind: DaemonSet, name: gpu-operator/nvidia-dcgm-exporter, owned: false, release: "", origin: gpu-operator}
       host_engine: []

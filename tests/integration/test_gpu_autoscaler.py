@@ -127,6 +127,7 @@ REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"target": {"kind": "DaemonSet", "api_version": "apps/v1", "name": "chat"}}, {}, "no scale subresource"),
     ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "metric queue: its query is not usable"),
     ({}, {"prometheus": {"service": "thanos"}}, "Prometheus monitoring/thanos:9090"),
+    ({}, {"prometheus": {"rule_namespace": "nowhere"}}, "recording rules: there is no namespace nowhere"),
     ({"name": "other"}, {}, "was not made by this module, but by OpenAPI-Generator"),
     ({}, {}, "chat: HPA"),
 ]

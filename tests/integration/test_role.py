@@ -44,6 +44,24 @@ def test_present_and_absent_each_change_once(
     assert hpas(workloads.namespace).items == []
 
 
+def test_an_autoscaler_whose_row_is_gone_is_removed_by_its_name(
+    tmp_path: Path,
+    plane: tuple[ControlPlane, client.ApiClient],
+    workloads: Workloads,
+    autoscalers: list[dict[str, Any]],
+) -> None:
+    kubeconfig = plane[0].kubeconfig
+    workloads.deployment("embed")
+    both = [*autoscalers, {**autoscalers[0], "target": {"name": "embed"}}]
+    play(tmp_path, kubeconfig, gpu_autoscaling_autoscalers=both)
+    hpas = client.AutoscalingV2Api(plane[1]).list_namespaced_horizontal_pod_autoscaler
+    play(tmp_path, kubeconfig, gpu_autoscaling_autoscalers=autoscalers)
+    assert [hpa.metadata.name for hpa in hpas(workloads.namespace).items] == ["chat", "embed"]
+    gone = [{"namespace": workloads.namespace, "name": "embed"}]
+    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", gpu_autoscaling_autoscalers=gone)) == 1
+    assert [hpa.metadata.name for hpa in hpas(workloads.namespace).items] == ["chat"]
+
+
 def test_a_target_that_is_still_to_come_is_named_and_the_others_are_made(
     tmp_path: Path,
     plane: tuple[ControlPlane, client.ApiClient],

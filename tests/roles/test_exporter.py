@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from typing import Any
 
 import pytest
 import yaml
@@ -34,6 +35,30 @@ def test_an_idle_gpu_has_no_names_whatever_the_release_is_called(release: str) -
 
     assert re.fullmatch(first["regex"], f"gpus;{daemon_set}-x7k2p;exporter")
     assert not re.fullmatch(first["regex"], "gpus;worker-x7k2p;exporter")
+
+
+PLAIN = {"name": "x/plain", "owned": False, "release": "", "service": "web", "namespace": "x", "monitor_labels": {}}
+
+
+@pytest.mark.parametrize(
+    ("served", "there", "options", "has_monitor"),
+    [
+        (False, [PLAIN], {}, False),
+        (True, [PLAIN], {}, True),
+        (False, [], {}, True),
+        (False, [PLAIN], {"prometheus_stack_state": "present"}, True),
+        (False, [], {"prometheus_stack_state": "existing"}, False),
+    ],
+    ids=["a plain one", "with the kind", "ours comes", "ours comes beside it", "one that is not seen"],
+)
+def test_a_monitor_is_made_only_where_its_kind_is_or_comes(
+    served: bool, there: list[dict[str, Any]], options: dict[str, str], has_monitor: bool
+) -> None:
+    """The chart makes one without a look, and the API server refuses a kind that it does not know."""
+    seen = {"kubegpu_cluster": {"components": {"prometheus": there}, "serves_monitors": served}}
+    values = RoleValues("dcgm_exporter", options, seen)["__dcgm_exporter_chart"]["values"]
+    assert values["serviceMonitor"].get("enabled", True) is has_monitor
+    assert values["serviceMonitor"]["honorLabels"]
 
 
 def _daemon_sets(release: str) -> list[str]:

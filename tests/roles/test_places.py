@@ -11,6 +11,7 @@ from role_values import RoleValues
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
 METRICS, OPERATOR = "metrics_server", "gpu_operator"
+ALERTS, DASHBOARDS = "gpu_alerts", "gpu_dashboards"
 
 
 def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
@@ -20,8 +21,26 @@ def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any
 ADDRESS = {"service": "web", "namespace": "x", "port": 9090, "path_prefix": "/prom"}
 
 
-def prometheus(name: str, *, owned: bool = False) -> dict[str, Any]:
-    return {**found(name, owned=owned), "kind": "Prometheus", **ADDRESS}
+def prometheus(name: str, *, owned: bool = False, **more: Any) -> dict[str, Any]:
+    return {**found(name, owned=owned), "kind": "Prometheus", **ADDRESS, **more}
+
+
+def of_team(team: str, **more: Any) -> dict[str, Any]:
+    """One of several, each with labels of its own."""
+    place = {"namespace": f"team-{team}", "service": f"{team}-prometheus"}
+    labels = {"release": team}
+    return prometheus(f"team-{team}/{team}", rule_labels=labels, monitor_labels=labels, **{**place, **more})
+
+
+SEVERAL = {"prometheus": [of_team("a", port=9091, path_prefix="/a"), of_team("b", path_prefix="")]}
+B = {"namespace": "team-b", "service": "b-prometheus"}
+WHICH = ("the cluster has team-a/a and team-b/b", "set kubegpu_prometheus to the namespace and service of the one")
+# Of an agent, or of a Thanos Ruler: nothing of it answers queries.
+OPERATOR_ALONE = {"prometheus_operator": [found("a/operator")]}
+NO_PROMETHEUS = (
+    "no Prometheus that answers queries, and ours does not come beside DaemonSet a/operator.",
+    "kubegpu_prometheus",
+)
 
 
 def apis(**servers: bool) -> dict[str, Any]:
@@ -49,6 +68,9 @@ def resources(**server: Any) -> dict[str, Any]:
 
 ON_CPU = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"extra_metrics": [{"metric": "mig"}, {"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
+IDLE_OPERATOR = {"gpu_operator": [found("nvidia/gpu-operator")]}
+OUR_OPERATOR = {"gpu_operator": [found("gpu-operator/gpu-operator", owned=True)]}
+OF_AN_OPERATOR = {**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}
 CASES = {
     "nothing is there": Case(STACK, {}, ("present",)),
     "ours is there": Case(EXPORTER, {"exporter": [found("monitoring/ours", owned=True)]}, ("present",)),
@@ -71,6 +93,36 @@ CASES = {
         },
         ("present",),
     ),
+    "an adapter beside two": Case(ADAPTER, SEVERAL, WHICH),
+    "an adapter beside two, and something else is said": Case(
+        ADAPTER, SEVERAL, WHICH, {"kubegpu_prometheus": {"evaluation_interval": 15}}
+    ),
+    "an adapter beside two, of which one is meant": Case(ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": B}),
+    "an adapter beside two, and one outside is meant": Case(
+        ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": {"url": "https://metrics.example"}}
+    ),
+    "an exporter beside two": Case(EXPORTER, SEVERAL, WHICH),
+    "an exporter of theirs beside two": Case(EXPORTER, {**SEVERAL, "exporter": [found("x/exporter")]}, ("existing",)),
+    "alerts beside two": Case(ALERTS, SEVERAL, WHICH, {"gpu_alerts_state": "present"}),
+    "alerts that nobody asked for beside two": Case(ALERTS, SEVERAL, ("unasked",)),
+    "alerts for theirs beside ours": Case(
+        ALERTS,
+        {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b")]},
+        ("unasked",),
+        {"kubegpu_prometheus": B},
+    ),
+    "an adapter beside an operator alone": Case(ADAPTER, OPERATOR_ALONE, NO_PROMETHEUS),
+    "an adapter beside an operator alone, for a Thanos": Case(
+        ADAPTER, OPERATOR_ALONE, ("present",), {"kubegpu_prometheus": {"namespace": "a", "service": "thanos-query"}}
+    ),
+    "an adapter, and a Prometheus that nobody sees": Case(
+        ADAPTER, {}, ("the cluster has no Prometheus that answers queries.",), {"prometheus_stack_state": "existing"}
+    ),
+    "alerts beside an operator alone": Case(ALERTS, OPERATOR_ALONE, ("unasked",)),
+    "dashboards beside an operator alone": Case(DASHBOARDS, OPERATOR_ALONE, ("unasked",)),
+    "alerts for an operator alone": Case(ALERTS, OPERATOR_ALONE, NO_PROMETHEUS, {"gpu_alerts_state": "present"}),
+    "an exporter beside an operator alone": Case(EXPORTER, OPERATOR_ALONE, ("present",)),
+    "alerts where nothing is there": Case(ALERTS, {}, ("present",)),
     "an exporter": Case(EXPORTER, {"exporter": [found("gpu-operator/exporter")]}, ("existing",)),
     "two exporters that were made one after the other": Case(
         EXPORTER,
@@ -117,6 +169,19 @@ CASES = {
         {"nvidia_device_plugin_state": "present"},
     ),
     "a DRA driver": Case(PLUGIN, {"dra_driver": [found("dra/driver")]}, ("existing",)),
+    "an operator of theirs whose pool is at zero has the exporter": Case(EXPORTER, IDLE_OPERATOR, ("existing",)),
+    "an operator of theirs whose pool is at zero has the plugin": Case(PLUGIN, IDLE_OPERATOR, ("existing",)),
+    "an operator of theirs that brings no exporter": Case(
+        EXPORTER, {**IDLE_OPERATOR, "device_plugin": [OF_AN_OPERATOR]}, ("present",)
+    ),
+    "ours beside an operator of theirs without an exporter, whose pool is at zero": Case(
+        EXPORTER, {**IDLE_OPERATOR, "exporter": [found("monitoring/ours", owned=True)]}, ("present",)
+    ),
+    "an operator of ours whose pool is at zero has the plugin": Case(PLUGIN, OUR_OPERATOR, ("existing",)),
+    "an operator of ours that goes": Case(PLUGIN, OUR_OPERATOR, ("present",), {"gpu_operator_state": "absent"}),
+    "an operator beside one of theirs whose pool is at zero": Case(
+        OPERATOR, IDLE_OPERATOR, ("DaemonSet nvidia/gpu-operator is there",), {"gpu_operator_state": "present"}
+    ),
     "the operator of the inventory has the exporter": Case(
         EXPORTER, {}, ("existing",), {"gpu_operator_state": "present"}
     ),
@@ -146,6 +211,7 @@ CASES = {
         ("DaemonSet a/c, DaemonSet a/b are there", "remove what is there first"),
         {"gpu_operator_state": "present"},
     ),
+    "an operator beside two Prometheus": Case(OPERATOR, SEVERAL, WHICH, {"gpu_operator_state": "present"}),
     "what our operator made": Case(
         OPERATOR,
         {"device_plugin": [{**found("gpu-operator/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
@@ -194,28 +260,88 @@ CASES = {
 }
 
 
-# Where the adapter is to ask, by kubegpu_prometheus and what is there.
+# Where the adapter is to ask, by kubegpu_prometheus and what is there, and the label of rules and monitors.
 ADDRESSES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "ours": ({}, {}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"),
-    "theirs": ({}, {"prometheus": [prometheus("x/theirs")]}, "http://web.x.svc:9090/prom"),
-    "outside": ({"url": "https://metrics.example/tenant/"}, {}, "https://metrics.example:443/tenant"),
-    "outside, by its port": ({"url": "http://192.0.2.7:8428"}, {}, "http://192.0.2.7:8428"),
+    "ours": ({}, {}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090 kube-prometheus-stack"),
+    "theirs": ({}, {"prometheus": [prometheus("x/theirs")]}, "http://web.x.svc:9090/prom -"),
+    "outside": (
+        {"url": "https://metrics.example/tenant/"},
+        {},
+        "https://metrics.example:443/tenant kube-prometheus-stack",
+    ),
+    "outside, by its port": ({"url": "http://192.0.2.7:8428"}, {}, "http://192.0.2.7:8428 kube-prometheus-stack"),
+    "the second of two": (B, SEVERAL, "http://b-prometheus.team-b.svc:9090 b"),
+    "the second of two, by its service alone": (
+        {"service": "b-prometheus"},
+        SEVERAL,
+        "http://b-prometheus.team-b.svc:9090 b",
+    ),
+    "another service of the second": (
+        {"namespace": "team-b", "service": "prometheus-operated"},
+        SEVERAL,
+        "http://prometheus-operated.team-b.svc:9090 b",
+    ),
+    "the first of two": (
+        {"namespace": "team-a", "service": "a-prometheus"},
+        SEVERAL,
+        "http://a-prometheus.team-a.svc:9091/a a",
+    ),
+    "theirs, though ours is there": (
+        B,
+        {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b", path_prefix="/b")]},
+        "http://b-prometheus.team-b.svc:9090/b b",
+    ),
+    "theirs, with TLS as somebody says": ({"scheme": "https", **B}, SEVERAL, "https://b-prometheus.team-b.svc:9090 b"),
+    "theirs, with TLS": (
+        {},
+        {"prometheus": [prometheus("x/theirs", scheme="https")]},
+        "https://web.x.svc:9090/prom -",
+    ),
 }
 
 
 def choosy(*namespaces: str) -> dict[str, Any]:
     """Theirs, which takes rules and monitors of these namespaces alone."""
-    return {"prometheus": [{**prometheus("x/theirs"), "rule_namespaces": namespaces, "monitor_namespaces": namespaces}]}
+    its = prometheus("x/theirs", rule_namespaces=namespaces, monitor_namespaces=namespaces)
+    return {"components": {"prometheus": [its]}}
 
 
-# Role, and what is there: whether the role warns that Prometheus would not read what it brings.
-SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "a monitor in the namespace": (EXPORTER, choosy("monitoring"), ""),
-    "a monitor elsewhere": (EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
-    "a monitor of nowhere": (EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"),
-    "a monitor of ours": (EXPORTER, {}, ""),
-    "alerts in the namespace": ("gpu_alerts", choosy("x"), ""),
-    "alerts elsewhere": ("gpu_alerts", choosy("a"), "x/theirs takes rules of a, and not of x"),
+PLAIN = {"components": {"prometheus": [prometheus("x/plain")]}, "serves_monitors": False}
+
+
+@dataclass(frozen=True)
+class Warned:
+    """seen: of the cluster. expected: words of the warning; empty for none."""
+
+    role: str
+    seen: dict[str, Any]
+    expected: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+THEIR_ADAPTER = {"components": {"metrics_apis": apis(custom=False)}}
+SWITCHES = {"prometheus_adapter_raw_metrics": True, "prometheus_adapter_external_metrics": True}
+WARNED = {
+    "a monitor in the namespace": Warned(EXPORTER, choosy("monitoring")),
+    "a monitor elsewhere": Warned(EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
+    "a monitor of nowhere": Warned(
+        EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"
+    ),
+    "a monitor of ours": Warned(EXPORTER, {}),
+    "a monitor of ours, which is still to come": Warned(EXPORTER, {"serves_monitors": False}),
+    "no monitor": Warned(
+        EXPORTER, PLAIN, "no kind ServiceMonitor, so the exporter gets none. Next: let x/plain scrape port 9400"
+    ),
+    "alerts in the namespace": Warned(ALERTS, choosy("x")),
+    "alerts elsewhere": Warned(ALERTS, choosy("a"), "x/theirs takes rules of a, and not of x"),
+    "switches of ours": Warned(ADAPTER, {}, options=SWITCHES),
+    "no switch for theirs": Warned(ADAPTER, THEIR_ADAPTER, options={"prometheus_adapter_state": "existing"}),
+    "switches for theirs": Warned(
+        ADAPTER,
+        THEIR_ADAPTER,
+        "prometheus_adapter_raw_metrics, prometheus_adapter_external_metrics: they belong to our adapter, and x/server",
+        {"prometheus_adapter_state": "existing", **SWITCHES},
+    ),
 }
 
 
@@ -223,20 +349,21 @@ SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
 def warned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each role says in its preflight, all in one run."""
     blocks = []
-    for name, (role, components, _expected) in SELECTED.items():
-        cluster = {"context": "test", "components": components}
-        variables = {f"{role}_state": "present", "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
-        asked = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": "preflight"}}
+    for name, case in WARNED.items():
+        cluster = {"context": "test", "components": {}, **case.seen}
+        variables = {f"{case.role}_state": "present", **case.options}
+        variables |= {"kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
+        asked = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{case.role}", "tasks_from": "preflight"}}
         blocks.append({"vars": variables, "block": [{"ansible.builtin.debug": {"msg": f"CASE {name}:"}}, asked]})
     done = run_playbook(tmp_path_factory.mktemp("play"), local(*blocks), {}, ANSIBLE_STDOUT_CALLBACK="minimal")
     parts = " ".join(done.stdout.split()).split("CASE ")[1:]
-    return {name: part.split("WARNING: ", 1)[-1] for part in parts for name in SELECTED if part.startswith(f"{name}:")}
+    return {name: part.split("WARNING: ", 1)[-1] for part in parts for name in WARNED if part.startswith(f"{name}:")}
 
 
-@pytest.mark.parametrize("case", SELECTED)
-def test_what_prometheus_would_not_read_is_warned_of(case: str, warned: dict[str, str]) -> None:
-    expected = SELECTED[case][2]
-    assert (expected in warned[case]) if expected else ("Next: set" not in warned[case])
+@pytest.mark.parametrize("case", WARNED)
+def test_what_would_have_no_effect_is_warned_of(case: str, warned: dict[str, str]) -> None:
+    expected = WARNED[case].expected
+    assert (expected in warned[case]) if expected else ("Next: " not in warned[case])
 
 
 @pytest.fixture(scope="module")
@@ -257,9 +384,13 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         )
     parts = ("url", "port", "path")
     of_adapter = "".join(f"{{{{ __prometheus_adapter_values.prometheus.{part} }}}} " for part in parts)
+    labels = "".join(
+        f" {{{{ (_common_prometheus.{labels} | default({{}})).release | default('-') }}}}"
+        for labels in ("rule_labels", "monitor_labels")
+    )
     for name, (where, components, _expected) in ADDRESSES.items():
         cluster = {"context": "test", "components": components}
-        asks = {"ansible.builtin.debug": {"msg": f"CASE {name}: {of_adapter}"}}
+        asks = {"ansible.builtin.debug": {"msg": f"CASE {name}: {of_adapter}{labels}"}}
         role = {"name": "kubegpu.autoscale.prometheus_adapter", "tasks_from": "preflight", "public": True}
         variables = {"kubegpu_prometheus": where, "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
         blocks.append({"vars": variables, "block": [{"ansible.builtin.include_role": role}, asks]})
@@ -280,8 +411,9 @@ def test_who_has_a_place(case: str, said: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("case", ADDRESSES)
 def test_the_adapter_asks_the_prometheus_that_is_meant(case: str, said: dict[str, str]) -> None:
-    url, port, *path = said[case].split()
-    assert f"{url}:{port}{''.join(path)}" == ADDRESSES[case][2]
+    url, port, *path, of_rules, of_monitors = said[case].split()
+    assert f"{url}:{port}{''.join(path)} {of_rules}" == ADDRESSES[case][2]
+    assert of_monitors == of_rules
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from ..autoscaling.manifests import (
     manifests,
     metric_names,
     recordings_of,
+    rule_names,
 )
 from ..autoscaling.metrics import with_what_they_read
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
@@ -28,6 +29,9 @@ class Backend(Protocol):
 
     def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         """All objects that have to exist."""
+
+    def rule_names(self, autoscaler: Autoscaler) -> list[str]:
+        """Of those that have to exist before its HPA does."""
 
     def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
         """Those of our rules that none of these HPAs uses."""
@@ -53,6 +57,9 @@ class PrometheusAdapter:
 
     def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         return manifests(autoscalers, rules)
+
+    def rule_names(self, autoscaler: Autoscaler) -> list[str]:
+        return rule_names(autoscaler)
 
     def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
         named = {f"{namespace}/{name}": hpa for (namespace, name), hpa in hpas.items()}

@@ -11,6 +11,7 @@ from ..cluster.kube import (
     DEPLOYMENTS,
     NAMESPACES,
     PROMETHEUSES,
+    RULES,
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
@@ -23,7 +24,7 @@ from ..errors import HopError
 from ..hops import Hop
 from ..marks import RELEASE
 from .outcome import Outcome
-from .reading import reason
+from .reading import attempt, reason
 from .wait import Deadline, wait_until
 
 _LISTS: dict[str, Resource] = {
@@ -63,6 +64,7 @@ def _components(kube: KubeClient) -> Outcome:
     groups = list(METRICS_APIS)
     apis = in_parallel(lambda group: kube.get(APISERVICES, f"{METRICS_APIS[group]}.{group}"), groups)
     unread = [reason(answer) for answer in (*answers, *apis) if isinstance(answer, (ApiError, HopError))]
+    kinds = attempt(lambda: kube.discover(RULES.api_version))
     releases = _releases(kube)
     objects = Objects(
         **{
@@ -79,6 +81,7 @@ def _components(kube: KubeClient) -> Outcome:
         result={
             "components": find_components(objects),
             "sees_releases": releases is not None,
+            "serves_monitors": not isinstance(kinds, dict) or "ServiceMonitor" in kinds,
             "not_looked_at": sorted(set(unread)),
         }
     )

@@ -75,6 +75,7 @@ def state_before(
         "" if "resource_api" in snapshot.unread else _no_resources(Owner("metrics.k8s.io", snapshot.resource_api)),
         {"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
         objects.unread,
+        snapshot.no_namespace,
     )
     skipped = plan.unserved | plan.unscalable
     return State(

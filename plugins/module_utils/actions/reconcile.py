@@ -27,35 +27,40 @@ def reconcile(
     autoscalers: Sequence[Autoscaler],
     rules: RuleOptions,
 ) -> Outcome:
-    """Make the cluster's recording rules and HPAs match.
+    """Make the cluster's recording rules match, and then the HPAs that read them.
 
-    One object's failure does not stop the others; failures are collected in the outcome's errors.
+    One object's failure does not stop the others, but for the HPAs of a rule that was refused. Failures are collected
+    in the outcome's errors.
     Raises: HopError before anything is changed, if there is reason to refuse.
     """
     objects = read_objects(kube, rules.namespace, {autoscaler.namespace for autoscaler in autoscalers})
     outcome = Outcome()
     if autoscalers:
-        snapshot = read_snapshot(kube, prometheus, autoscalers)
+        snapshot = read_snapshot(kube, prometheus, autoscalers, "" if objects.rules else rules.namespace)
         outcome.warnings += preflight(autoscalers, objects, snapshot, rules, dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
             kube, prometheus, autoscalers, objects, snapshot.targets, rules.evaluation_interval_s
         )
         outcome.warnings += warnings
     desired = backend.desired_objects(autoscalers, rules)
+    recorded = {key_of(manifest)[1]: manifest for manifest in desired if manifest["kind"] != HPAS.kind}
     written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}
-    adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
     rules_there = objects.rules or {}
+    made, _hpas = write(kube, outcome, [Change(rules_there.get(name), manifest) for name, manifest in recorded.items()])
+    refused = {entry["name"] for entry in made if entry["action"] == "failed"}
+    lacking = {
+        autoscaler.key: next((name for name in backend.rule_names(autoscaler) if name in refused), "")
+        for autoscaler in autoscalers
+    }
+    adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
     changes = [
-        Change(objects.hpas.get(key_of(manifest)), manifest, adopt=key_of(manifest) in adopted)
-        if manifest["kind"] == HPAS.kind
-        else Change(rules_there.get(key_of(manifest)[1]), manifest)
-        for manifest in desired
+        Change(objects.hpas.get(key), manifest, adopt=key in adopted, lacks=lacking[key])
+        for key, manifest in written.items()
     ]
-    made, scaled = write(kube, outcome, changes)
+    _rules, scaled = write(kube, outcome, changes)
     unused = []
     if not outcome.errors and not objects.unread:  # else HPAs that nobody sees may use them
-        wanted = {key_of(manifest)[1] for manifest in desired if manifest["kind"] != HPAS.kind}
-        left = [rule for name, rule in rules_there.items() if name not in wanted]
+        left = [rule for name, rule in rules_there.items() if name not in recorded]
         unused = backend.unused_rules(left, {**objects.hpas, **written})
     if unused:  # another run may have found such a rule in place and made its HPA meanwhile
         unused = backend.unused_rules(unused, {**read_hpas(kube), **written})

@@ -58,6 +58,7 @@ class ClusterSnapshot:
     prometheus_error: why Prometheus could not be asked.
     query_errors:     what is wrong with a user's own query, by metric.
     empty_queries:    users' metrics whose query gives nothing now.
+    no_namespace:     the namespace that rules are made in, if it is not there.
     unread:           why something of the whole cluster may not be read, by the field of a State.
     """
 
@@ -72,6 +73,7 @@ class ClusterSnapshot:
     empty_queries: tuple[str, ...] = ()
     prometheuses: Sequence[Manifest] = ()
     namespaces: Sequence[Manifest] = ()
+    no_namespace: str = ""
     unread: dict[str, str] = field(default_factory=dict)
 
 
@@ -106,7 +108,10 @@ def read_objects(kube: KubeClient, rule_namespace: str, namespaces: Collection[s
     )
 
 
-def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> ClusterSnapshot:
+def read_snapshot(
+    kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], rule_namespace: str
+) -> ClusterSnapshot:
+    """rule_namespace: where rules are made; empty if it is known to be there."""
     prometheus_error, query_errors, empty_queries = _try_queries(prometheus, autoscalers)
     unread: dict[str, str] = {}
 
@@ -125,6 +130,8 @@ def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: S
     )
     asks_for_resources = any(map(resources_of, autoscalers))
     prometheuses = of_cluster("prometheuses", lambda: kube.list(PROMETHEUSES)) or ()
+    # Who may not see the namespace learns of it when a rule is made.
+    is_missing = bool(rule_namespace) and attempt(lambda: kube.get(NAMESPACES, rule_namespace)) is None
     selects_namespaces = any((prometheus.get("spec") or {}).get("ruleNamespaceSelector") for prometheus in prometheuses)
     return ClusterSnapshot(
         targets=read_targets(kube, autoscalers, managers=False),
@@ -142,6 +149,7 @@ def read_snapshot(kube: KubeClient, prometheus: PrometheusClient, autoscalers: S
         empty_queries=empty_queries,
         prometheuses=prometheuses,
         namespaces=of_cluster("namespaces", lambda: kube.list(NAMESPACES)) or () if selects_namespaces else (),
+        no_namespace=rule_namespace if is_missing else "",
         unread=unread,
     )
 

@@ -14,6 +14,7 @@ from ..cluster.kube import HPAS, RULES, KubeClient, Resource
 from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
 from ..cluster.parallel import in_parallel
 from ..errors import HopError, enumeration
+from ..hops import Hop
 from ..marks import MANAGER, is_managed
 from .outcome import Outcome
 from .snapshot import metric_of
@@ -26,11 +27,13 @@ class Change:
     """One object as it is and as it is to be; None where there is none.
 
     adopt: take its fields over from others, also if it is not ours.
+    lacks: a rule that it reads and that was refused. It is not sent then: an HPA would read what nobody records.
     """
 
     before: Manifest | None
     after: Manifest | None
     adopt: bool = False
+    lacks: str = ""
 
     @property
     def manifest(self) -> Manifest:
@@ -39,6 +42,10 @@ class Change:
     @property
     def resource(self) -> Resource:
         return _RESOURCES[self.manifest["kind"]]
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource.kind} {'/'.join(key_of(self.manifest))}"
 
     @property
     def takes_over(self) -> bool:
@@ -79,18 +86,22 @@ def _notes(change: Change, result: Manifest | HopError | ApiError | None) -> lis
     """What the user has to know of an object that was written."""
     if not isinstance(result, dict) or change.after is None:
         return []
-    title = f"{change.resource.kind} {'/'.join(key_of(change.manifest))}"
     notes = []
     if change.edited_by:
-        notes.append(f"{title}: what {enumeration(change.edited_by)} had changed is put back")
-    dropped = dropped_fields(result["spec"], change.after["spec"])
-    if dropped:
-        notes.append(f"{title}: this cluster does not keep {enumeration(dropped)}; leave it out, or upgrade Kubernetes")
+        notes.append(f"{change.title}: what {enumeration(change.edited_by)} had changed is put back")
+    if dropped := enumeration(dropped_fields(result["spec"], change.after["spec"])):
+        notes.append(f"{change.title}: this cluster does not keep {dropped}; leave it out, or upgrade Kubernetes")
     return notes
 
 
 def _send(kube: KubeClient, change: Change) -> Manifest | None:
     """What is there afterwards."""
+    if change.lacks:
+        raise HopError(
+            Hop.RULE,
+            seen=f"{change.title} is not written: PrometheusRule {change.lacks}, which it reads, was refused",
+            fix="mend what the rule was refused for, then run again",
+        )
     if change.after is None:
         namespace, name = key_of(change.manifest)
         kube.delete(change.resource, name, namespace)

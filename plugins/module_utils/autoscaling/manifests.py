@@ -48,6 +48,12 @@ def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> l
     return [*shared, *own]
 
 
+def rule_names(autoscaler: Autoscaler) -> list[str]:
+    """Of the PrometheusRules that record what it reads."""
+    shared = [profile.rule_name for profile in autoscaler.profiles if profile.recorded]
+    return [*shared, workload_rule_name(autoscaler.key)] if _workload_metrics(autoscaler) else shared
+
+
 def profiles_of(autoscalers: Iterable[Autoscaler]) -> list[Profile]:
     """Each profile once, in the order of first use."""
     return list(dict.fromkeys(profile for autoscaler in autoscalers for profile in autoscaler.profiles))

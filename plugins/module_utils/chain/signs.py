@@ -66,6 +66,12 @@ EXPORTER = Sign(
     variable="DCGM_EXPORTER_",
     labels={_NAME: ("dcgm-exporter",), "app": ("dcgm-exporter", "nvidia-dcgm-exporter")},
 )
+# It makes neither plugin nor exporter before there is a node with a GPU.
+GPU_OPERATOR = Sign(
+    re.compile(r"(^|/)gpu-operator([:@]|$)"),
+    argument=re.compile(r"(^|/)gpu-operator$"),
+    labels={"app": ("gpu-operator",), "app.kubernetes.io/component": ("gpu-operator",)},
+)
 # The DCGM that exporters connect to, where they have none of their own.
 HOST_ENGINE = Sign(
     re.compile(r"(^|/)dcgm([:@]|$)"), argument=re.compile(r"(^|/)nv-hostengine$"), labels={"app": ("nvidia-dcgm",)}

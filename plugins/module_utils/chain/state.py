@@ -467,6 +467,7 @@ class Plan:
     rule:         where a rule of ours would be, and its labels; None if that is not known.
     unread:       why HPAs of other namespaces are not known; empty if they are.
     no_resources: why there is no CPU and memory of pods; empty where there is, or nobody asks for it.
+    no_namespace: the namespace that rules are made in, if it is not there.
     """
 
     autoscalers: Sequence[Autoscaler] = ()
@@ -481,6 +482,7 @@ class Plan:
     no_resources: str = ""
     rule: Manifest | None = None
     unread: str = ""
+    no_namespace: str = ""
 
 
 @dataclass(frozen=True)

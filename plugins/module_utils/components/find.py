@@ -14,6 +14,7 @@ from ..chain.selectors import labels_match, labels_that_match
 from ..chain.signs import (
     DRA,
     EXPORTER,
+    GPU_OPERATOR,
     HOST_ENGINE,
     NODE_FEATURE_DISCOVERY,
     OPERATOR,
@@ -61,6 +62,7 @@ def find_components(objects: Objects) -> dict[str, Any]:
     return {
         "prometheus": [*_operated(objects), *_plain(objects)],
         "prometheus_operator": _operators(workloads, objects),
+        "gpu_operator": entries(workload for workload in objects.deployments if GPU_OPERATOR.container(workload)),
         "exporter": of_gpus(driver for driver in drivers if EXPORTER.container(driver)),
         "host_engine": of_gpus(driver for driver in drivers if HOST_ENGINE.container(driver)),
         "device_plugin": of_gpus(driver for driver in drivers if plugin_container(driver)),
@@ -145,6 +147,7 @@ def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
         yield {
             **_entry(prometheus, objects),
             **_address(objects.services, metadata["namespace"], labels, {spec.get("portName") or "web", 9090}),
+            "scheme": "https" if (spec.get("web") or {}).get("tlsConfig") else "http",
             "path_prefix": (spec.get("routePrefix") or "/").rstrip("/"),
             "rule_labels": labels_that_match(spec.get("ruleSelector") or {}),
             "rule_namespaces": _namespaces(prometheus, spec.get("ruleNamespaceSelector"), objects.namespaces),
@@ -182,6 +185,7 @@ def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
         yield {
             **_entry(workload, objects),
             **_address(objects.services, workload["metadata"]["namespace"], labels, ports),
+            "scheme": "http",
             "path_prefix": re.sub(r"^https?://[^/]+", "", prefix),
             "rule_labels": {},
             "rule_namespaces": None,

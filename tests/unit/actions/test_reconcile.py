@@ -29,6 +29,7 @@ APISERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.custom.metrics
 PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/ml/deployments"
 PODS = "/api/v1/namespaces/ml/pods"
+MONITORING = "/api/v1/namespaces/monitoring"
 
 RULE_OPTIONS = RuleOptions()
 
@@ -60,6 +61,7 @@ def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> Fak
         f"GET {DEPLOYMENTS}": {"items": [deployment(name) for name in names]},
         "GET /api/v1/nodes": {"items": [NODE]},
         f"GET {PODS}": {"items": []},
+        f"GET {MONITORING}": {"metadata": {"name": "monitoring"}},
         f"GET {APISERVICE}": {"metadata": {}, "spec": {"service": {"namespace": "m", "name": "prometheus-adapter"}}},
         f"GET {PROXY}/query": {"status": "success", "data": {"result": []}},
         **changes,
@@ -123,6 +125,67 @@ def test_what_fails_does_not_keep_the_others_from_being_written() -> None:
     assert outcome.changed
     # Whether the rule has lost its last user is not sure while something has failed.
     assert [entry["action"] for entry in outcome.result["rules"]] == ["unchanged"]
+
+
+WRITTEN = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers"
+
+
+def test_an_hpa_whose_rule_was_refused_is_left_as_it_is() -> None:
+    """Adopted, it would read a metric that nobody records. One whose rule is there is written."""
+    adopted = replace(autoscalers("chat")[0], adopt=True)
+    embed, busy = (
+        Autoscaler.from_params(
+            {"namespace": "ml", "target": {"name": name}, "max_replicas": 1, "metric": "gpu_memory", **more}
+        )
+        for name, more in (("embed", {}), ("busy", {"extra_metrics": [{"metric": "gpu", "target_value": 70}]}))
+    )
+    theirs = deepcopy(manifests([adopted], RULE_OPTIONS)[-1])
+    theirs["metadata"]["labels"] = {}
+    theirs["spec"]["metrics"][0]["pods"]["metric"]["name"] = "their_own"
+    memory = next(rule for rule in manifests([embed], RULE_OPTIONS) if rule["metadata"]["name"] == "kubegpu-gpu-memory")
+    answers = {
+        f"PATCH {RULES}/kubegpu-gpu": refusal(403, "a webhook says no"),
+        f"{WRITTEN}/chat": theirs,
+        f"{WRITTEN}/embed": manifests([embed], RULE_OPTIONS)[-1],
+        f"{WRITTEN}/busy": manifests([busy], RULE_OPTIONS)[-1],
+    }
+    transport = cluster(("chat", "embed", "busy"), [theirs, memory], **answers)
+    outcome = run(transport, [adopted, embed, busy])
+
+    assert [asked for asked in transport.asked if asked.startswith("PATCH")] == [
+        f"PATCH {RULES}/kubegpu-gpu",
+        f"{WRITTEN}/embed",
+    ]
+    assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["failed", "created", "failed"]
+    refused, *left = map(str, outcome.errors)
+    assert "a webhook says no" in refused
+    assert [error.splitlines()[0] for error in left] == [
+        f"rule: HorizontalPodAutoscaler {name} is not written: PrometheusRule kubegpu-gpu, which it reads, was refused"
+        for name in ("ml/chat", "ml/busy")
+    ]
+
+
+def test_rules_are_written_before_the_hpas_that_read_them() -> None:
+    wanted = autoscalers("chat", "embed")
+    rule, *hpas = manifests(wanted, RULE_OPTIONS)
+    answers = {f"{WRITTEN}/{hpa['metadata']['name']}": hpa for hpa in hpas}
+    transport = cluster(("chat", "embed"), [], **{f"PATCH {RULES}/kubegpu-gpu": rule}, **answers)
+    assert run(transport, wanted).errors == []
+    written = [asked for asked in transport.asked if asked.startswith("PATCH")]
+    assert (written[0], len(written)) == (f"PATCH {RULES}/kubegpu-gpu", 3)
+
+
+def test_a_missing_namespace_of_the_rules_is_refused_before_anything_is_changed() -> None:
+    missing = {f"GET {MONITORING}": refusal(404, "not found")}
+    transport = cluster(("chat",), [], **missing)
+    with pytest.raises(HopError, match="recording rules: there is no namespace monitoring"):
+        run(transport, autoscalers("chat"))
+    assert {request.method for request in transport.requests} == {"GET"}
+    # A dry run takes it for one that is still to come; who may not see namespaces is not stopped.
+    [warning] = run(cluster(("chat",), [], **missing), autoscalers("chat"), dry_run=True).warnings
+    assert "there is no namespace monitoring" in warning
+    unseen = {f"GET {MONITORING}": ApiError(403, {"message": "no"}, f"GET {MONITORING}")}
+    assert run(cluster(("chat",), [], **unseen), autoscalers("chat"), dry_run=True).warnings == []
 
 
 def test_a_namespace_that_is_missing_is_assumed_to_come_in_a_dry_run_only() -> None:

@@ -67,6 +67,7 @@ def test_prometheus_of_an_operator_by_any_name() -> None:
         "namespace": "observability",
         "service": "prometheus-k8s",
         "port": 8080,
+        "scheme": "http",
         "path_prefix": "/prom",
         "rule_labels": {"role": "alert-rules"},
         "rule_namespaces": ["observability"],
@@ -254,6 +255,18 @@ NAMELESS = {
         "prometheus_operator",
         with_labels(workload("Deployment", "monitoring/operator", DIGEST), name="prometheus-operator"),
     ),
+    "a GPU operator by its image": (
+        "gpu_operator",
+        workload("Deployment", "gpu/one", "nvcr.io/nvidia/gpu-operator:v25.10.1"),
+    ),
+    "a GPU operator by its command": (
+        "gpu_operator",
+        workload("Deployment", "nvidia-gpu-operator/one", DIGEST, of_container={"command": ["gpu-operator"]}),
+    ),
+    "a GPU operator by its label": (
+        "gpu_operator",
+        with_labels(workload("Deployment", "gpu/one", DIGEST), app="gpu-operator"),
+    ),
     "an exporter by its variables": (
         "exporter",
         workload("DaemonSet", "gpu/metrics", DIGEST, of_container={"env": [{"name": "DCGM_EXPORTER_LISTEN"}]}),
@@ -309,6 +322,15 @@ def test_what_is_something_else_is_not_found(other: dict[str, Any]) -> None:
 
 def prometheus_object(**spec: Any) -> dict[str, Any]:
     return {"kind": "Prometheus", "metadata": {"namespace": "observability", "name": "k8s"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("web", "scheme"),
+    [({}, "http"), ({"httpConfig": {"http2": True}}, "http"), ({"tlsConfig": {"keySecret": {}}}, "https")],
+)
+def test_a_prometheus_says_whether_it_speaks_tls(web: dict[str, Any], scheme: str) -> None:
+    [seen] = find_components(Objects(prometheuses=[prometheus_object(web=web)]))["prometheus"]
+    assert seen["scheme"] == scheme
 
 
 @pytest.mark.parametrize(("owner", "operators"), [("k8s", ["observability/k8s"]), ("other", [])])

@@ -221,6 +221,23 @@ def rules_are_served(state: State) -> Iterator[CheckResult]:
         yield CheckResult(RULE_KIND_MISSING, "cluster", "it has no kind PrometheusRule")
 
 
+RULE_NAMESPACE_MISSING = FindingType(
+    "RULE_NAMESPACE_MISSING",
+    Hop.RULE,
+    "error",
+    cause="without their recording rules HPAs have no value",
+    fix="make that namespace, or set prometheus.rule_namespace (kubegpu_prometheus of the inventory) to one that "
+    "Prometheus takes rules of",
+    before="await",
+)
+
+
+@check("the namespace of the rules is there", RULE_NAMESPACE_MISSING)
+def rules_have_a_namespace(state: State) -> Iterator[CheckResult]:
+    if namespace := state.plan.no_namespace:
+        yield CheckResult(RULE_NAMESPACE_MISSING, "recording rules", f"there is no namespace {namespace}")
+
+
 WORKLOAD_KIND_MISSING = FindingType(
     "WORKLOAD_KIND_MISSING",
     Hop.WORKLOAD,
