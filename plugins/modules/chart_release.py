@@ -64,6 +64,10 @@ options:
     description: Whether O(chart_folder) may upgrade a release of somebody else, which then is ours.
     type: bool
     default: false
+  hooks:
+    description: Whether O(state=absent) runs the hooks of the chart.
+    type: bool
+    default: true
 requirements:
   - helm >= 3.14.0
   - kubernetes >= 30.1 (Python)
@@ -173,6 +177,7 @@ ARGUMENTS: dict[str, Any] = {
     "release_values": {"type": "dict", "default": {}},
     "kinds": {"type": "list", "elements": "str", "default": []},
     "adopt": {"type": "bool", "default": False},
+    "hooks": {"type": "bool", "default": True},
 }
 NEEDED = [("state", "present", ["chart_name", "chart_version"])]
 
@@ -263,7 +268,7 @@ class Release:
         self._run(*words, data=json.dumps(self._wanted))
 
     def uninstall(self) -> None:
-        self._run("uninstall", self._name, "--wait")
+        self._run("uninstall", self._name, "--wait", *([] if self._helm.params["hooks"] else ["--no-hooks"]))
 
 
 def _records(service: K8sService, params: Mapping[str, Any]) -> list[dict[str, Any]]:

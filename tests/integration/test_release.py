@@ -65,6 +65,12 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: policy, annotations: {helm.sh/resource-policy: keep}}
 {{- end }}
+{{- if .Values.hook }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: pruned, annotations: {helm.sh/hook: post-delete}}
+{{- end }}
 {{- if .Values.widget }}
 ---
 apiVersion: kubegpu.test/v1
@@ -291,6 +297,13 @@ def test_of_an_upgrade_that_broke_off_both_revisions_go(release: Release) -> Non
     assert release.run("chart_present", values=REFUSED).returncode == 2
     assert release.run("chart_absent").returncode == 0
     assert set(release.objects_there()) == {"series", "policy"}
+
+
+@pytest.mark.parametrize("hooks", [True, False])
+def test_the_hooks_of_a_removal_are_left_out_if_they_say_so(release: Release, hooks: bool) -> None:
+    release.bring(values={"hook": True})
+    assert release.run("chart_absent", hooks=hooks).returncode == 0
+    assert list(release.objects_there()) == (["pruned"] if hooks else [])
 
 
 def test_what_went_with_its_crd_comes_back_and_the_rest_stays(release: Release, kube: client.ApiClient) -> None:

@@ -246,6 +246,12 @@ SELECTED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a monitor elsewhere": (EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
     "a monitor of nowhere": (EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"),
     "a monitor of ours": (EXPORTER, {}, ""),
+    "another feature discovery": (
+        PLUGIN,
+        {"node_feature_discovery": [found("nfd/master", release="nfd/nfd")]},
+        "node-feature-discovery: somebody else's is there (nfd/nfd)",
+    ),
+    "a feature discovery of ours": (PLUGIN, {}, ""),
     "alerts in the namespace": ("gpu_alerts", choosy("x"), ""),
     "alerts elsewhere": ("gpu_alerts", choosy("a"), "x/theirs takes rules of a, and not of x"),
 }
