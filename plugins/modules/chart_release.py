@@ -289,7 +289,8 @@ def _revision(record: Mapping[str, Any]) -> int:
 
 
 def _was_deployed(record: Mapping[str, Any]) -> bool:
-    return record["metadata"]["labels"]["status"] in ("deployed", "superseded")
+    """Also where it is being removed: helm writes that into the record of what is deployed."""
+    return record["metadata"]["labels"]["status"] in ("deployed", "superseded", "uninstalling", "uninstalled")
 
 
 def _is_marked(record: Mapping[str, Any]) -> bool:

@@ -321,6 +321,14 @@ def test_what_went_with_its_crd_comes_back_and_the_rest_stays(release: Release, 
     assert release.run("chart_absent", **chart).returncode == 0
 
 
+def test_a_removal_that_broke_off_goes_on_after_a_take_over(release: Release) -> None:
+    release.install(ours=False)
+    release.bring("--extra-vars=exporter_adopt=true")
+    release.interrupt(2, "uninstalling")
+    assert release.run("chart_absent").returncode == 0
+    assert release.record() == []
+
+
 def test_what_a_deleted_namespace_leaves_goes_if_it_is_ours(release: Release) -> None:
     release.bring()
     release.objects.delete_namespaced_secret("sh.helm.release.v1.exporter.v1", release.namespace)
