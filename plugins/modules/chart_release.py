@@ -12,6 +12,8 @@ description:
   - A release that this module made carries the label C(kubegpu.autoscale/release). Helm's record of it has the label,
     and so has each of its objects. A release without that label belongs to somebody else. It is neither changed nor
     removed, whatever its name, unless O(adopt) says that it is to become ours.
+  - An upgrade that broke off is made again. Whose the release is, is then said by the revision before it. So a
+    take-over that broke off has not made it ours. A release of ours that never was deployed is removed first.
   - Helm compares charts and values, never objects. Where a release of ours is as wanted, each object of it that was
     deleted or edited is put back. Fields that others added to an object stay.
   - Secrets are left alone, since their difference would be shown.
@@ -24,6 +26,7 @@ options:
     description:
       - V(present) compares, and with O(chart_folder) installs or upgrades.
       - V(absent) removes a release of ours, and what a deleted namespace or a broken installation has left of one.
+        What helm cannot remove goes object by object. There PersistentVolumeClaims stay, and what the chart keeps.
     type: str
     choices: [present, absent]
     default: present
@@ -61,6 +64,10 @@ options:
     description: Whether O(chart_folder) may upgrade a release of somebody else, which then is ours.
     type: bool
     default: false
+  hooks:
+    description: Whether O(state=absent) runs the hooks of the chart.
+    type: bool
+    default: true
 requirements:
   - helm >= 3.14.0
   - kubernetes >= 30.1 (Python)
@@ -111,6 +118,7 @@ result:
   type: dict
   contains:
     owned: {description: "Whether the release is ours; V(false) if there is none.", type: bool}
+    begun: {description: "Whether the last revision is ours; the release is not, if it broke off.", type: bool}
     differs: {description: "Whether owner, chart, version, values, state or kinds are not as wanted.", type: bool}
     status: {description: "State of the release, V(deployed) for instance; empty if there is none.", type: str}
     chart: {description: "Chart and version, V(dcgm-exporter-4.8.2); empty if there is no release.", type: str}
@@ -125,6 +133,7 @@ result:
       elements: str
   sample:
     owned: true
+    begun: true
     differs: false
     status: deployed
     chart: dcgm-exporter-4.8.2
@@ -168,6 +177,7 @@ ARGUMENTS: dict[str, Any] = {
     "release_values": {"type": "dict", "default": {}},
     "kinds": {"type": "list", "elements": "str", "default": []},
     "adopt": {"type": "bool", "default": False},
+    "hooks": {"type": "bool", "default": True},
 }
 NEEDED = [("state", "present", ["chart_name", "chart_version"])]
 
@@ -175,6 +185,7 @@ NEEDED = [("state", "present", ["chart_name", "chart_version"])]
 STATES = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalled", "--uninstalling")
 HELM_NAME = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
+HELM_POLICY = "helm.sh/resource-policy"
 # Where objects of a release are that do not go with its namespace.
 ELSEWHERE = (
     ("apiregistration.k8s.io/v1", "APIService"),
@@ -188,17 +199,31 @@ SECRET = ("password", "secret", "token", "credential", "key", "auth")
 
 
 class Release:
-    """A release as helm knows it: `status` and `chart` are empty if there is none."""
+    """A release as helm knows it: `status` and `chart` are empty if there is none.
 
-    def __init__(self, helm: AnsibleHelmModule, wanted: dict[str, Any]) -> None:
+    begun: its last revision is ours. owned: so is the one that was deployed last, if that is another.
+    must_go: nothing of it is in use, and helm may not upgrade it.
+    """
+
+    def __init__(self, helm: AnsibleHelmModule, wanted: dict[str, Any], service: K8sService) -> None:
         self._helm, self._wanted = helm, wanted
         self._name = helm.params["release_name"]
         found = self._find("--selector", f"{RELEASE}={self._name}")
-        self.owned = bool(found)
+        self.begun = bool(found)
         found = found or self._find()
         self.status = found[0]["status"] if found else ""
         self.chart = found[0]["chart"] if found else ""
         self._told = self._ask("status", self._name) if found else {}
+        broke_off = self.status not in ("", "deployed")
+        self._records = _since_deployed(_records(service, helm.params)) if broke_off else []
+        was_deployed = bool(self._records) and _was_deployed(self._records[0])
+        self.owned = _is_marked(self._records[0]) if was_deployed else self.begun
+        self.must_go = self.status.startswith("uninstall") or (bool(self._records) and not was_deployed)
+
+    @property
+    def pending(self) -> list[dict[str, Any]]:
+        """Helm's record of a revision of ours that was interrupted. Helm refuses to go on beside it."""
+        return [self._records[-1]] if self.begun and self._records and self.status.startswith("pending") else []
 
     def _find(self, *words: str) -> list[dict[str, Any]]:
         rows = self._ask("list", *STATES, "--filter", f"^{self._name}$", *words)
@@ -228,8 +253,12 @@ class Release:
         return self.owned and self.status == "deployed" and same
 
     def objects(self) -> list[dict[str, Any]]:
-        """What helm has put into the cluster."""
-        return list(read_manifest(self._told.get("manifest", "")))
+        """What helm has put into the cluster; where a revision broke off, what those before it did, too."""
+        texts = [self._told.get("manifest", "")]
+        for record in self._records[:-1]:
+            texts.append(self._run("get", "manifest", self._name, f"--revision={_revision(record)}"))
+        found = [manifest for text in texts for manifest in read_manifest(text)]
+        return list({(manifest["apiVersion"], _title(manifest)): manifest for manifest in found}.values())
 
     def install(self) -> None:
         """The mark is in the record from its first moment on: what is interrupted is ours, too."""
@@ -239,7 +268,33 @@ class Release:
         self._run(*words, data=json.dumps(self._wanted))
 
     def uninstall(self) -> None:
-        self._run("uninstall", self._name, "--wait")
+        self._run("uninstall", self._name, "--wait", *([] if self._helm.params["hooks"] else ["--no-hooks"]))
+
+
+def _records(service: K8sService, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Helm's records of the release, by revision."""
+    selector = f"owner=helm,name={params['release_name']}"
+    found = service.find("Secret", "v1", namespace=params["release_namespace"], label_selectors=[selector])
+    return sorted(found["resources"], key=_revision)
+
+
+def _since_deployed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """From the one that was deployed last on; all, if none was."""
+    deployed = [number for number, record in enumerate(records) if _was_deployed(record)]
+    return records[deployed[-1] if deployed else 0 :]
+
+
+def _revision(record: Mapping[str, Any]) -> int:
+    return int(record["metadata"]["labels"]["version"])
+
+
+def _was_deployed(record: Mapping[str, Any]) -> bool:
+    """Also where it is being removed: helm writes that into the record of what is deployed."""
+    return record["metadata"]["labels"]["status"] in ("deployed", "superseded", "uninstalling", "uninstalled")
+
+
+def _is_marked(record: Mapping[str, Any]) -> bool:
+    return RELEASE in record["metadata"]["labels"]
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
@@ -334,18 +389,17 @@ def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str
     """Removes the objects of a release that helm cannot remove, by title, and then helm's record of it.
 
     helm refuses when a kind in it is no longer served, and when an installation of it broke off.
+    What holds data stays, and what the chart keeps.
     """
     for wanted in create_definitions(
         {"resource_definition": release.objects(), "namespace": params["release_namespace"]}
     ):
-        if missing_kinds(service, [f"{wanted['apiVersion']}/{wanted['kind']}"]):
+        if _is_kept(wanted) or missing_kinds(service, [f"{wanted['apiVersion']}/{wanted['kind']}"]):
             continue
         metadata = wanted["metadata"]
         found = service.find(wanted["kind"], wanted["apiVersion"], metadata["name"], metadata.get("namespace"))
         yield from _remove(service, [manifest for manifest in found["resources"] if _is_of(manifest, params)])
-    records = [f"owner=helm,name={params['release_name']},{RELEASE}={params['release_name']}"]
-    found = service.find("Secret", "v1", namespace=params["release_namespace"], label_selectors=records)
-    yield from _remove(service, found["resources"])
+    yield from _remove(service, _records(service, params))
 
 
 def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]:
@@ -353,6 +407,11 @@ def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]
     for version, kind in ELSEWHERE:
         found = service.find(kind, version, label_selectors=[f"{RELEASE}={params['release_name']}"])
         yield from _remove(service, [manifest for manifest in found["resources"] if _is_of(manifest, params)])
+
+
+def _is_kept(wanted: Mapping[str, Any]) -> bool:
+    notes = wanted["metadata"].get("annotations") or {}
+    return wanted["kind"] == "PersistentVolumeClaim" or notes.get(HELM_POLICY) == "keep"
 
 
 def _is_of(seen: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
@@ -385,25 +444,26 @@ class Run:
         self._helm = AnsibleHelmModule(module=module._module)
         self._values = module.params["release_values"]
         module.params["release_values"] = hidden(self._values)  # -vvv shows the parameters
-        self._release = Release(self._helm, self._values)
+        self._service = K8sService(get_api_client(module), module)
+        self._release = Release(self._helm, self._values, self._service)
         self.changed = False
         self.diff: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {
-            **{name: getattr(self._release, name) for name in ("owned", "status", "chart")},
+            **{name: getattr(self._release, name) for name in ("owned", "begun", "status", "chart")},
             "changes": [],
             "missing_kinds": [],
             "objects": [],
         }
 
     def bring(self) -> None:
-        service = K8sService(get_api_client(self._module), self._module)
-        missing = missing_kinds(service, self._params["kinds"])
+        missing = missing_kinds(self._service, self._params["kinds"])
         differs = not self._release.is_as_wanted() or bool(missing)
         self.result |= {"missing_kinds": missing, "differs": differs, "changes": self._release.changes}
         if self._params["chart_folder"] and differs:
             self._install()
-        if self._release.is_as_wanted():
-            for title, difference in put_back(service, self._release, self._params):
+            missing = []
+        if self._release.is_as_wanted() and not missing:
+            for title, difference in put_back(self._service, self._release, self._params):
                 self.result["objects"].append(title)
                 self.diff.append(difference)
         self.changed |= bool(self.diff)
@@ -412,23 +472,27 @@ class Run:
         if self._release.status and not self._release.owned and not self._params["adopt"]:
             raise CoreException(f"release {self._params['release_name']} belongs to somebody else; adopt takes it over")
         self.changed = True
-        if not self._module.check_mode:
-            self._release.install()
-            self._release = Release(self._helm, self._values)
+        if self._module.check_mode:
+            return
+        if self._release.owned and self._release.must_go:
+            self.result["objects"] += remove_one_by_one(self._service, self._release, self._params)
+        else:
+            list(_remove(self._service, self._release.pending))
+        self._release.install()
+        self._release = Release(self._helm, self._values, self._service)
 
     def remove(self) -> None:
         release = self._release
         if release.status and not release.owned:
             return
-        service = K8sService(get_api_client(self._module), self._module)
         kinds = [f"{manifest['apiVersion']}/{manifest['kind']}" for manifest in release.objects()]
-        if release.status == "deployed" and not missing_kinds(service, kinds):
+        if release.status == "deployed" and not missing_kinds(self._service, kinds):
             self.changed = True
             if not self._module.check_mode:
                 release.uninstall()
             return
-        by_hand = remove_one_by_one(service, release, self._params) if release.status else ()
-        for title in (*by_hand, *remove_left(service, self._params)):
+        by_hand = remove_one_by_one(self._service, release, self._params) if release.status else ()
+        for title in (*by_hand, *remove_left(self._service, self._params)):
             self.changed = True
             self.result["objects"].append(title)
 
@@ -437,7 +501,10 @@ def main() -> None:
     module = AnsibleK8SModule(
         argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, required_if=NEEDED
     )
-    run = Run(module)
+    try:
+        run = Run(module)
+    except FAILURES as error:
+        module.fail_json(msg=str(error))
     try:
         run.bring() if module.params["state"] == "present" else run.remove()
     except FAILURES as error:

@@ -71,14 +71,16 @@ result:
     serves_monitors:
       description: Whether the cluster has the kind ServiceMonitor; V(true) as well where that could not be read.
       type: bool
-    not_looked_at: {description: "Reasons why parts could not be read.", type: list, elements: str}
+    not_looked_at:
+      description: Each kind that there was no right to read, with that right. Any other error ends the module.
+      type: dict
   sample:
     answers: true
     context: gpus-in-europe
     server: https://192.0.2.10:6443
     sees_releases: true
     serves_monitors: true
-    not_looked_at: []
+    not_looked_at: {}
     components:
       prometheus:
         - kind: Prometheus
@@ -176,7 +178,7 @@ def main() -> None:
         except HopError:
             if not module.check_mode:
                 raise
-            nothing = {"answers": False, "components": {}, "sees_releases": False, "not_looked_at": []}
+            nothing = {"answers": False, "components": {}, "sees_releases": False, "not_looked_at": {}}
             module.outcome = Outcome(result={**place, **nothing})
         else:
             module.outcome = Outcome(result={**place, "answers": True, **outcome.result})

@@ -41,6 +41,13 @@ options:
     type: list
     elements: dict
     default: []
+  namespaces:
+    description:
+      - Where the part is, beside the namespaces of O(objects). Its objects in other namespaces stay, for those of
+        another owner may have its name. No other namespace is listed. An empty list adds none.
+      - Without it, the part is all that carries its labels in the whole cluster.
+    type: list
+    elements: str
 requirements:
   - kubernetes >= 30.1 (Python)
 attributes:
@@ -68,6 +75,12 @@ EXAMPLES = r"""
   kubegpu.autoscale.objects:
     part_of: my-dashboards
     kinds: [{kind: ConfigMap}]
+
+- name: Remove those of one team
+  kubegpu.autoscale.objects:
+    part_of: my-dashboards
+    kinds: [{kind: ConfigMap}]
+    namespaces: [search]
 """
 
 RETURN = r"""
@@ -107,6 +120,7 @@ ARGUMENTS: dict[str, Any] = {
         "options": {"api_version": {"type": "str", "default": "v1"}, "kind": {"type": "str", "required": True}},
     },
     "objects": {"type": "list", "elements": "dict", "default": []},
+    "namespaces": {"type": "list", "elements": "str"},
 }
 
 
@@ -114,7 +128,13 @@ def main() -> None:
     module = GpuModule(ARGUMENTS)
     params = module.params
     with module.boundary():
-        module.outcome = make_objects(module.kube_client(), params["part_of"], params["kinds"], params["objects"])
+        module.outcome = make_objects(
+            module.kube_client(),
+            params["part_of"],
+            params["kinds"],
+            params["objects"],
+            namespaces=params["namespaces"],
+        )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,15 @@ from playbook import run_playbook
 from workloads import Workloads
 
 ROLES = yaml.safe_load((ROOT / "docs" / "rights-namespace.yml").read_text())["items"]
+# What a load test makes, besides.
+LOAD = {
+    "metadata": {"name": "kubegpu-loadtest"},
+    "rules": [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "create", "patch", "delete"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "create", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    ],
+}
 
 
 class Tenant:
@@ -88,6 +97,30 @@ def test_the_playbooks_go_through(tmp_path: Path, tenant: Tenant) -> None:
     assert run_playbook(tmp_path, "kubegpu.autoscale.autoscaling", variables).returncode == 0
     variables |= {"gpu_doctor_namespace": tenant.namespace, "gpu_doctor_report_dir": str(tmp_path / "report")}
     assert run_playbook(tmp_path, "kubegpu.autoscale.doctor", variables).returncode == 0
+
+
+def test_a_load_test_needs_no_right_elsewhere_and_leaves_that_of_others(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], tenant: Tenant
+) -> None:
+    """No kubelet runs its pod: it ends there, and clears up."""
+    kubeconfig, kube = plane[0].kubeconfig_of(GUEST), plane[1]
+    core, batch, others = client.CoreV1Api(kube), client.BatchV1Api(kube), f"{tenant.namespace}-others"
+    core.create_namespace({"metadata": {"name": others}})
+    marks = {"app.kubernetes.io/managed-by": "kubegpu.autoscale", "app.kubernetes.io/part-of": "loadtest-chat"}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "load", "image": "k6"}]}
+    job = {"metadata": {"name": "loadtest-chat", "labels": marks}, "spec": {"template": {"spec": pod}}}
+    batch.create_namespaced_job(others, job)
+    wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    assert tenant.run("gpu_autoscaler", verify=False, autoscalers=[wanted])["changed"] is True
+
+    load = {"namespace": tenant.namespace, "name": "chat", "url": "http://chat:8000/", "high": 40, "start_timeout": 1}
+    variables = {"kubegpu_kubeconfig": str(kubeconfig), **{f"gpu_loadtest_{name}": load[name] for name in load}}
+    with allowed_in(kube, tenant.namespace, GUEST, LOAD):
+        done = run_playbook(tmp_path, "kubegpu.autoscale.loadtest", variables)
+    assert f"{tenant.namespace}/loadtest-chat: the load did not begin" in done.stdout
+    assert batch.list_namespaced_job(tenant.namespace).items == []
+    assert core.list_namespaced_secret(tenant.namespace).items == []
+    assert len(batch.list_namespaced_job(others).items) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -51,8 +52,44 @@ spec: {selector: {app: exporter}, ports: [{name: metrics, port: 9400}]}
 apiVersion: v1
 kind: Secret
 metadata: {name: login}
+type: {{ .Values.type | default "Opaque" }}
 stringData: {password: as-installed}
+{{- if .Values.data }}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: series}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: policy, annotations: {helm.sh/resource-policy: keep}}
+{{- end }}
+{{- if .Values.hook }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: pruned, annotations: {helm.sh/hook: post-delete}}
+{{- end }}
+{{- if .Values.widget }}
+---
+apiVersion: kubegpu.test/v1
+kind: Widget
+metadata: {name: exporter}
+{{- end }}
 """
+WIDGETS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.kubegpu.test}
+spec:
+  group: kubegpu.test
+  names: {kind: Widget, plural: widgets}
+  scope: Namespaced
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+"""
+# The API server takes no other type for a Secret that is there: helm fails in the middle of an upgrade.
+REFUSED = {"type": "kubegpu.test/other"}
 
 
 class Release:
@@ -61,13 +98,12 @@ class Release:
     def __init__(self, folder: Path, plane: ControlPlane, kube: client.ApiClient, namespace: str) -> None:
         self._folder, self._kubeconfig, self.namespace = folder, str(plane.kubeconfig), namespace
         self.objects, self.rights = client.CoreV1Api(kube), client.RbacAuthorizationV1Api(kube)
-        chart = folder / "exporter"
-        (chart / "templates").mkdir(parents=True)
-        (chart / "Chart.yaml").write_text("{apiVersion: v2, name: exporter, version: 1.0.0}")
-        (chart / "templates" / "all.yaml").write_text(TEMPLATES)
+        self.chart = folder / "exporter"
+        (self.chart / "templates").mkdir(parents=True)
+        (self.chart / "Chart.yaml").write_text("{apiVersion: v2, name: exporter, version: 1.0.0}")
+        (self.chart / "templates" / "all.yaml").write_text(TEMPLATES)
         self._repository = folder / "repository"
         self._repository.mkdir()
-        self.helm("package", chart, "--destination", self._repository)
 
     def helm(self, *words: object) -> str:
         where = ["--kubeconfig", self._kubeconfig, "--namespace", self.namespace]
@@ -76,9 +112,9 @@ class Release:
         ).stdout
 
     def install(self, *, ours: bool) -> None:
-        self.helm("install", "exporter", self._folder / "exporter", "--set=theirs=1")
+        self.helm("install", "exporter", self.chart, "--set=theirs=1")
         if ours:
-            self.helm("upgrade", "exporter", self._folder / "exporter", "--reset-values", f"--labels={MARK}=exporter")
+            self.helm("upgrade", "exporter", self.chart, "--reset-values", f"--labels={MARK}=exporter")
 
     def run(self, tasks: str, *flags: str, **chart: Any) -> subprocess.CompletedProcess[str]:
         known = {"name": "exporter", "version": "1.0.0", "repository": "http://upstream.test/charts"}
@@ -90,11 +126,12 @@ class Release:
             "exporter_adopt": False,
             "_common_chart": {**known, "adopt": "exporter_adopt", **chart},
         }
+        self.helm("package", self.chart, "--destination", self._repository)
         with served(self._repository, self.helm) as mirror:
             return run_playbook(self._folder, play(tasks), {"kubegpu_chart_mirror": mirror, **variables}, *flags)
 
-    def bring(self, *flags: str) -> str:
-        done = self.run("chart_present", *flags)
+    def bring(self, *flags: str, **chart: Any) -> str:
+        done = self.run("chart_present", *flags, **chart)
         assert done.returncode == 0
         return done.stdout
 
@@ -107,6 +144,27 @@ class Release:
             self.rights.list_cluster_role(field_selector=f"metadata.name={self.namespace}-reader"),
         )
         return [item.to_dict() for found in lists for item in found.items]
+
+    def objects_there(self) -> dict[str, str]:
+        """Of each object that is not about to go, its name and its identity; without helm's own records."""
+        claims = self.objects.list_namespaced_persistent_volume_claim(self.namespace).items
+        found = [*self.record(), *(claim.to_dict() for claim in claims)]
+        return {
+            item["metadata"]["name"]: item["metadata"]["uid"]
+            for item in found
+            if item["metadata"]["deletion_timestamp"] is None
+            and (item["metadata"]["labels"] or {}).get("owner") != "helm"
+        }
+
+    def interrupt(self, revision: int, status: str) -> None:
+        """Leaves helm's record of a revision as a helm that is killed in the middle does."""
+        name = f"sh.helm.release.v1.exporter.v{revision}"
+        written = self.objects.read_namespaced_secret(name, self.namespace).data["release"]
+        release = json.loads(gzip.decompress(b64decode(b64decode(written))))
+        release["info"]["status"] = status
+        data = {"release": b64encode(b64encode(gzip.compress(json.dumps(release).encode()))).decode()}
+        patch = {"metadata": {"labels": {"status": status}}, "data": data}
+        self.objects.patch_namespaced_secret(name, self.namespace, patch)
 
     def port(self) -> str:
         return self.objects.read_namespaced_service("exporter", self.namespace).spec.ports[0].name
@@ -186,6 +244,87 @@ def test_one_of_somebody_else_is_taken_over_if_they_say_so(release: Release) -> 
     shown = release.bring("--extra-vars=exporter_adopt=true")
     assert "theirs: 1 -> not set" in shown
     assert changed(release.bring()) == 0
+    assert release.run("chart_absent").returncode == 0
+    assert release.record() == []
+
+
+@pytest.mark.parametrize("status", ["failed", "pending-upgrade"])
+def test_a_take_over_that_broke_off_removes_nothing(release: Release, status: str) -> None:
+    release.install(ours=False)
+    before = release.objects_there()
+    assert release.run("chart_present", "--extra-vars=exporter_adopt=true", values=REFUSED).returncode == 2
+    release.interrupt(2, status)
+
+    refused = release.run("chart_present")
+    assert refused.returncode == 2
+    assert "was not made by this collection" in refused.stdout
+    assert "-e exporter_adopt=true" in refused.stdout
+    assert release.run("chart_absent").returncode == 0
+    assert release.objects_there() == before
+
+    release.bring("--extra-vars=exporter_adopt=true")
+    assert changed(release.bring()) == 0
+    assert release.objects_there() == before
+
+
+@pytest.mark.parametrize("status", ["failed", "pending-upgrade"])
+def test_an_upgrade_that_broke_off_is_made_again(release: Release, status: str) -> None:
+    release.bring(values={"data": True})
+    before = release.objects_there()
+    assert release.run("chart_present", values={"data": True, **REFUSED}).returncode == 2
+    release.interrupt(2, status)
+
+    release.bring(values={"data": True})
+    assert release.objects_there() == before
+    assert changed(release.bring(values={"data": True})) == 0
+
+
+def test_an_installation_that_broke_off_is_made_anew_with_its_data(release: Release) -> None:
+    release.bring(values={"data": True})
+    before = release.objects_there()
+    release.interrupt(1, "pending-install")
+
+    release.bring(values={"data": True})
+    after = release.objects_there()
+    kept = {"series", "policy"}
+    assert {name for name in before if before[name] == after[name]} == kept
+
+
+def test_of_an_upgrade_that_broke_off_both_revisions_go(release: Release) -> None:
+    release.install(ours=True)
+    release.helm("upgrade", "exporter", release.chart, f"--labels={MARK}=exporter", "--set=data=true")
+    (release.chart / "templates" / "all.yaml").write_text(TEMPLATES.replace("name: counters", "name: counters-of-now"))
+    assert release.run("chart_present", values=REFUSED).returncode == 2
+    assert release.run("chart_absent").returncode == 0
+    assert set(release.objects_there()) == {"series", "policy"}
+
+
+@pytest.mark.parametrize("hooks", [True, False])
+def test_the_hooks_of_a_removal_are_left_out_if_they_say_so(release: Release, hooks: bool) -> None:
+    release.bring(values={"hook": True})
+    assert release.run("chart_absent", hooks=hooks).returncode == 0
+    assert list(release.objects_there()) == (["pruned"] if hooks else [])
+
+
+def test_what_went_with_its_crd_comes_back_and_the_rest_stays(release: Release, kube: client.ApiClient) -> None:
+    (release.chart / "crds").mkdir()
+    (release.chart / "crds" / "widgets.yaml").write_text(WIDGETS)
+    chart = {"values": {"widget": True}, "kinds": ["kubegpu.test/v1/Widget"], "crd_group": "kubegpu.test"}
+    release.bring(**chart)
+    before = release.objects_there()
+    crds, widgets = client.ApiextensionsV1Api(kube), client.CustomObjectsApi(kube)
+    crds.delete_custom_resource_definition("widgets.kubegpu.test")
+
+    release.bring(**chart)
+    assert widgets.get_namespaced_custom_object("kubegpu.test", "v1", release.namespace, "widgets", "exporter")
+    assert release.objects_there() == before
+    assert release.run("chart_absent", **chart).returncode == 0
+
+
+def test_a_removal_that_broke_off_goes_on_after_a_take_over(release: Release) -> None:
+    release.install(ours=False)
+    release.bring("--extra-vars=exporter_adopt=true")
+    release.interrupt(2, "uninstalling")
     assert release.run("chart_absent").returncode == 0
     assert release.record() == []
 

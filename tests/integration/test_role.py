@@ -11,6 +11,9 @@ from kubernetes import client
 from playbook import changed, local, run_playbook
 from workloads import Workloads
 
+PART_OF = "app.kubernetes.io/part-of"
+PAUSE = {"containers": [{"name": "pause", "image": "registry.k8s.io/pause"}]}
+
 PLAY = local({"ansible.builtin.import_role": {"name": "kubegpu.autoscale.gpu_autoscaling"}})
 
 
@@ -106,6 +109,13 @@ def test_images_are_pulled_ahead_where_the_pods_may_run(
     patch = {"spec": {"template": {"spec": template}}}
     (container,) = apps.patch_namespaced_deployment("chat", workloads.namespace, patch).spec.template.spec.containers
     options = {"gpu_autoscaling_autoscalers": autoscalers, "gpu_autoscaling_images_state": "present"}
+    # Of another inventory: it has the same marks.
+    others, labels = f"{workloads.namespace}-others", {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+    core = client.CoreV1Api(plane[1])
+    core.create_namespace({"metadata": {"name": others}})
+    puller = {"metadata": {"name": "kubegpu-images-chat", "labels": labels | {PART_OF: "autoscaling-images"}}}
+    selected = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": PAUSE}}
+    apps.create_namespaced_daemon_set(others, puller | {"spec": selected})
     assert changed(play(tmp_path, kubeconfig, **options)) == 2
     (made,) = apps.list_namespaced_daemon_set(workloads.namespace).items
     pod = made.spec.template.spec
@@ -120,3 +130,4 @@ def test_images_are_pulled_ahead_where_the_pods_may_run(
     assert len(apps.list_namespaced_daemon_set(workloads.namespace).items) == 1
     assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **options)) == 2
     assert apps.list_namespaced_daemon_set(workloads.namespace).items == []
+    assert len(apps.list_namespaced_daemon_set(others).items) == 1

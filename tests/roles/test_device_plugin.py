@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from role_values import RoleValues
 
@@ -17,23 +19,39 @@ def test_features_are_found_wherever_the_plugin_runs(taint: str) -> None:
         assert {"key": taint, "operator": "Exists", "effect": "NoSchedule"} in tolerations
 
 
-@pytest.mark.parametrize(
-    ("releases", "group"),
-    [
-        ([], "nfd.k8s-sigs.io"),
-        (["nvidia-device-plugin/nvidia-device-plugin"], "nfd.k8s-sigs.io"),
-        (["gpu-operator/gpu-operator"], ""),
-        (["nvidia-device-plugin/nvidia-device-plugin", "network/network-operator"], ""),
-    ],
-)
-def test_crds_that_another_feature_discovery_works_on_stay(releases: list[str], group: str) -> None:
-    """All their objects have an owner, as ours have."""
+def beside(*releases: str) -> dict[str, Any]:
+    """A cluster with a node-feature-discovery of each of these releases."""
     found = [{"kind": "Deployment", "name": "master", "release": release} for release in releases]
-    cluster = {"components": {"node_feature_discovery": found}}
+    return {"kubegpu_cluster": {"components": {"node_feature_discovery": found}}}
 
-    assert (
-        RoleValues("nvidia_device_plugin", {}, {"kubegpu_cluster": cluster})["__nvidia_device_plugin_chart"][
-            "crd_group"
-        ]
-        == group
-    )
+
+OURS = "nvidia-device-plugin/nvidia-device-plugin"
+OF_OTHERS = [(), (OURS,), ("gpu-operator/gpu-operator",), (OURS, "network/network-operator"), ("",)]
+
+
+@pytest.mark.parametrize("releases", OF_OTHERS)
+def test_another_feature_discovery_is_neither_doubled_nor_cleared(releases: tuple[str, ...]) -> None:
+    """All objects of its CRDs have an owner, as ours have. Our hook would take its labels off all nodes."""
+    is_alone = set(releases) <= {OURS}
+    chart = RoleValues("nvidia_device_plugin", {}, beside(*releases))["__nvidia_device_plugin_chart"]
+
+    assert chart["values"]["nfd"]["enabled"] is is_alone
+    assert chart["values"]["gfd"]["enabled"] is True
+    assert (chart["crd_group"], len(chart["kinds"])) == (("nfd.k8s-sigs.io", 3) if is_alone else ("", 0))
+    assert chart["hooks"] is is_alone
+
+
+@pytest.mark.parametrize(
+    ("releases", "cleans"), [((), True), (("gpu-operator/gpu-operator",), True), (("network/operator",), False)]
+)
+def test_the_operator_leaves_the_labels_of_another_feature_discovery(releases: tuple[str, ...], cleans: bool) -> None:
+    values = RoleValues("gpu_operator", {}, beside(*releases))["__gpu_operator_values"]
+    assert values["node-feature-discovery"]["postDeleteCleanup"] is cleans
+
+
+@pytest.mark.parametrize("label", ["pci-10de", "pci-0300_10de", "pci-0302_10de"])
+def test_a_gpu_is_found_by_any_feature_discovery(label: str) -> None:
+    """By vendor, as NVIDIA's charts have it named, or by class and vendor, as it is named by itself."""
+    terms = RoleValues("nvidia_device_plugin", {}, {})["_common_gpu_terms"]
+    keys = [expression["key"] for term in terms for expression in term["matchExpressions"]]
+    assert f"feature.node.kubernetes.io/{label}.present" in keys

@@ -59,6 +59,10 @@ class Case:
     components: dict[str, Any]
     expected: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+NO_RIGHT = {kind: f"no right to list {kind}" for kind in ("DaemonSet", "APIService", "Prometheus")}
 
 
 def resources(**server: Any) -> dict[str, Any]:
@@ -256,6 +260,34 @@ CASES = {
         ("-e metrics_server_adopt=true takes its release over",),
         {"metrics_server_state": "present"},
     ),
+    "an exporter that may be there": Case(
+        EXPORTER,
+        {},
+        ("test -> dcgm_exporter: no right to list DaemonSet.", "dcgm_exporter_state=existing"),
+        unread=NO_RIGHT,
+    ),
+    "a plugin that may be there": Case(
+        PLUGIN,
+        {},
+        ("no right to list DaemonSet.",),
+        {"nvidia_device_plugin_state": "present"},
+        unread=NO_RIGHT,
+    ),
+    "an operator beside what may be there": Case(
+        OPERATOR, {}, ("no right to list DaemonSet.",), {"gpu_operator_state": "present"}, unread=NO_RIGHT
+    ),
+    "an adapter that may be there": Case(ADAPTER, {}, ("no right to list APIService.",), unread=NO_RIGHT),
+    "a Prometheus that may be there": Case(
+        STACK, {}, ("no right to list DaemonSet; no right to list Prometheus.",), unread=NO_RIGHT
+    ),
+    "what may be there is used": Case(
+        EXPORTER, {}, ("existing",), {"dcgm_exporter_state": "existing"}, unread=NO_RIGHT
+    ),
+    "what may be there is not wanted": Case(METRICS, {}, ("existing",), unread=NO_RIGHT),
+    "ours goes, whatever may be there": Case(
+        EXPORTER, {}, ("absent",), {"dcgm_exporter_state": "absent"}, unread=NO_RIGHT
+    ),
+    "what there is no right to is not needed": Case(EXPORTER, {}, ("present",), unread={"APIService": "no right"}),
     "a metrics-server is no adapter": Case(ADAPTER, resources(), ("present",)),
 }
 
@@ -342,6 +374,12 @@ WARNED = {
         "prometheus_adapter_raw_metrics, prometheus_adapter_external_metrics: they belong to our adapter, and x/server",
         {"prometheus_adapter_state": "existing", **SWITCHES},
     ),
+    "another feature discovery": Warned(
+        PLUGIN,
+        {"components": {"node_feature_discovery": [found("nfd/master", release="nfd/nfd")]}},
+        "node-feature-discovery: somebody else's is there (nfd/nfd)",
+    ),
+    "a feature discovery of ours": Warned(PLUGIN, {}),
 }
 
 
@@ -371,7 +409,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each case ends in, all in one run."""
     blocks = []
     for name, case in CASES.items():
-        cluster = {"context": "test", "components": case.components}
+        cluster = {"context": "test", "components": case.components, "not_looked_at": case.unread}
         role = {"name": f"kubegpu.autoscale.{case.role}", "tasks_from": "preflight", "public": True}
         state = {"ansible.builtin.debug": {"msg": f"CASE {name}: {{{{ __{case.role}_state }}}}"}}
         refusal = {"ansible.builtin.debug": {"msg": f"CASE {name}: {{{{ ansible_failed_result.msg }}}}"}}

@@ -77,8 +77,8 @@ def test_a_selector_is_in_each_term_and_in_what_is_waited_for() -> None:
         {"key": "spot", "operator": "In", "values": ["false"]},
     ]
     terms = values["_common_gpu_terms"]
-    assert len(terms) == len(RoleValues("dcgm_exporter", {}, {})["_common_gpu_terms"]) == 7
-    assert [term["matchExpressions"][1:] for term in terms] == [pool] * 7
+    assert len(terms) == len(RoleValues("dcgm_exporter", {}, {})["_common_gpu_terms"]) > 1
+    assert [term["matchExpressions"][1:] for term in terms] == [pool] * len(terms)
     assert values["_common_gpu_selectors"] == ["nvidia.com/gpu.present=true", "pool=inference", "tier=1", "spot=false"]
 
 

@@ -120,7 +120,7 @@ def test_what_there_is_is_found_by_whatever_name(site: Site) -> None:
     foreign = {"owned": False, "release": ""}
     exporter_release = "ml/dcgm-exporter" if site.case.exporter["origin"] == "helm" else ""
 
-    assert found["not_looked_at"] == []
+    assert found["not_looked_at"] == {}
     assert components["device_plugin"] == [{**site.case.plugin, **foreign}]
     assert components["exporter"] == [{**site.case.exporter, **foreign, "release": exporter_release}]
     assert (prometheus["namespace"], prometheus["service"], prometheus["port"]) == ("observability", PROMETHEUS, 9090)

@@ -1,8 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
@@ -41,7 +42,7 @@ def look_around(connect: Callable[[], KubeClient], server: str, deadline: Deadli
     """Which components a cluster has, as soon as it answers.
 
     connect: a client of the cluster. server: its address, for people.
-    Raises: HopError if it does not answer in time.
+    Raises: HopError if it does not answer in time. ApiError if a part cannot be read for another reason than rights.
     """
 
     def ask() -> KubeClient | ApiError:
@@ -63,7 +64,6 @@ def _components(kube: KubeClient) -> Outcome:
     answers = in_parallel(lambda name: kube.list(_LISTS[name]), list(_LISTS))
     groups = list(METRICS_APIS)
     apis = in_parallel(lambda group: kube.get(APISERVICES, f"{METRICS_APIS[group]}.{group}"), groups)
-    unread = [reason(answer) for answer in (*answers, *apis) if isinstance(answer, (ApiError, HopError))]
     kinds = attempt(lambda: kube.discover(RULES.api_version))
     releases = _releases(kube)
     objects = Objects(
@@ -82,9 +82,22 @@ def _components(kube: KubeClient) -> Outcome:
             "components": find_components(objects),
             "sees_releases": releases is not None,
             "serves_monitors": not isinstance(kinds, dict) or "ServiceMonitor" in kinds,
-            "not_looked_at": sorted(set(unread)),
+            "not_looked_at": _unread(
+                [*zip(_LISTS.values(), answers, strict=True), *((APISERVICES, api) for api in apis)]
+            ),
         }
     )
+
+
+def _unread(answers: Iterable[tuple[Resource, Any]]) -> dict[str, str]:
+    """Kinds that there is no right to, each with the right that is missing. Any other error may hide what is there."""
+    unread = {}
+    for resource, answer in answers:
+        if isinstance(answer, ApiError) and answer.status == 403:
+            unread[resource.kind] = reason(answer)
+        elif isinstance(answer, (ApiError, HopError)):
+            raise answer
+    return unread
 
 
 def _releases(kube: KubeClient) -> frozenset[tuple[str, str]] | None:
@@ -92,7 +105,7 @@ def _releases(kube: KubeClient) -> frozenset[tuple[str, str]] | None:
     try:
         records = kube.list_metadata(SECRETS, label_selector=f"owner=helm,{RELEASE}")
     except ApiError as err:
-        if err.status in (401, 403):
+        if err.status == 403:
             return None
         raise
     return frozenset((record["metadata"]["namespace"], record["metadata"]["labels"][RELEASE]) for record in records)

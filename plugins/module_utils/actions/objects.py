@@ -9,7 +9,7 @@ from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient, Resource
 from ..cluster.ownership import is_up_to_date
-from ..cluster.parallel import in_parallel
+from ..cluster.parallel import all_in_parallel, in_parallel
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import MANAGED_BY, MANAGER, PART_OF, marked
@@ -20,20 +20,30 @@ Identity = tuple[str, str, str]
 
 
 def make_objects(
-    kube: KubeClient, part_of: str, kinds: Sequence[Mapping[str, str]], wanted: Sequence[Manifest]
+    kube: KubeClient,
+    part_of: str,
+    kinds: Sequence[Mapping[str, str]],
+    wanted: Sequence[Manifest],
+    *,
+    namespaces: Sequence[str] | None = None,
 ) -> Outcome:
     """Apply what differs, and delete what is marked as of `part_of` and not wanted.
 
     kinds: `api_version` and `kind` of all that the part has or had; one that is not served has no objects.
+    namespaces: where the part is, beside those of `wanted`; None for the whole cluster.
     Raises: HopError before anything is changed, if somebody else made an object of that name, or a kind is missing.
     """
     outcome = Outcome()
     served = _served(kube, kinds)
     selector = f"{MANAGED_BY}={MANAGER},{PART_OF}={part_of}"
+    # A part of that name elsewhere is somebody else's. Nor may everybody list the whole cluster.
+    places = None if namespaces is None else sorted({*namespaces, *(_identity(manifest)[1] for manifest in wanted)})
+    asked = [(resource, place) for resource in served.values() for place in (places if places is not None else [None])]
+    lists = all_in_parallel(lambda query: kube.list(query[0], namespace=query[1], label_selector=selector), asked)
     ours = {
         _identity(found): found
-        for resource in served.values()
-        for found in (_named(manifest, resource) for manifest in kube.list(resource, label_selector=selector) or ())
+        for (resource, _place), listed in zip(asked, lists, strict=True)
+        for found in (_named(manifest, resource) for manifest in listed or ())
     }
     desired = {_identity(manifest): marked(manifest, part_of) for manifest in wanted}
     missing = sorted({kind for kind, _namespace, _name in desired} - set(served))

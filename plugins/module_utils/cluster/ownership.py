@@ -25,6 +25,9 @@ def is_up_to_date(live: Mapping[str, Any], desired: Mapping[str, Any], manager: 
         wanted, there = desired["metadata"].get(part) or {}, live["metadata"].get(part) or {}
         if any(there.get(key) != value for key, value in wanted.items()):
             return False
+    owners = desired["metadata"].get("ownerReferences")
+    if owners and not _holds(live["metadata"].get("ownerReferences"), owners):
+        return False
     return all(_wants(desired, fields) for fields in _applied(live, manager))
 
 

@@ -57,6 +57,27 @@ def test_only_what_differs_is_sent_and_what_is_not_wanted_goes() -> None:
     assert sent == [LABELS, LABELS]
 
 
+@pytest.mark.parametrize("namespaces", [["monitoring"], []])
+def test_of_equal_names_in_two_namespaces_one_stays(namespaces: list[str]) -> None:
+    """Its owner may have no right elsewhere: nothing is asked of the whole cluster."""
+    elsewhere = config_map("board", **LABELS)
+    elsewhere["metadata"]["namespace"] = "of-others"
+    there = listed(config_map("board", **LABELS), config_map("old", **LABELS), elsewhere)
+    answers = {"GET /api/v1/configmaps": there, f"DELETE {PATH}/board": {}, f"DELETE {PATH}/old": {}}
+    transport = FakeTransport({**SERVED, **answers})
+    wanted = [] if namespaces else [config_map("board")]
+    made = make_objects(KubeClient(transport), "boards", KINDS, wanted, namespaces=namespaces)
+    gone = {"board", "old"} if namespaces else {"old"}
+    deleted = {(entry["namespace"], entry["name"]) for entry in made.result["objects"] if entry["action"] == "deleted"}
+    assert deleted == {("monitoring", name) for name in gone}
+    assert "GET /api/v1/configmaps" not in transport.asked
+
+
+def test_without_a_namespace_nothing_is_looked_for() -> None:
+    made = make_objects(KubeClient(FakeTransport(SERVED)), "boards", KINDS, [], namespaces=[])
+    assert (made.changed, made.result) == (False, {"objects": []})
+
+
 def test_an_object_of_somebody_else_is_refused_before_anything_is_sent() -> None:
     transport = FakeTransport(
         {**SERVED, "GET /api/v1/configmaps": listed(), f"GET {PATH}/theirs": config_map("theirs")}

@@ -121,3 +121,16 @@ def test_others_that_wrote_the_spec() -> None:
     assert other_managers(found, US) == ["an unknown manager", "kubectl"]
     assert settled(found)
     assert other_managers({"metadata": {}}, US) == []
+
+
+def test_an_owner_is_a_change_until_it_is_there() -> None:
+    """The server adds nothing to a reference but what it says itself."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "load", "uid": "u"}
+    owned = {**DESIRED, "metadata": {**DESIRED["metadata"], "ownerReferences": [owner]}}
+    found = live()
+
+    assert not is_up_to_date(found, owned, US)
+    found["metadata"]["ownerReferences"] = [{**owner, "controller": False}]
+    assert is_up_to_date(found, owned, US)
+    found["metadata"]["ownerReferences"] = [{**owner, "uid": "another"}]
+    assert not is_up_to_date(found, owned, US)
