@@ -60,6 +60,7 @@ class Machine:
     enrolled:  whether the firmware knows the key that DKMS signs with.
     options:   the role's variables.
     components: those of Debian that apt uses.
+    member:    whether kubeadm has made it a node.
     """
 
     system: str = "Debian 12"
@@ -71,6 +72,7 @@ class Machine:
     enrolled: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     components: Sequence[str] = ("main", "contrib", "non-free", "non-free-firmware")
+    member: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,10 @@ def _write(root: Path, machine: Machine) -> None:
         version.write_text(
             f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {machine.loaded}  Release Build\n"
         )
+    if machine.member:
+        kubelet = root / "etc" / "kubernetes" / "kubelet.conf"
+        kubelet.parent.mkdir(parents=True)
+        kubelet.touch()
     if machine.secure_boot is not None:
         variable = root / SECURE_BOOT
         variable.parent.mkdir(parents=True)

@@ -18,6 +18,8 @@ NODES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "docker", "k
 LOOK = [
     {"ansible.builtin.fail": {"msg": "refused as the test wants it"}, "when": "inventory_hostname in refused"},
 ]
+# Of the driver's role, by the playbook that drains each node first.
+LOOK_OF_DRIVER = [{"ansible.builtin.assert": {"that": "nvidia_driver_reboot_ok | default(false)"}}, *LOOK]
 WORK = [
     {"ansible.builtin.fail": {"msg": "broken as the test wants it"}, "when": "inventory_hostname in broken"},
     {
@@ -62,7 +64,8 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for role in NODES:
         tasks = collection / "roles" / role / "tasks"
         tasks.mkdir(parents=True)
-        for name, content in {"preflight": LOOK, "upgrade_preflight": LOOK, "main": WORK, "upgrade": WORK}.items():
+        look = LOOK_OF_DRIVER if role == "nvidia_driver" else LOOK
+        for name, content in {"preflight": look, "upgrade_preflight": LOOK, "main": WORK, "upgrade": WORK}.items():
             (tasks / f"{name}.yml").write_text(json.dumps([*content, REBOOT] if role == "nvidia_driver" else content))
         (tasks.parent / "meta").symlink_to(ROOT / "roles" / role / "meta")
     common = collection / "roles/_common"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -220,6 +221,18 @@ STRANGERS = {
 }
 
 NEWER = ("libnvidia-ml1 install installed 590.48.01-1",)
+MEMBER = Machine(loaded="570.172.08", installed=("libnvidia-ml1 install installed 570.172.08-1",), member=True)
+
+# Ubuntu enrolls no key before a module of DKMS is there; Debian 12's dkms has no `generate_mok`.
+MOK_OF_UBUNTU = (
+    "`apt-get install dkms mokutil openssl shim-signed && update-secureboot-policy --new-key && "
+    "mokutil --import /var/lib/shim-signed/mok/MOK.der`; then reboot"
+)
+MOK_OF_DEBIAN = (
+    '`apt-get install dkms mokutil openssl && openssl req -new -x509 -nodes -days 36500 -subj "/CN=DKMS module signing key" '
+    "-newkey rsa:2048 -keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub && "
+    "mokutil --import /var/lib/dkms/mok.pub`; then reboot"
+)
 
 REFUSED = {
     "open modules before Turing": (
@@ -287,8 +300,14 @@ REFUSED = {
         "`apt-mark unhold nvidia-driver-cuda`",
     ),
     "a driver that no package brought": (Machine(loaded=f"{PIN}"), "`nvidia-uninstall`"),
-    "Secure Boot": (Machine(secure_boot=True), "dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub"),
+    "another driver under the pods of a node": (
+        MEMBER,
+        "Next: `ansible-playbook kubegpu.autoscale.upgrade_driver`, which drains one node after the other; "
+        "or set nvidia_driver_version, nvidia_driver_flavour and nvidia_driver_source to what is there.",
+    ),
+    "Secure Boot": (Machine(secure_boot=True), MOK_OF_DEBIAN),
     "Secure Boot on Ubuntu": (Machine(**UBUNTU, secure_boot=True), "set nvidia_driver_source: ubuntu_prebuilt"),
+    "Secure Boot on Ubuntu, with DKMS all the same": (Machine(**UBUNTU, secure_boot=True), MOK_OF_UBUNTU),
     "Debian without contrib": (
         Machine(components=("main", "non-free-firmware")),
         "uses Debian without contrib, and the driver depends on packages of it",
@@ -326,6 +345,9 @@ ALLOWED = {
     "a GPU that has fallen off the bus, and somebody who knows better": Machine(
         devices=(H100, LOST), options={"nvidia_driver_flavour": "open"}
     ),
+    "another driver on a server in no cluster": replace(MEMBER, member=False),
+    "another driver on a node that is drained first": replace(MEMBER, options={"nvidia_driver_reboot_ok": True}),
+    "a first driver on a node": Machine(member=True),
     "Secure Boot with an enrolled key": Machine(secure_boot=True, enrolled=True),
     "Secure Boot with prebuilt modules": Machine(**UBUNTU, secure_boot=True, options=PREBUILT),
     "Secure Boot with a driver in use": Machine(
@@ -431,7 +453,7 @@ def test_what_cannot_work_is_refused_with_the_way_out(tmp_path: Path, name: str)
 def test_all_reasons_are_told_at_once(tmp_path: Path) -> None:
     refusal = Look(tmp_path, REFUSED["all at once"][0]).refusal
 
-    assert [refusal.count(words) for words in ("their last branch is 580", "dkms generate_mok", "apt-mark unhold")] == [
+    assert [refusal.count(words) for words in ("their last branch is 580", "mokutil --import", "apt-mark unhold")] == [
         1,
         1,
         1,
