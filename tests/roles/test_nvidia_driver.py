@@ -207,6 +207,28 @@ STRANGERS = {
         ),
         ["libnvidia-ml1", "nvidia-modprobe", "nvidia-open-kernel-dkms"],
     ),
+    "Ubuntu's own driver at the release that NVIDIA's is to have": (
+        Machine(
+            **UBUNTU,
+            installed=(
+                "libnvidia-compute-580 install installed 580.0.1-0ubuntu0.24.04.1",
+                "nvidia-dkms-580-open install installed 580.0.1-0ubuntu1",
+            ),
+            options=AT_580,
+        ),
+        ["libnvidia-compute-580"],
+    ),
+    "GPUDirect Storage of Ubuntu's kernel for NVIDIA's servers": (
+        Machine(
+            **UBUNTU | {"kernel": "6.17.0-1019-nvidia"},
+            installed=(
+                "linux-modules-nvidia-fs-6.17.0-1019-nvidia install installed 6.17.0-1019.19",
+                "linux-modules-nvidia-580-server-open-nvidia-hwe-24.04 install installed 6.17.0-1019.19",
+            ),
+            options=AT_580,
+        ),
+        ["linux-modules-nvidia-580-server-open-nvidia-hwe-24.04"],
+    ),
     "prebuilt stays": (
         Machine(
             **UBUNTU,
@@ -229,7 +251,8 @@ MOK_OF_UBUNTU = (
     "mokutil --import /var/lib/shim-signed/mok/MOK.der`; then reboot"
 )
 MOK_OF_DEBIAN = (
-    '`apt-get install dkms mokutil openssl && openssl req -new -x509 -nodes -days 36500 -subj "/CN=DKMS module signing key" '
+    "`apt-get install dkms mokutil openssl && openssl req -new -x509 -nodes -days 36500 "
+    '-subj "/CN=DKMS module signing key" '
     "-newkey rsa:2048 -keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub && "
     "mokutil --import /var/lib/dkms/mok.pub`; then reboot"
 )
