@@ -55,6 +55,7 @@ class Machine:
 
     system:    distribution and version.
     devices:   PCI functions, `vendor:device`.
+    bound:     kernel driver that holds them; empty for none.
     installed: packages, `name wish state version` each.
     loaded:    release of the loaded driver; empty for none.
     enrolled:  whether the firmware knows the key that DKMS signs with.
@@ -66,6 +67,7 @@ class Machine:
     system: str = "Debian 12"
     kernel: str = "6.1.0-40-amd64"
     devices: Sequence[str] = (L4,)
+    bound: str = ""
     installed: Sequence[str] = ()
     loaded: str = ""
     secure_boot: bool | None = None
@@ -166,6 +168,8 @@ def _write(root: Path, machine: Machine) -> None:
         attributes = {"vendor": f"0x{vendor}", "device": f"0x{number}", "class": CLASSES.get(device, "0x030200")}
         for name, text in attributes.items():
             (pci / name).write_text(f"{text}\n")
+        if machine.bound:
+            (pci / "driver").symlink_to(f"../../../bus/pci/drivers/{machine.bound}")
         if device == BRIDGE:
             (pci / "vpd").write_text("SW_MNG")
         if device == MUTE:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
 from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Look, Machine, Seen, play
 from role_values import RoleValues
 
@@ -331,6 +332,10 @@ REFUSED = {
     "Secure Boot": (Machine(secure_boot=True), MOK_OF_DEBIAN),
     "Secure Boot on Ubuntu": (Machine(**UBUNTU, secure_boot=True), "set nvidia_driver_source: ubuntu_prebuilt"),
     "Secure Boot on Ubuntu, with DKMS all the same": (Machine(**UBUNTU, secure_boot=True), MOK_OF_UBUNTU),
+    "what cannot work, where the kernel's own driver holds the GPUs": (
+        Machine(system="Ubuntu 26.04", bound="NovaCore", secure_boot=True),
+        MOK_OF_UBUNTU,
+    ),
     "Debian without contrib": (
         Machine(components=("main", "non-free-firmware")),
         "uses Debian without contrib, and the driver depends on packages of it",
@@ -499,6 +504,25 @@ def test_dkms_leaves_the_kernel_to_unattended_upgrades(tmp_path: Path) -> None:
     unattended = Look(tmp_path, PACKAGES["Ubuntu up to 580"][0])["unattended"]
 
     assert not [pattern for pattern in unattended if pattern.startswith("linux-")]
+
+
+@pytest.mark.parametrize(
+    ("driver", "counts"), [(None, 1), ("nvidia", 1), ("nouveau", 1), ("NovaCore", 1), ("vfio-pci", 0)]
+)
+def test_every_role_counts_the_same_gpus(driver: str | None, counts: int) -> None:
+    """Those that the kernel's own driver holds are no virtual machine's."""
+    facts = {"gpu_facts": {"gpus": [{"bound_driver": driver}]}}
+    for role, expression in {
+        "nvidia_driver": "__nvidia_driver_gpus",
+        "nvidia_container_toolkit": "__nvidia_container_toolkit_gpus",
+        "docker": "__docker_gpus",
+        "gpu_node_labels": "__gpu_node_labels_detected | from_json",
+    }.items():
+        told = {"ansible_facts": facts, "groups": {"kube_node": ["gpu1"]}}
+        host = {"ansible_facts": facts, "kubernetes_node_name": "gpu1"}
+        values = RoleValues(role, {}, told | {"hostvars": {"gpu1": host}})
+        assert len(values[expression]) == counts, role
+    assert (driver in OURS) is bool(counts)
 
 
 def test_an_ignored_card_is_not_counted_though_the_driver_shows_it() -> None:
