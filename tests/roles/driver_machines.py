@@ -33,6 +33,7 @@ ASKED = {
     "key_url": "__nvidia_driver_apt.key_url",
     "fingerprint": "__nvidia_driver_apt.fingerprint",
     "extra": "__nvidia_driver_apt.extra",
+    "kernel": "__nvidia_driver_kernel_comes",
     "unattended": "__nvidia_driver_apt.unattended",
     "strangers": "__nvidia_driver_strangers | map(attribute=0)",
 }

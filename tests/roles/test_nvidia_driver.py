@@ -121,6 +121,54 @@ BESIDE = {
     ),
 }
 
+# What brings the whole kernel that prebuilt modules are made for: they bring its image alone.
+KERNELS = {
+    "generic": (
+        Machine(**UBUNTU, installed=("linux-image-generic install installed 6.8.0-79.79",), options=PREBUILT),
+        ["linux-image-generic"],
+    ),
+    "the one that runs": (
+        Machine(
+            **UBUNTU | {"kernel": "6.14.0-33-generic"},
+            installed=(
+                "linux-image-generic install installed 6.8.0-79.79",
+                "linux-image-generic-hwe-24.04 install installed 6.14.0-33.33~24.04.1",
+            ),
+            options=PREBUILT,
+        ),
+        ["linux-image-generic-hwe-24.04"],
+    ),
+    "a virtual machine's": (
+        Machine(**UBUNTU, installed=("linux-image-virtual install installed 6.8.0-79.79",), options=PREBUILT),
+        ["linux-image-virtual"],
+    ),
+    "a cloud's, with the rest apart": (
+        Machine(
+            **UBUNTU | {"kernel": "6.8.0-1036-aws"},
+            installed=(
+                "linux-image-aws install installed 6.8.0-1036.38",
+                "linux-modules-extra-aws install installed 6.8.0-1036.38",
+                "linux-modules-extra-6.8.0-1036-aws install installed 6.8.0-1036.38",
+            ),
+            options=PREBUILT,
+        ),
+        ["linux-image-aws", "linux-modules-extra-aws"],
+    ),
+    "without a meta package": (Machine(**UBUNTU, options=PREBUILT), ["linux-image-generic"]),
+    "with its modules already": (
+        Machine(
+            **UBUNTU,
+            installed=(
+                "linux-image-generic install installed 6.8.0-79.79",
+                "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
+            ),
+            options=PREBUILT,
+        ),
+        [],
+    ),
+    "by DKMS": (Machine(**UBUNTU, installed=("linux-image-generic install installed 6.8.0-79.79",)), []),
+}
+
 OLD_UBUNTU = (
     "libnvidia-compute-570 install installed 570.172.08-0ubuntu1",
     "nvidia-dkms-570-open install installed 570.172.08-0ubuntu1",
@@ -466,6 +514,12 @@ def test_a_system_has_what_is_asked_for_there(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize("name", BESIDE)
 def test_packages_beside_the_driver(tmp_path: Path, name: str) -> None:
     assert Look(tmp_path, BESIDE[name][0])["extra"] == BESIDE[name][1]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_prebuilt_modules_come_with_a_whole_kernel(tmp_path: Path, name: str) -> None:
+    """The drivers of many network cards are in linux-modules-extra, on which an image does not depend."""
+    assert Look(tmp_path, KERNELS[name][0])["kernel"] == KERNELS[name][1]
 
 
 @pytest.mark.parametrize("name", STRANGERS)
