@@ -144,6 +144,7 @@ ansible_facts:
             bound_driver:
               description:
                 - Kernel driver that holds the GPU, V(nvidia) or V(nouveau) for instance; null if none does.
+                - V(NovaCore) is the kernel's own, as nouveau is.
                 - V(vfio-pci) holds a GPU that is kept for a virtual machine.
               type: str
               sample: nvidia
@@ -236,8 +237,8 @@ ansible_facts:
         reboot_reason:
           description:
             - Why, in one sentence; empty if no reboot is needed.
-            - Nouveau holds the GPUs, or another version or flavour is loaded than is installed. Or the module is built
-              for a newer installed kernel only.
+            - Nouveau or its successor Nova holds the GPUs, or another version or flavour is loaded than is installed.
+              Or the module is built for a newer installed kernel only.
           type: str
           sample: driver 570.86.15 is loaded, but 580.95.05 is installed
 """

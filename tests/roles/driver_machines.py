@@ -33,6 +33,7 @@ ASKED = {
     "key_url": "__nvidia_driver_apt.key_url",
     "fingerprint": "__nvidia_driver_apt.fingerprint",
     "extra": "__nvidia_driver_apt.extra",
+    "kernel": "__nvidia_driver_kernel_comes",
     "unattended": "__nvidia_driver_apt.unattended",
     "strangers": "__nvidia_driver_strangers | map(attribute=0)",
 }
@@ -55,22 +56,26 @@ class Machine:
 
     system:    distribution and version.
     devices:   PCI functions, `vendor:device`.
+    bound:     kernel driver that holds them; empty for none.
     installed: packages, `name wish state version` each.
     loaded:    release of the loaded driver; empty for none.
     enrolled:  whether the firmware knows the key that DKMS signs with.
     options:   the role's variables.
     components: those of Debian that apt uses.
+    member:    whether kubeadm has made it a node.
     """
 
     system: str = "Debian 12"
     kernel: str = "6.1.0-40-amd64"
     devices: Sequence[str] = (L4,)
+    bound: str = ""
     installed: Sequence[str] = ()
     loaded: str = ""
     secure_boot: bool | None = None
     enrolled: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     components: Sequence[str] = ("main", "contrib", "non-free", "non-free-firmware")
+    member: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,8 @@ def _write(root: Path, machine: Machine) -> None:
         attributes = {"vendor": f"0x{vendor}", "device": f"0x{number}", "class": CLASSES.get(device, "0x030200")}
         for name, text in attributes.items():
             (pci / name).write_text(f"{text}\n")
+        if machine.bound:
+            (pci / "driver").symlink_to(f"../../../bus/pci/drivers/{machine.bound}")
         if device == BRIDGE:
             (pci / "vpd").write_text("SW_MNG")
         if device == MUTE:
@@ -177,6 +184,10 @@ def _write(root: Path, machine: Machine) -> None:
         version.write_text(
             f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {machine.loaded}  Release Build\n"
         )
+    if machine.member:
+        kubelet = root / "etc" / "kubernetes" / "kubelet.conf"
+        kubelet.parent.mkdir(parents=True)
+        kubelet.touch()
     if machine.secure_boot is not None:
         variable = root / SECURE_BOOT
         variable.parent.mkdir(parents=True)

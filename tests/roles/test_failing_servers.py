@@ -6,6 +6,7 @@ The playbooks are the collection's. Its roles of servers are stand-ins, which wr
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ NODES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "docker", "k
 LOOK = [
     {"ansible.builtin.fail": {"msg": "refused as the test wants it"}, "when": "inventory_hostname in refused"},
 ]
+# Of the driver's role, by the playbook that drains each node first.
+LOOK_OF_DRIVER = [{"ansible.builtin.assert": {"that": "nvidia_driver_reboot_ok | default(false)"}}, *LOOK]
 WORK = [
     {"ansible.builtin.fail": {"msg": "broken as the test wants it"}, "when": "inventory_hostname in broken"},
     {
@@ -37,6 +40,7 @@ class ActionModule(ActionBase):
         Path(self._task.args["path"]).write_text(self._task.args["text"])
         return {"changed": True}
 """
+SMART = {"ANSIBLE_GATHERING": "smart", "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile"}
 # The driver's role says who has to reboot.
 REBOOT = {
     "ansible.builtin.set_fact": {
@@ -62,7 +66,8 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for role in NODES:
         tasks = collection / "roles" / role / "tasks"
         tasks.mkdir(parents=True)
-        for name, content in {"preflight": LOOK, "upgrade_preflight": LOOK, "main": WORK, "upgrade": WORK}.items():
+        look = LOOK_OF_DRIVER if role == "nvidia_driver" else LOOK
+        for name, content in {"preflight": look, "upgrade_preflight": LOOK, "main": WORK, "upgrade": WORK}.items():
             (tasks / f"{name}.yml").write_text(json.dumps([*content, REBOOT] if role == "nvidia_driver" else content))
         (tasks.parent / "meta").symlink_to(ROOT / "roles" / role / "meta")
     common = collection / "roles/_common"
@@ -93,9 +98,13 @@ class Fleet:
         refused: str = "",
         broken: str = "",
         waiting: tuple[str, ...] = (),
+        cached: bool = False,
         **variables: Any,
     ) -> dict[str, set[str]]:
-        """Which servers each role was done on. waiting: those that have to reboot; gpu1 is a node already."""
+        """Which servers each role was done on. waiting: those that have to reboot; gpu1 is a node already.
+
+        cached: whether Ansible keeps facts, and believes those that it has kept.
+        """
         gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
         names = {"kube_control_plane": ["cp1", "cp2"], "kube_node": [f"gpu{number + 1}" for number in range(workers)]}
         hosts = {group: {"hosts": {name: gone if name == silent else {} for name in names[group]}} for group in names}
@@ -103,7 +112,7 @@ class Fleet:
         asked = {"ansible_facts_modules": "ansible.builtin.ping"}
         here = {"ansible_connection": "local", "ansible_become": False, **asked}
         (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": here, "children": hosts}}))
-        (self.folder / "done").mkdir()
+        (self.folder / "done").mkdir(exist_ok=True)
         # Which play takes whom is decided before there is a host with variables: so these are said on the command line.
         words = json.dumps(
             {
@@ -121,6 +130,7 @@ class Fleet:
                 "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
                 "ANSIBLE_ACTION_PLUGINS": str(self.collections / "actions"),
                 "ANSIBLE_SSH_ARGS": "-o BatchMode=yes",
+                **(SMART | {"ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.folder / "facts")} if cached else {}),
             },
         )  # fmt: skip
         print(done.stdout, done.stderr)
@@ -143,6 +153,7 @@ def fleet(tmp_path: Path, collections: Path) -> Fleet:
 
 ALL = {"cp1", "cp2", "gpu1", "gpu2", "gpu3"}
 UPGRADES = {"upgrade_driver": "nvidia_driver", "upgrade_kubernetes": "kubernetes"}
+LOOKS = re.compile(r"TASK \[Gather facts\] \*+((?: ok: \[\w+\])*)")
 LEFT = [*UPGRADES.items(), ("nodes", "containerd")]
 
 
@@ -186,6 +197,16 @@ def test_an_upgrade_never_leaves_a_control_plane_out(fleet: Fleet, playbook: str
     """With one less, etcd loses its majority when the next one restarts."""
     assert fleet.run(playbook, **{ill: "cp2"}, kubegpu_fail_fast=False) == {}
     assert "controller -> cp2: no answer, or refused above. Nothing was changed." in fleet.said
+
+
+@pytest.mark.parametrize("playbook", ["nodes", "cluster", *UPGRADES])
+def test_facts_of_a_run_before_are_not_believed(fleet: Fleet, playbook: str) -> None:
+    """Kernel, address and user of then, by `gathering = smart` and a cache of facts."""
+    for _ in range(2):
+        fleet.run(playbook, cached=True)
+
+    (looked,) = LOOKS.findall(fleet.said)
+    assert sorted(looked.split()[1::2]) == sorted(f"[{host}]" for host in ALL)
 
 
 @pytest.mark.parametrize(("playbook", "role"), UPGRADES.items())

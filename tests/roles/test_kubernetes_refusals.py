@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from base64 import b64encode
+from collections.abc import Sequence
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_forks import ansible_playbook
-from collection import COLLECTIONS_PATH
+from collection import COLLECTIONS_PATH, ROOT
 from role_values import RoleValues
 
 FOLDER = "/etc/kubernetes/kubegpu"
@@ -95,6 +96,28 @@ def test_swap_is_refused_only_where_it_is_asked_for(swap: str, refused: bool) ->
 
     assert ("cp1 swaps: /swap.img." in "\n".join(kubernetes["__kubernetes_reasons"])) == refused
     assert kubernetes["__kubernetes_merged.kubelet.failSwapOn | default(true)"] == (swap != "allow")
+
+
+@pytest.mark.parametrize("unit", ["zramswap.service", "zram-config.service"])
+@pytest.mark.parametrize("files", [(), WORKER], ids=["a server", "a node"])
+def test_swap_that_no_swap_unit_brings_back_is_refused(unit: str, files: Sequence[str]) -> None:
+    """A service turns it on at each boot, so the drop-in of all swap units does not help."""
+    enabled = [*files, f"/etc/systemd/system/multi-user.target.wants/{unit}"]
+    told = reasons(*enabled, group="kube_node")
+
+    assert f"Next, on the node: `systemctl disable --now {unit}`; or kubernetes_swap: allow" in told
+    assert "zram" not in reasons(*enabled, group="kube_node", kubernetes_swap="allow")
+    assert "zram" not in reasons(*files, f"/etc/systemd/system/{unit}", group="kube_node"), "masked"
+
+
+@pytest.mark.parametrize("swaps", [["/swap.img"], []])
+def test_a_run_turns_off_the_swap_of_a_node_as_well(swaps: list[str]) -> None:
+    """Its kubelet would not start again."""
+    tasks = yaml.safe_load((ROOT / "roles/kubernetes/tasks/kernel.yml").read_text())
+    (condition,) = (task["when"] for task in tasks if task["name"] == "Do without swap")
+    server = {"result": {"clusters": ["/etc/kubernetes/kubelet.conf"], "swaps": swaps}}
+
+    assert role(*WORKER, group="kube_node", _common_server=server)[condition] is bool(swaps)
 
 
 def test_the_endpoint_is_asked_before_there_is_a_cluster(tmp_path: Path) -> None:

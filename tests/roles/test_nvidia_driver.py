@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
 from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Look, Machine, Seen, play
 from role_values import RoleValues
 
@@ -119,6 +121,54 @@ BESIDE = {
     ),
 }
 
+# What brings the whole kernel that prebuilt modules are made for: they bring its image alone.
+KERNELS = {
+    "generic": (
+        Machine(**UBUNTU, installed=("linux-image-generic install installed 6.8.0-79.79",), options=PREBUILT),
+        ["linux-image-generic"],
+    ),
+    "the one that runs": (
+        Machine(
+            **UBUNTU | {"kernel": "6.14.0-33-generic"},
+            installed=(
+                "linux-image-generic install installed 6.8.0-79.79",
+                "linux-image-generic-hwe-24.04 install installed 6.14.0-33.33~24.04.1",
+            ),
+            options=PREBUILT,
+        ),
+        ["linux-image-generic-hwe-24.04"],
+    ),
+    "a virtual machine's": (
+        Machine(**UBUNTU, installed=("linux-image-virtual install installed 6.8.0-79.79",), options=PREBUILT),
+        ["linux-image-virtual"],
+    ),
+    "a cloud's, with the rest apart": (
+        Machine(
+            **UBUNTU | {"kernel": "6.8.0-1036-aws"},
+            installed=(
+                "linux-image-aws install installed 6.8.0-1036.38",
+                "linux-modules-extra-aws install installed 6.8.0-1036.38",
+                "linux-modules-extra-6.8.0-1036-aws install installed 6.8.0-1036.38",
+            ),
+            options=PREBUILT,
+        ),
+        ["linux-image-aws", "linux-modules-extra-aws"],
+    ),
+    "without a meta package": (Machine(**UBUNTU, options=PREBUILT), ["linux-image-generic"]),
+    "with its modules already": (
+        Machine(
+            **UBUNTU,
+            installed=(
+                "linux-image-generic install installed 6.8.0-79.79",
+                "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
+            ),
+            options=PREBUILT,
+        ),
+        [],
+    ),
+    "by DKMS": (Machine(**UBUNTU, installed=("linux-image-generic install installed 6.8.0-79.79",)), []),
+}
+
 OLD_UBUNTU = (
     "libnvidia-compute-570 install installed 570.172.08-0ubuntu1",
     "nvidia-dkms-570-open install installed 570.172.08-0ubuntu1",
@@ -206,6 +256,28 @@ STRANGERS = {
         ),
         ["libnvidia-ml1", "nvidia-modprobe", "nvidia-open-kernel-dkms"],
     ),
+    "Ubuntu's own driver at the release that NVIDIA's is to have": (
+        Machine(
+            **UBUNTU,
+            installed=(
+                "libnvidia-compute-580 install installed 580.0.1-0ubuntu0.24.04.1",
+                "nvidia-dkms-580-open install installed 580.0.1-0ubuntu1",
+            ),
+            options=AT_580,
+        ),
+        ["libnvidia-compute-580"],
+    ),
+    "GPUDirect Storage of Ubuntu's kernel for NVIDIA's servers": (
+        Machine(
+            **UBUNTU | {"kernel": "6.17.0-1019-nvidia"},
+            installed=(
+                "linux-modules-nvidia-fs-6.17.0-1019-nvidia install installed 6.17.0-1019.19",
+                "linux-modules-nvidia-580-server-open-nvidia-hwe-24.04 install installed 6.17.0-1019.19",
+            ),
+            options=AT_580,
+        ),
+        ["linux-modules-nvidia-580-server-open-nvidia-hwe-24.04"],
+    ),
     "prebuilt stays": (
         Machine(
             **UBUNTU,
@@ -220,6 +292,19 @@ STRANGERS = {
 }
 
 NEWER = ("libnvidia-ml1 install installed 590.48.01-1",)
+MEMBER = Machine(loaded="570.172.08", installed=("libnvidia-ml1 install installed 570.172.08-1",), member=True)
+
+# Ubuntu enrolls no key before a module of DKMS is there; Debian 12's dkms has no `generate_mok`.
+MOK_OF_UBUNTU = (
+    "`apt-get install dkms mokutil openssl shim-signed && update-secureboot-policy --new-key && "
+    "mokutil --import /var/lib/shim-signed/mok/MOK.der`; then reboot"
+)
+MOK_OF_DEBIAN = (
+    "`apt-get install dkms mokutil openssl && openssl req -new -x509 -nodes -days 36500 "
+    '-subj "/CN=DKMS module signing key" '
+    "-newkey rsa:2048 -keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub && "
+    "mokutil --import /var/lib/dkms/mok.pub`; then reboot"
+)
 
 REFUSED = {
     "open modules before Turing": (
@@ -287,8 +372,18 @@ REFUSED = {
         "`apt-mark unhold nvidia-driver-cuda`",
     ),
     "a driver that no package brought": (Machine(loaded=f"{PIN}"), "`nvidia-uninstall`"),
-    "Secure Boot": (Machine(secure_boot=True), "dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub"),
+    "another driver under the pods of a node": (
+        MEMBER,
+        "Next: `ansible-playbook kubegpu.autoscale.upgrade_driver`, which drains one node after the other; "
+        "or set nvidia_driver_version, nvidia_driver_flavour and nvidia_driver_source to what is there.",
+    ),
+    "Secure Boot": (Machine(secure_boot=True), MOK_OF_DEBIAN),
     "Secure Boot on Ubuntu": (Machine(**UBUNTU, secure_boot=True), "set nvidia_driver_source: ubuntu_prebuilt"),
+    "Secure Boot on Ubuntu, with DKMS all the same": (Machine(**UBUNTU, secure_boot=True), MOK_OF_UBUNTU),
+    "what cannot work, where the kernel's own driver holds the GPUs": (
+        Machine(system="Ubuntu 26.04", bound="NovaCore", secure_boot=True),
+        MOK_OF_UBUNTU,
+    ),
     "Debian without contrib": (
         Machine(components=("main", "non-free-firmware")),
         "uses Debian without contrib, and the driver depends on packages of it",
@@ -326,6 +421,9 @@ ALLOWED = {
     "a GPU that has fallen off the bus, and somebody who knows better": Machine(
         devices=(H100, LOST), options={"nvidia_driver_flavour": "open"}
     ),
+    "another driver on a server in no cluster": replace(MEMBER, member=False),
+    "another driver on a node that is drained first": replace(MEMBER, options={"nvidia_driver_reboot_ok": True}),
+    "a first driver on a node": Machine(member=True),
     "Secure Boot with an enrolled key": Machine(secure_boot=True, enrolled=True),
     "Secure Boot with prebuilt modules": Machine(**UBUNTU, secure_boot=True, options=PREBUILT),
     "Secure Boot with a driver in use": Machine(
@@ -418,6 +516,12 @@ def test_packages_beside_the_driver(tmp_path: Path, name: str) -> None:
     assert Look(tmp_path, BESIDE[name][0])["extra"] == BESIDE[name][1]
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_prebuilt_modules_come_with_a_whole_kernel(tmp_path: Path, name: str) -> None:
+    """The drivers of many network cards are in linux-modules-extra, on which an image does not depend."""
+    assert Look(tmp_path, KERNELS[name][0])["kernel"] == KERNELS[name][1]
+
+
 @pytest.mark.parametrize("name", STRANGERS)
 def test_packages_that_have_to_move(tmp_path: Path, name: str) -> None:
     assert sorted(Look(tmp_path, STRANGERS[name][0])["strangers"]) == sorted(STRANGERS[name][1])
@@ -431,7 +535,7 @@ def test_what_cannot_work_is_refused_with_the_way_out(tmp_path: Path, name: str)
 def test_all_reasons_are_told_at_once(tmp_path: Path) -> None:
     refusal = Look(tmp_path, REFUSED["all at once"][0]).refusal
 
-    assert [refusal.count(words) for words in ("their last branch is 580", "dkms generate_mok", "apt-mark unhold")] == [
+    assert [refusal.count(words) for words in ("their last branch is 580", "mokutil --import", "apt-mark unhold")] == [
         1,
         1,
         1,
@@ -454,6 +558,25 @@ def test_dkms_leaves_the_kernel_to_unattended_upgrades(tmp_path: Path) -> None:
     unattended = Look(tmp_path, PACKAGES["Ubuntu up to 580"][0])["unattended"]
 
     assert not [pattern for pattern in unattended if pattern.startswith("linux-")]
+
+
+@pytest.mark.parametrize(
+    ("driver", "counts"), [(None, 1), ("nvidia", 1), ("nouveau", 1), ("NovaCore", 1), ("vfio-pci", 0)]
+)
+def test_every_role_counts_the_same_gpus(driver: str | None, counts: int) -> None:
+    """Those that the kernel's own driver holds are no virtual machine's."""
+    facts = {"gpu_facts": {"gpus": [{"bound_driver": driver}]}}
+    for role, expression in {
+        "nvidia_driver": "__nvidia_driver_gpus",
+        "nvidia_container_toolkit": "__nvidia_container_toolkit_gpus",
+        "docker": "__docker_gpus",
+        "gpu_node_labels": "__gpu_node_labels_detected | from_json",
+    }.items():
+        told = {"ansible_facts": facts, "groups": {"kube_node": ["gpu1"]}}
+        host = {"ansible_facts": facts, "kubernetes_node_name": "gpu1"}
+        values = RoleValues(role, {}, told | {"hostvars": {"gpu1": host}})
+        assert len(values[expression]) == counts, role
+    assert (driver in OURS) is bool(counts)
 
 
 def test_an_ignored_card_is_not_counted_though_the_driver_shows_it() -> None:

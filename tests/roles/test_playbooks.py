@@ -107,6 +107,12 @@ def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: P
     assert "kubeconfig has no context gone)" in said
 
 
+def test_a_role_that_changes_servers_goes_by_facts_of_this_run():
+    """`gather_facts: true` believes a cache, where there is one; a task does not. The doctor reads names alone."""
+    plays = [play for path in PLAYBOOKS if path.stem != "doctor" for play in yaml.safe_load(path.read_text())]
+    assert [play["name"] for play in plays if "hosts" in play and play.get("gather_facts", True)] == []
+
+
 def test_an_uninstall_leaves_helm_on_the_controller():
     """Other inventories of the same user run the same file."""
     plays = yaml.safe_load((ROOT / "playbooks" / "uninstall.yml").read_text())

@@ -11,7 +11,9 @@ from typing import Any
 from .driver import Driver, Kernel
 from .pci import PciDevice, driver_flavour, last_branch, needs_nvlsm
 
-_OURS = frozenset({None, "nvidia", "nouveau"})
+# The kernel's own drivers as PCI names them, and their modules. The roles' list is _common_gpu_drivers.
+_KERNELS_OWN = {"nouveau": "nouveau", "NovaCore": "nova_core"}
+OURS = frozenset({None, "nvidia", *_KERNELS_OWN})
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class GpuNode:
     kernels:          those below /lib/modules, in any order.
     driver_loaded:    None if no NVIDIA module is loaded.
     driver_installed: what the packages bring; None if there are none.
-    nouveau_loaded:   None if that cannot be told, secure_boot likewise and on a machine without UEFI.
+    nouveau_loaded:   None if that cannot be told, nova_loaded likewise, secure_boot on a machine without UEFI as well.
     warnings:         one sentence for each file that could not be used.
     """
 
@@ -31,6 +33,7 @@ class GpuNode:
     driver_loaded: Driver | None = None
     driver_installed: Driver | None = None
     nouveau_loaded: bool | None = False
+    nova_loaded: bool | None = False
     secure_boot: bool | None = None
     kernel: str | None = None
     headers: bool | None = None
@@ -74,10 +77,15 @@ class GpuNode:
         return "other" if foreign else None
 
     @property
-    def nouveau_holds_gpus(self) -> bool:
-        """Whether one is bound to it, or may be about to be: it is loaded, and NVIDIA's driver is not."""
+    def kernels_own(self) -> str | None:
+        """Module of the kernel's own that has a GPU, or may be about to: it is loaded, and NVIDIA's driver is not."""
         drivers = {gpu.driver for gpu in self.gpus}
-        return "nouveau" in drivers or (None in drivers and bool(self.nouveau_loaded) and self.driver_loaded is None)
+        for driver, module in _KERNELS_OWN.items():
+            if driver in drivers:
+                return module
+        if None not in drivers or self.driver_loaded is not None:
+            return None
+        return "nouveau" if self.nouveau_loaded else "nova_core" if self.nova_loaded else None
 
     @property
     def driver_in_use(self) -> bool:
@@ -89,8 +97,8 @@ class GpuNode:
         """Why the node has to reboot before its GPUs can be used; empty if it need not."""
         if not self.gpus or self.driver_origin is None:
             return ""
-        if self.nouveau_holds_gpus:
-            return f"nouveau is loaded and holds the GPUs that {self._name} is installed for"
+        if self.kernels_own:
+            return f"{self.kernels_own} is loaded and holds the GPUs that {self._name} is installed for"
         if self._difference:
             return self._difference
         if self.driver_loaded is None and not self._module_built and self.next_kernel:
@@ -186,8 +194,8 @@ class GpuNode:
 
     @property
     def _own_gpus(self) -> tuple[PciDevice, ...]:
-        """GPUs that no other driver than NVIDIA's or nouveau holds."""
-        return tuple(gpu for gpu in self.gpus if gpu.driver in _OURS)
+        """GPUs that no other driver than NVIDIA's or the kernel's own holds."""
+        return tuple(gpu for gpu in self.gpus if gpu.driver in OURS)
 
     @property
     def _misfit(self) -> str:

@@ -38,6 +38,7 @@ def read_gpu_node(root: Path) -> GpuNode:
         driver_loaded=loaded_driver(files),
         driver_installed=installed_driver(files),
         nouveau_loaded=files.is_there("sys/module/nouveau"),
+        nova_loaded=files.is_there("sys/module/nova_core"),
         secure_boot=_secure_boot(files),
         kernel=release,
         headers=None if release is None else headers(files, release),

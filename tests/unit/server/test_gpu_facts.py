@@ -272,6 +272,14 @@ def test_nouveau_holds_the_gpus_until_a_reboot(tree: Tree, bound: str | None, lo
     assert facts["reboot_reason"].startswith("nouveau is loaded") is holds
 
 
+def test_a_gpu_that_nova_may_take_yet_waits_for_a_reboot(tree: Tree) -> None:
+    tree.device("0000:31:00.0", L4)
+    tree.packages(DEBIAN)
+    tree.file("sys/module/nova_core/refcnt", "0")
+
+    assert tree.facts()["reboot_reason"].startswith("nova_core is loaded and holds the GPUs")
+
+
 @pytest.mark.parametrize("on", [None, True, False], ids=["BIOS", "on", "off"])
 def test_secure_boot_is_what_the_firmware_says(tree: Tree, on: bool | None) -> None:
     if on is not None:

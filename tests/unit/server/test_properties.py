@@ -25,6 +25,7 @@ FILES = (
     "proc/driver/nvidia/version",
     "var/lib/dpkg/status",
     "sys/module/nouveau",
+    "sys/module/nova_core",
     "lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko",
     "lib/modules/6.8.0-61-generic/kernel/nvidia-580/nvidia.ko",
     "boot/vmlinuz-6.8.0-61-generic",
