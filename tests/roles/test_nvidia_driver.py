@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -577,6 +578,21 @@ def test_every_role_counts_the_same_gpus(driver: str | None, counts: int) -> Non
         values = RoleValues(role, {}, told | {"hostvars": {"gpu1": host}})
         assert len(values[expression]) == counts, role
     assert (driver in OURS) is bool(counts)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "before", "stays"),
+    [(False, "", True), (True, "", False), (True, "libnvidia-ml1", True), (True, "nvidia-container-toolkit", False)],
+)
+def test_a_driver_that_was_there_before_stays_as_a_whole(
+    tmp_path: Path, pinned: bool, before: str, stays: bool
+) -> None:
+    rows = (f"libnvidia-ml1 install installed {PIN}-1", f"nvidia-kernel-open-dkms install installed {PIN}-1")
+    look = Look(tmp_path, Machine(installed=rows))
+    record = b64encode(f"# Written by kubegpu.autoscale\n{before}\n".encode()).decode()
+    assert (
+        look.leaves(_common_apt_mark={"stat": {"exists": pinned}}, _common_apt_before={"content": record}) is not stays
+    )
 
 
 def test_an_ignored_card_is_not_counted_though_the_driver_shows_it() -> None:
