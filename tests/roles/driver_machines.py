@@ -108,6 +108,11 @@ class Look:
         """One of ASKED."""
         return self._role[ASKED[name]]
 
+    def leaves(self, **results: Any) -> bool:
+        """Whether the driver goes with the role, after tasks that registered these."""
+        self._role.tell(**results)
+        return not self._role["__nvidia_driver_stays"]
+
     def seen(self) -> Seen:
         refusal = self.refusal
         return Seen(refusal, {} if refusal else {name: self[name] for name in ASKED})

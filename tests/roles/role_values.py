@@ -29,6 +29,10 @@ class RoleValues:
     def __getitem__(self, expression: str) -> Any:
         return self._templar.template(trust_as_template(f"{{{{ {expression} }}}}"))
 
+    def text(self, template: str) -> str:
+        """What a task's text becomes."""
+        return str(self._templar.template(trust_as_template(template)))
+
     def tell(self, **results: Any) -> None:
         """Go on as if a task had registered these."""
         self._templar.available_variables = self._templar.available_variables | results

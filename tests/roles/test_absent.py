@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_forks import ansible_playbook
@@ -15,12 +16,9 @@ from own_apt import installed_alone
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
 
 
-def removal(folder: Path, marked: bool) -> str:
-    """What the task that purges apt itself says first. marked: whether the pin of these packages is there."""
-    pin = folder / "kubegpu.pref"
-    if marked:
-        pin.touch()
-    asked = {"name": "kubegpu.autoscale._common", "tasks_from": "apt_absent"}
+def run(folder: Path, part: str, **variables: Any) -> str:
+    """What a part of the role says of the package apt, in check mode."""
+    asked = {"name": "kubegpu.autoscale._common", "tasks_from": part}
     apt = {
         "name": "none",
         "url": "",
@@ -30,14 +28,43 @@ def removal(folder: Path, marked: bool) -> str:
         "packages": ["apt"],
         "version": "*",
     }
-    task = {"ansible.builtin.include_role": asked, "vars": {"_common_apt": apt, "_common_apt_pin_file": str(pin)}}
+    files = {
+        "_common_server": {"result": {"apt_sources": []}},
+        "_common_apt_pin_file": str(folder / "kubegpu.pref"),
+        "_common_apt_before_file": str(folder / "kubegpu.before"),
+    }
+    task = {"ansible.builtin.include_role": asked, "vars": {"_common_apt": apt, **files, **variables}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
     (folder / "play.yml").write_text(json.dumps([play]))
     settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1", **installed_alone(folder)}
-    done = ansible_playbook("-i", "localhost,", "--check", "play.yml", cwd=folder, env=settings)
-    found = re.search(r"Purge apt\] \**\n(?:\[ERROR\]: )?(\w+)", done.stdout + done.stderr)
-    assert found, done.stdout + done.stderr
+    done = ansible_playbook("-i", "localhost,", "--check", "--diff", "play.yml", cwd=folder, env=settings)
+    return done.stdout + done.stderr
+
+
+def removal(folder: Path, marked: bool) -> str:
+    """What the task that purges apt itself says first. marked: whether the pin of these packages is there."""
+    if marked:
+        (folder / "kubegpu.pref").touch()
+    said = run(folder, "apt_absent")
+    found = re.search(r"Purge apt\] \**\n(?:\[ERROR\]: )?(\w+)", said)
+    assert found, said
     return found[1]
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_what_was_there_before_is_remembered(tmp_path: Path, pinned: bool) -> None:
+    """At the first run alone: later, what is there is ours."""
+    known = {str(tmp_path / "kubegpu.pref"): "0"} if pinned else {}
+
+    said = run(tmp_path, "apt_repository", _common_apt_checksums=known)
+
+    assert ("\n+apt\n" in said) is not pinned, said
+
+
+def test_packages_that_were_there_before_stay(tmp_path: Path) -> None:
+    (tmp_path / "kubegpu.before").write_text("# Written by kubegpu.autoscale\napt\n")
+
+    assert removal(tmp_path, marked=True) == "skipping"
 
 
 def test_packages_of_others_stay(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
 from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Look, Machine, Seen, play
-from role_values import RoleValues
+from role_values import ROLES, RoleValues
 
 from lab import upstream
 from lab.systems import systems
@@ -577,6 +580,40 @@ def test_every_role_counts_the_same_gpus(driver: str | None, counts: int) -> Non
         values = RoleValues(role, {}, told | {"hostvars": {"gpu1": host}})
         assert len(values[expression]) == counts, role
     assert (driver in OURS) is bool(counts)
+
+
+@pytest.mark.parametrize(("module", "unloads"), [("nouveau", "nouveau"), ("nova_core", "--remove-holders nova_core")])
+def test_the_kernels_own_driver_is_unloaded_by_its_name(module: str, unloads: str) -> None:
+    reason = f"{module} is loaded and holds the GPUs that driver 595.91.07 is installed for"
+    role = RoleValues("nvidia_driver", {}, {"ansible_facts": {"gpu_facts": {"reboot_reason": reason}}})
+    takes_over = task("configure", "Take the GPUs over from the kernel's own driver")["when"]
+    command = task("take_over", "Unload the kernel's own driver")["ansible.builtin.command"]
+
+    assert role[takes_over.partition(" and ")[0]] is True
+    assert role.text(command) == f"modprobe --remove {unloads}"
+    for name in (module, "nova_drm"):
+        assert f"blacklist {name}" in task("nouveau", "Blacklist nouveau")["ansible.builtin.copy"]["content"]
+
+
+def task(file: str, name: str) -> dict[str, Any]:
+    tasks = yaml.safe_load((ROLES / "nvidia_driver" / "tasks" / f"{file}.yml").read_text())
+    (found,) = (task for task in tasks if task["name"] == name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pinned", "before", "stays"),
+    [(False, "", True), (True, "", False), (True, "libnvidia-ml1", True), (True, "nvidia-container-toolkit", False)],
+)
+def test_a_driver_that_was_there_before_stays_as_a_whole(
+    tmp_path: Path, pinned: bool, before: str, stays: bool
+) -> None:
+    rows = (f"libnvidia-ml1 install installed {PIN}-1", f"nvidia-kernel-open-dkms install installed {PIN}-1")
+    look = Look(tmp_path, Machine(installed=rows))
+    record = b64encode(f"# Written by kubegpu.autoscale\n{before}\n".encode()).decode()
+    assert (
+        look.leaves(_common_apt_mark={"stat": {"exists": pinned}}, _common_apt_before={"content": record}) is not stays
+    )
 
 
 def test_an_ignored_card_is_not_counted_though_the_driver_shows_it() -> None:
