@@ -76,8 +76,9 @@ def runtime(server: Server) -> Iterator[Server]:
 
 @pytest.fixture
 def bare(server: Server) -> Iterator[Server]:
-    """A server that has the driver and nothing else, as it is afterwards."""
+    """A server that has the driver and nothing else, as it is afterwards. A containerd that a test made stay goes, too."""
     assert role(**GONE).succeeded
+    server.sh("apt-get purge --yes --quiet containerd.io; rm -rf /var/lib/containerd /opt/containerd /etc/containerd")
     yield server
     assert role(**GONE).succeeded
     server.sh(f"rm -rf /etc/containerd {DAEMON}")
@@ -460,6 +461,29 @@ def test_containerd_stays_where_docker_needs_it(runtime: Server) -> None:
     assert running
     assert 'disabled_plugins = ["cri"]' in text  # as the package had it
     assert files == "config.toml"
+    assert again.changed == 0
+
+
+def test_containerd_stays_where_it_was_before(bare: Server) -> None:
+    """Somebody's, by the same package: the pin, which comes at the first run, does not make it ours."""
+    bare.sh("mkdir -p /root/apt; cp -r /etc/apt/. /root/apt")
+    assert role().succeeded
+    bare.sh("rm -r /etc/apt; mv /root/apt /etc/apt; apt-get update >/dev/null")  # as if somebody else had brought it
+    assert role().succeeded
+    would = role("--check", **GONE)
+    gone = role(**GONE)
+    kept, running = installed(bare, "containerd.io", *TOOLKIT), bare.host.service("containerd").is_running
+    ours = bare.sh("find /etc/apt -name '*kubegpu-docker*'; ls -d /etc/containerd /var/lib/containerd")
+    again = role(**GONE)
+    bare.sh("apt-get purge --yes --quiet containerd.io")
+    bare.sh("apt-get purge --yes --quiet " + " ".join(TOOLKIT))
+
+    assert "containerd.io was there before this collection" in would.text
+    assert gone.succeeded
+    assert "containerd.io was there before this collection" in gone.text
+    assert set(kept) == {"containerd.io", *TOOLKIT}
+    assert running
+    assert ours.splitlines() == ["/etc/containerd", "/var/lib/containerd"]
     assert again.changed == 0
 
 
