@@ -26,7 +26,8 @@ class Seen:
     before:     replicas wanted when the load began to rise.
     reaction_s: until the HPA asked for more; None if it did not.
     undecided_s: of the last look at which it had not.
-    needed:     replicas that carry the load at the target, by the last quarter of the time that it was held.
+    needed:     replicas that carry the load at the target, by the last quarter of the time that it was held; None if
+                nobody can say.
     settled:    replicas that were wanted at the end of that time.
     ready_s:    until `needed` replicas were ready.
     peak:       most replicas wanted.
@@ -79,7 +80,7 @@ def figures(run: Mapping[str, Any]) -> Seen:
     up_s, down_s = _began_s(stages, RISE, LOAD), _began_s(stages, AFTER)
     before = int(calm[-1]["desired"] if calm else rising[0]["desired"])
     settled = int(held[-1]["desired"])
-    needed = _needed(held)
+    needed = _needed(held, run.get("budget_s") or 0.0)
     undecided = takewhile(lambda sample: sample["desired"] <= before, rising)
     return Seen(
         before=before,
@@ -120,12 +121,7 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
     is_over_too_soon = run["shape"] == "spike"  # before its pods have started and are seen
     if seen.reaction_s is not None and not is_over_too_soon:
         if seen.needed is None:
-            yield (
-                f"at the end of the load {seen.settled} replicas were wanted and {_ready(run)} ready, "
-                f"so how many it needs is not known: hold it for longer"
-                if _ready(run) != seen.settled
-                else "the HPA had no value for its metrics at the end of the load, so replicas cannot be judged"
-            )
+            yield _why_not_known(seen, _held(passed_stages(run)), budget_s or 0.0)
         elif maximum is not None and seen.settled == maximum < seen.needed:
             yield f"the load needs {seen.needed} replicas, and the HPA allows {maximum}"
         elif seen.ready_s is None:
@@ -144,24 +140,51 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
         )
 
 
-def _needed(held: Sequence[Mapping[str, Any]]) -> int | None:
+def _needed(held: Sequence[Mapping[str, Any]], budget_s: float) -> int | None:
     """From the last quarter of the load: pods that are ready, times how far their metric is from its target.
 
     Looks at which fewer are ready than wanted do not count: what is full does not say how much more there is to do.
+    Nor do those within `budget_s` of a change: until then, values may be of the pods before it.
     """
     if not held:
         return None
     since_s = held[-1]["time_s"] - (held[-1]["time_s"] - held[0]["time_s"]) / 4
     totals = [
         sample["ratio"] * sample["ready"]
-        for sample in held
-        if sample["time_s"] >= since_s and sample["ratio"] is not None and sample["ready"] == sample["desired"]
+        for sample, unchanged_s in zip(held, _unchanged_s(held), strict=True)
+        if sample["time_s"] >= since_s
+        and unchanged_s >= budget_s
+        and sample["ratio"] is not None
+        and sample["ready"] == sample["desired"]
     ]
     return max(1, ceil(round(sum(totals) / len(totals), 2))) if totals else None
 
 
-def _ready(run: Mapping[str, Any]) -> int:
-    return int(_held(passed_stages(run))[-1]["ready"])
+def _why_not_known(seen: Seen, held: Sequence[Mapping[str, Any]], budget_s: float) -> str:
+    """Why nobody can say how many replicas the load needs."""
+    ready = int(held[-1]["ready"])
+    if ready != seen.settled:
+        return (
+            f"at the end of the load {seen.settled} replicas were wanted and {ready} ready, "
+            "so how many it needs is not known: hold it for longer"
+        )
+    if (unchanged_s := _unchanged_s(held)[-1]) < budget_s:
+        return (
+            f"at the end of the load {ready} replicas had been ready for {unchanged_s:.0f} s, and values take "
+            f"{budget_s:g} s to follow, so how many it needs is not known: hold it for longer"
+        )
+    return "the HPA had no value for its metrics at the end of the load, so replicas cannot be judged"
+
+
+def _unchanged_s(held: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Of each look: seconds since the replicas that are wanted, or those that are ready, were others."""
+    since_s, before, unchanged = held[0]["time_s"], None, []
+    for sample in held:
+        counts = sample["desired"], sample["ready"]
+        since_s = since_s if counts == before else sample["time_s"]
+        before = counts
+        unchanged.append(sample["time_s"] - since_s)
+    return unchanged
 
 
 def _held(stages: Sequence[Passed]) -> list[Mapping[str, Any]]:

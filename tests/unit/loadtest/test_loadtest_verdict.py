@@ -88,6 +88,21 @@ def test_replicas_that_are_never_ready():
     ]
 
 
+def test_values_of_pods_that_have_just_come_judge_nothing():
+    """Seen on the lab with a hold of 30 s: six replicas carried what five do, by values from before they were there."""
+    late = {0: (1, 1, 0.25), RISES_S + 7: (5, 1, 1.6), RISES_S + 113: (5, 5, 1.1), FALLS_S + 9: (1, 1, 0.1)}
+    assert problems(late, budget_s=None) == ["6 replicas carry the load, and fewer were ready as long as it was held"]
+    assert problems(late) == [
+        "at the end of the load 5 replicas had been ready for 6 s, and values take 10 s to follow, "
+        "so how many it needs is not known: hold it for longer"
+    ]
+
+
+def test_values_that_have_followed_judge():
+    late = {0: (1, 1, 0.25), RISES_S + 7: (5, 1, 1.6), RISES_S + 95: (5, 5, 1.1), RISES_S + 105: (5, 5, 0.92)}
+    assert problems(late | {FALLS_S + 9: (1, 1, 0.1)}) == []
+
+
 def test_a_metric_without_a_value_judges_nothing():
     assert up_to(5, None) == [
         "the HPA had no value for its metrics at the end of the load, so replicas cannot be judged"
