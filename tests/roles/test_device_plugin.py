@@ -45,8 +45,10 @@ def test_another_feature_discovery_is_neither_doubled_nor_cleared(releases: tupl
     ("releases", "cleans"), [((), True), (("gpu-operator/gpu-operator",), True), (("network/operator",), False)]
 )
 def test_the_operator_leaves_the_labels_of_another_feature_discovery(releases: tuple[str, ...], cleans: bool) -> None:
-    values = RoleValues("gpu_operator", {}, beside(*releases))["__gpu_operator_values"]
-    assert values["node-feature-discovery"]["postDeleteCleanup"] is cleans
+    """By its values where that was there first; by a removal without hooks where it came later."""
+    chart = RoleValues("gpu_operator", {}, beside(*releases))["__gpu_operator_chart"]
+    assert chart["values"]["node-feature-discovery"]["postDeleteCleanup"] is cleans
+    assert chart["hooks"] is cleans
 
 
 @pytest.mark.parametrize("label", ["pci-10de", "pci-0300_10de", "pci-0302_10de"])
