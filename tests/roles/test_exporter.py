@@ -25,6 +25,20 @@ def test_the_exporter_has_room_for_a_scrape_each_second() -> None:
     assert values["serviceMonitor"]["scrapeTimeout"] == values["serviceMonitor"]["interval"]
 
 
+def test_what_the_inventory_adds_to_a_list_leaves_the_role_s_entries() -> None:
+    """The doctor's fixes add a variable or a toleration, which is to make the exporter neither slow nor leave nodes."""
+    own = {"name": "GOMAXPROCS", "value": "4"}, {"name": "NVIDIA_RESOURCE_NAMES", "value": "example.com/gpu"}
+    taint = {"key": "pool", "operator": "Exists"}
+    given = {"dcgm_exporter_values": {"extraEnv": [*own], "tolerations": [taint]}}
+    values = RoleValues("dcgm_exporter", given, {})["__dcgm_exporter_chart"]["values"]
+    env = {row["name"]: row["value"] for row in values["extraEnv"]}
+
+    assert len(env) == len(values["extraEnv"])
+    assert env["DCGM_EXPORTER_INTERVAL"] == "1000"
+    assert (env["GOMAXPROCS"], env["NVIDIA_RESOURCE_NAMES"]) == ("4", "example.com/gpu")
+    assert [row["key"] for row in values["tolerations"]][-2:] == ["nvidia.com/gpu", "pool"]
+
+
 @pytest.mark.parametrize("release", ["dcgm-exporter", "site-dcgm-exporter", "gpu", "x" * 53])
 def test_an_idle_gpu_has_no_names_whatever_the_release_is_called(release: str) -> None:
     """Its sample comes with those of the exporter's own pod, whose name is the DaemonSet's and five letters."""
