@@ -124,14 +124,15 @@ EXPORTER_OUT_OF_MEMORY = FindingType(
     "warning",
     cause="DCGM's memory grows with the GPUs of a node and their fields. The chart's limit of 512 Mi is too little "
     "for 8 GPUs",
-    fix="dcgm_exporter_values: {{resources: {{limits: {{memory: 1Gi}}}}}}",
+    fix="raise its limit, which is 2Gi by the role: dcgm_exporter_values: {{resources: {{limits: {{memory: 4Gi}}}}}}",
 )
 EXPORTER_PROBES_KILL = FindingType(
     "EXPORTER_PROBES_KILL",
     Hop.EXPORTER,
     "error",
     cause="the kubelet ends the exporter before it can answer: {why}",
-    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 45}}}}, and a collect interval well below that",
+    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 30}}}}, and a collect interval "
+    "well below these",
 )
 
 
