@@ -131,8 +131,8 @@ EXPORTER_PROBES_KILL = FindingType(
     Hop.EXPORTER,
     "error",
     cause="the kubelet ends the exporter before it can answer: {why}",
-    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 30}}}}, and a collect interval "
-    "well below these",
+    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 30}}}}, and a collect "
+    "interval well below these",
 )
 
 
