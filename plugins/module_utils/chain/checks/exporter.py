@@ -340,15 +340,15 @@ EXPORTER_SHARED_GPUS = FindingType(
     Hop.EXPORTER,
     "warning",
     cause="the exporter names only one of the pods that share a GPU",
-    fix="use the metric shared, with KUBERNETES_VIRTUAL_GPUS, hostPID and kubernetes.enablePodUID on; or scale on a "
-    "metric of the application",
+    fix="use the metric shared, and dcgm_exporter_shared_gpus: true, which turns KUBERNETES_VIRTUAL_GPUS, hostPID and "
+    "kubernetes.enablePodUID on; or scale on a metric of the application",
 )
 EXPORTER_SHARED_GPUS_BLIND = FindingType(
     "EXPORTER_SHARED_GPUS_BLIND",
     Hop.EXPORTER,
     "warning",
     cause="without the host's process ids the exporter cannot tell which pod uses how much: each pod reads 0",
-    fix="dcgm_exporter_values: {{hostPID: true, kubernetes: {{enablePodUID: true}}}}",
+    fix="set dcgm_exporter_shared_gpus: true, or hostPID and kubernetes.enablePodUID of the chart",
 )
 
 
