@@ -78,8 +78,8 @@ def test_a_node_leaves_in_a_run_of_its_own(hosts: list[str], wanted: str, refuse
     control_plane = {"files": [{"path": f"{FOLDER}/initialised"}]}
     worker = {"files": [{"path": path, "checksum": "0"} for path in WORKER]}
     hostvars = {
-        "cp0": {"__kubernetes_found": control_plane, "__kubernetes_wanted": wanted},
-        "cp1": {"__kubernetes_found": worker, "__kubernetes_wanted": "absent"},
+        "cp0": {"__kubernetes_found": control_plane, "__kubernetes_asked_state": wanted},
+        "cp1": {"__kubernetes_found": worker, "__kubernetes_asked_state": "absent"},
     }
     run = {"hostvars": hostvars, "ansible_play_hosts": hosts, "ansible_play_hosts_all": hosts}
     told = reasons(*WORKER, group="kube_node", kubernetes_state="absent", **run)
