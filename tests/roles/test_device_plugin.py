@@ -19,6 +19,15 @@ def test_features_are_found_wherever_the_plugin_runs(taint: str) -> None:
         assert {"key": taint, "operator": "Exists", "effect": "NoSchedule"} in tolerations
 
 
+def test_a_taint_more_is_tolerated_beside_the_others() -> None:
+    more = {"key": "pool", "operator": "Exists"}
+    given = {"nvidia_device_plugin_values": {"tolerations": [more]}}
+    values = RoleValues("nvidia_device_plugin", given, {})["__nvidia_device_plugin_chart"]["values"]
+
+    for tolerations in (values["tolerations"], values["nfd"]["worker"]["tolerations"]):
+        assert {*TAINTS, "pool"} <= {row["key"] for row in tolerations}
+
+
 def beside(*releases: str) -> dict[str, Any]:
     """A cluster with a node-feature-discovery of each of these releases."""
     found = [{"kind": "Deployment", "name": "master", "release": release} for release in releases]

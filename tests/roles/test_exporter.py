@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.quantity import parse_quantity
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.check import FindingType
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.exporter import (
+    EXPORTER_OUT_OF_MEMORY,
+    EXPORTER_PROBES_KILL,
+)
 from collection import ROOT
 from programs import program
 from role_values import RoleValues
@@ -23,6 +30,39 @@ def test_the_exporter_has_room_for_a_scrape_each_second() -> None:
     # What its Go runtime keeps to. Go 1.25 and later look at the limit of processors, not at that of memory.
     assert (env["GOMAXPROCS"], env["GOMEMLIMIT"]) == ("2", "1024MiB")
     assert values["serviceMonitor"]["scrapeTimeout"] == values["serviceMonitor"]["interval"]
+
+
+def test_what_the_inventory_adds_to_a_list_leaves_the_role_s_entries() -> None:
+    """The doctor's fixes add a variable or a toleration, which is to make the exporter neither slow nor leave nodes."""
+    own = {"name": "GOMAXPROCS", "value": "4"}, {"name": "NVIDIA_RESOURCE_NAMES", "value": "example.com/gpu"}
+    taint = {"key": "pool", "operator": "Exists"}
+    given = {"dcgm_exporter_values": {"extraEnv": [*own], "tolerations": [taint]}}
+    values = RoleValues("dcgm_exporter", given, {})["__dcgm_exporter_chart"]["values"]
+    env = {row["name"]: row["value"] for row in values["extraEnv"]}
+
+    assert len(env) == len(values["extraEnv"])
+    assert env["DCGM_EXPORTER_INTERVAL"] == "1000"
+    assert (env["GOMAXPROCS"], env["NVIDIA_RESOURCE_NAMES"]) == ("4", "example.com/gpu")
+    assert [row["key"] for row in values["tolerations"]][-2:] == ["nvidia.com/gpu", "pool"]
+
+
+@pytest.mark.parametrize("type_", [EXPORTER_OUT_OF_MEMORY, EXPORTER_PROBES_KILL], ids=lambda type_: type_.id)
+def test_a_fix_of_the_doctor_gives_more_than_there_is(type_: FindingType) -> None:
+    """Whose exporter has the role's values, or the chart's, gains by it."""
+    [shown] = re.findall(r"dcgm_exporter_values: ({.+})", type_.fix.format())
+    chart = yaml.safe_load((ROOT / "lab/charts/dcgm-exporter/values.yaml").read_text())
+    role = RoleValues("dcgm_exporter", {}, {})["__dcgm_exporter_values"]
+    for path, value in leaves(yaml.safe_load(shown)):
+        before = dict(leaves(role)).get(path) or dict(leaves(chart))[path]
+        assert parse_quantity(str(value)) > parse_quantity(str(before))
+
+
+def leaves(values: Mapping[str, Any], *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, *path, key)
+        else:
+            yield (*path, key), value
 
 
 @pytest.mark.parametrize("release", ["dcgm-exporter", "site-dcgm-exporter", "gpu", "x" * 53])

@@ -29,6 +29,7 @@ def role(*files: str, group: str = "kube_control_plane", **variables: Any) -> Ro
         "groups": {"kube_control_plane": ["cp0"], group: ["cp1"]},
         "hostvars": {"cp0": {}, "cp1": {"__kubernetes_found": found}},
         "ansible_play_hosts": ["cp1"],
+        "ansible_play_hosts_all": ["cp1"],
         "kubegpu_kubeconfig": "/nowhere/kubeconfig",
     }
     told = {
@@ -61,6 +62,29 @@ def test_a_worker_that_is_called_a_control_plane_is_refused_and_not_reset() -> N
 )
 def test_others_are_not_taken_for_a_worker_that_changes(files: list[str], group: str) -> None:
     assert "is a worker of the cluster" not in reasons(*files, group=group)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted", "refused"),
+    [
+        (["cp0", "cp1"], "present", True),
+        (["cp0", "cp1"], "absent", False),
+        (["cp1"], "present", False),
+    ],
+    ids=["beside one that stays", "all leave", "in a run of its own"],
+)
+def test_a_node_leaves_in_a_run_of_its_own(hosts: list[str], wanted: str, refused: bool) -> None:
+    """Only a control plane that the run does not touch is asked to drain it and to forget it."""
+    control_plane = {"files": [{"path": f"{FOLDER}/initialised"}]}
+    worker = {"files": [{"path": path, "checksum": "0"} for path in WORKER]}
+    hostvars = {
+        "cp0": {"__kubernetes_found": control_plane, "__kubernetes_asked_state": wanted},
+        "cp1": {"__kubernetes_found": worker, "__kubernetes_asked_state": "absent"},
+    }
+    run = {"hostvars": hostvars, "ansible_play_hosts": hosts, "ansible_play_hosts_all": hosts}
+    told = reasons(*WORKER, group="kube_node", kubernetes_state="absent", **run)
+
+    assert ("cp1 is to leave the cluster, and cp0 of the same run to stay. Nothing was changed." in told) == refused
 
 
 SILENCE = {"status": -1, "msg": "Request failed: <urlopen error timed out>"}

@@ -119,3 +119,23 @@ def test_an_uninstall_leaves_helm_on_the_controller():
     roles = [role["role"] for play in plays for role in play.get("roles", [])]
     assert "kubegpu.autoscale.prometheus_stack" in roles
     assert "kubegpu.autoscale.helm" not in roles
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "made from cluster none at https://127.0.0.1:9 and from the servers gpu1, gpu2. Nothing was changed."),
+        (("--limit", "gpu2"), "made from the servers gpu2. Nothing was changed."),
+    ],
+    ids=["all", "one server"],
+)
+def test_uninstall_names_what_it_would_clear(tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
+    """A limit to servers leaves out the plays of the cluster."""
+    (tmp_path / "kubeconfig").write_text(json.dumps(KUBECONFIG))
+    servers = {"children": {"kube_node": {"hosts": {"gpu1": {}, "gpu2": {}}}}}
+    inventory = {"all": {**servers, "vars": {"kubegpu_kubeconfig": str(tmp_path / "kubeconfig")}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    words = ("-i", "hosts.yml", ROOT / "playbooks" / "uninstall.yml", *flags)
+    done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+
+    assert f"uninstall: this would remove what the collection {said}" in " ".join((done.stdout + done.stderr).split())

@@ -352,7 +352,7 @@ def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: 
         raise _refusal(
             name,
             f"it has a demand, but metric {profile.name} does not say how busy a GPU is",
-            f"use {', '.join(ACTIVITIES)}",
+            f"leave demand out, as for model servers; or use {', '.join(ACTIVITIES)}",
         )
     if target.kind not in DEMAND_KINDS:
         raise _refusal(
@@ -383,7 +383,7 @@ def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> fl
     value = metric.target_value if given is None else given
     if value is None:
         raise _refusal(
-            params.get("name") or metric.name,
+            autoscaler_key(params)[1],
             f"metric {metric.name} has no target_value",
             "set the average per pod to aim at, in the unit of the query",
         )
@@ -391,7 +391,7 @@ def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> fl
         return float(value)
     except (TypeError, ValueError) as err:
         raise _refusal(
-            params.get("name") or metric.name, f"target_value of {metric.name} is {value!r}", "set it to a number"
+            autoscaler_key(params)[1], f"target_value of {metric.name} is {value!r}", "set it to a number"
         ) from err
 
 
@@ -399,7 +399,7 @@ def _type(params: Mapping[str, Any], metric: Metric) -> str:
     given = params.get("metric_type")
     if given not in (None, PODS, OBJECT, EXTERNAL):
         raise _refusal(
-            params.get("name") or metric.name,
+            autoscaler_key(params)[1],
             f"metric_type of {metric.name} is {given!r}",
             f"set it to {PODS}, {OBJECT} or {EXTERNAL}",
         )

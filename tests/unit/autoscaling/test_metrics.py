@@ -105,6 +105,14 @@ def test_the_adapters_one_rule_serves_the_metric_under_its_name(metric: Metric) 
     assert re.sub(rule["name"]["matches"], rule["name"]["as"].replace("$", "\\"), metric.series) == metric.name
 
 
+def test_the_page_has_the_rules_that_an_adapter_of_somebody_else_needs() -> None:
+    """All of ours: a demand is an Object metric, and without its rule the HPA would never scale down."""
+    page = (ROOT / "docs" / "existing-clusters.md").read_text()
+    shown = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(- seriesQuery.*?)```", page, re.DOTALL)]
+    ours = yaml.safe_load(ADAPTER.read_text())
+    assert shown == [ours["__prometheus_adapter_rules"], ours["__prometheus_adapter_external_rules"]]
+
+
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_the_row_is_whole(metric: Metric) -> None:
     assert metric.sources

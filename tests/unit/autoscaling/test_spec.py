@@ -170,6 +170,18 @@ def test_refusals(given: dict[str, Any], seen: str) -> None:
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"metric": "llm_in_flight"}, {"target_value": "much"}, {"metric_type": "Node"}],
+    ids=lambda given: str(given),
+)
+def test_a_refusal_names_the_autoscaler(wrong: dict[str, Any]) -> None:
+    """By its target, where it has no name of its own, and not by its metric: several may have that."""
+    with pytest.raises(HopError) as caught:
+        Autoscaler.from_params(params(**wrong))
+    assert caught.value.seen.startswith("autoscaler chat: ")
+
+
 def test_a_key_needs_no_more_than_a_name() -> None:
     assert autoscaler_key({"name": "chat", "namespace": "ml"}) == ("ml", "chat")
     assert autoscaler_key({"target": {"name": "chat"}}) == ("default", "chat")

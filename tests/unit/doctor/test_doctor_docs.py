@@ -29,6 +29,16 @@ def test_a_page_says_what_the_checks_say(hop: Hop) -> None:
     assert (DOCS / f"{hop}.md").read_text() == page(hop)
 
 
+def test_the_page_says_which_playbook_runs_a_role_that_a_fix_names() -> None:
+    roles = {path.name for path in (ROOT / "roles").glob("[a-z]*_*")}
+    named = {word for type_ in FINDING_TYPES.values() for word in re.findall(r"\w+", type_.fix) if word in roles}
+    table = (DOCS / "README.md").read_text().partition("## What a fix means")[2].partition("\n## ")[0]
+    assert sorted(role for role in named if role not in table) == []
+    for roles_of, playbook in re.findall(r"^\| the roles ([^|]+) \| `kubegpu\.autoscale\.(\w+)`", table, re.MULTILINE):
+        text = (ROOT / "playbooks" / f"{playbook}.yml").read_text()
+        assert all(f"kubegpu.autoscale.{role}" in text for role in roles_of.split(", "))
+
+
 def test_each_known_way_to_break_the_chain_is_judged_or_said_not_to_be() -> None:
     page = (DOCS / "README.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \| (\w+) \| (.*?) ?\|$", page, re.MULTILINE)

@@ -124,14 +124,15 @@ EXPORTER_OUT_OF_MEMORY = FindingType(
     "warning",
     cause="DCGM's memory grows with the GPUs of a node and their fields. The chart's limit of 512 Mi is too little "
     "for 8 GPUs",
-    fix="dcgm_exporter_values: {{resources: {{limits: {{memory: 1Gi}}}}}}",
+    fix="raise its limit, which is 2Gi by the role: dcgm_exporter_values: {{resources: {{limits: {{memory: 4Gi}}}}}}",
 )
 EXPORTER_PROBES_KILL = FindingType(
     "EXPORTER_PROBES_KILL",
     Hop.EXPORTER,
     "error",
     cause="the kubelet ends the exporter before it can answer: {why}",
-    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 45}}}}, and a collect interval well below that",
+    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 30}}}}, and a collect "
+    "interval well below these",
 )
 
 
@@ -339,15 +340,15 @@ EXPORTER_SHARED_GPUS = FindingType(
     Hop.EXPORTER,
     "warning",
     cause="the exporter names only one of the pods that share a GPU",
-    fix="use the metric shared, with KUBERNETES_VIRTUAL_GPUS, hostPID and kubernetes.enablePodUID on; or scale on a "
-    "metric of the application",
+    fix="use the metric shared, and dcgm_exporter_shared_gpus: true, which turns KUBERNETES_VIRTUAL_GPUS, hostPID and "
+    "kubernetes.enablePodUID on; or scale on a metric of the application",
 )
 EXPORTER_SHARED_GPUS_BLIND = FindingType(
     "EXPORTER_SHARED_GPUS_BLIND",
     Hop.EXPORTER,
     "warning",
     cause="without the host's process ids the exporter cannot tell which pod uses how much: each pod reads 0",
-    fix="dcgm_exporter_values: {{hostPID: true, kubernetes: {{enablePodUID: true}}}}",
+    fix="set dcgm_exporter_shared_gpus: true, or hostPID and kubernetes.enablePodUID of the chart",
 )
 
 

@@ -24,7 +24,7 @@ METRIC_NOT_LISTED = FindingType(
     cause="the API does not offer the metric: no rule of the adapter makes it of a series, or the series has no "
     "samples",
     fix="ask Prometheus for {series}. If it has samples, run the prometheus_adapter role: its rules make a metric of "
-    "each recorded series",
+    "each recorded series. An adapter of somebody else needs these rules, which docs/existing-clusters.md has",
     is_consequence=True,
 )
 METRIC_WITHOUT_VALUE = FindingType(

@@ -394,7 +394,8 @@ WORKLOAD_TWO_AUTOSCALERS = FindingType(
     Hop.WORKLOAD,
     "error",
     cause="two autoscalers act on one workload: Kubernetes holds both back, or they undo each other's work",
-    fix="keep one of them (state: absent removes ours); put further metrics into its extra_metrics",
+    fix="keep one of them (state: absent removes ours). To take over somebody else's HPA, give the autoscaler its "
+    "name, and adopt: true. Further metrics go into extra_metrics",
     before="refuse",
 )
 
