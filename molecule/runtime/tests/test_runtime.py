@@ -76,7 +76,7 @@ def runtime(server: Server) -> Iterator[Server]:
 
 @pytest.fixture
 def bare(server: Server) -> Iterator[Server]:
-    """A server that has the driver and nothing else, as it is afterwards. A containerd that a test made stay goes, too."""
+    """A server that has the driver and nothing else, as it is afterwards. A containerd that a test made stay goes."""
     assert role(**GONE).succeeded
     server.sh("apt-get purge --yes --quiet containerd.io; rm -rf /opt/containerd /etc/containerd")
     server.sh("mkdir -p /var/lib/containerd; find /var/lib/containerd -mindepth 1 -delete")  # may be a mount point
