@@ -707,13 +707,16 @@ class State:
 
     def targets_among(self, rows: Sequence[Row]) -> dict[str, Row]:
         """Rows of the exporter's pods, found by the labels of the target or by its address."""
-        by_name = {f"{row.labels.get('namespace')}/{row.labels.get('pod')}": row for row in rows}
-        by_address = {row.labels.get("instance", ""): row for row in rows}
-        by_host = {instance.rpartition(":")[0].strip("[]"): row for instance, row in by_address.items()}
+        by_name: dict[str, list[Row]] = {}
+        by_host: dict[str, list[Row]] = {}
+        for target in rows:
+            labels = target.labels
+            by_name.setdefault(f"{labels.get('namespace')}/{labels.get('pod')}", []).append(target)
+            by_host.setdefault(labels.get("instance", "").rpartition(":")[0].strip("[]"), []).append(target)
         return {
             name_of(pod): row
             for pod in self.exporter_pods
-            if (row := by_name.get(name_of(pod)) or _by_address(pod, by_address, by_host))
+            if (row := _at_its_port(pod, by_name.get(name_of(pod)) or _at_its_address(pod, by_host)))
         }
 
     @cached_property
@@ -802,14 +805,20 @@ class State:
         return frozenset(affected | ({ALL} if len(affected) == len(self.autoscalers) else set()))
 
 
-def _by_address(pod: Manifest, by_address: Mapping[str, Row], by_host: Mapping[str, Row]) -> Row | None:
-    """The row of an exporter's pod. One on its node's network has its address in common with the kubelet and others."""
-    address = (pod.get("status") or {}).get("podIP") or "-"
-    if not pod["spec"].get("hostNetwork"):
-        return by_host.get(address)
+def _at_its_address(pod: Manifest, by_host: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
+    """Rows of an exporter's pod. One on its node's network has its address in common with the kubelet and others."""
+    rows = by_host.get((pod.get("status") or {}).get("podIP") or "-", ())
+    return [row for row in rows if _is_at_its_port(pod, row)] if pod["spec"].get("hostNetwork") else rows
+
+
+def _at_its_port(pod: Manifest, rows: Sequence[Row]) -> Row | None:
+    """The exporter's own row among those of its pod, where a mesh's proxy may be another target; of two jobs one up."""
+    return max(rows, key=lambda row: (_is_at_its_port(pod, row), row.value), default=None)
+
+
+def _is_at_its_port(pod: Manifest, row: Row) -> bool:
     ports = [port["containerPort"] for port in (EXPORTER.container(pod) or {}).get("ports") or ()] or [_STOCK_PORT]
-    host = f"[{address}]" if ":" in address else address
-    return next((row for port in ports if (row := by_address.get(f"{host}:{port}"))), None)
+    return row.labels.get("instance", "").rpartition(":")[2] in map(str, ports)
 
 
 def is_up(node: Manifest) -> bool:

@@ -579,6 +579,31 @@ def test_an_exporter_on_its_nodes_network_is_not_taken_for_the_kubelet(host: str
     assert "monitoring/dcgm-exporter-gpu1" not in state.targets_among([*others, *own[1:]])
 
 
+@pytest.mark.parametrize("up", [1.0, 0.0])
+@pytest.mark.parametrize("layout", ["by its name", "by its address"])
+def test_a_proxy_beside_the_exporter_is_not_taken_for_it(layout: str, up: float) -> None:
+    """A mesh has its proxies scraped, too, at ports of their own."""
+    cluster = Cluster()
+    ports = {"dcgm-exporter": 9400, "envoy-stats-monitor": 15090}
+    cluster.prometheus["up"] = [
+        Row(
+            {
+                "job": job,
+                "instance": f"10.0.0.{number}:{port}",
+                **({"namespace": "monitoring", "pod": f"dcgm-exporter-gpu{number}"} if "name" in layout else {}),
+            },
+            1.0 if port == 9400 else up,
+        )
+        for number in (1, 2)
+        for job, port in ports.items()
+    ]
+    assert ids(cluster.report(grace=False)) == []
+    for row in cluster.prometheus["up"][::2]:
+        cluster.prometheus["up"].remove(row)
+        cluster.prometheus["up"].append(Row(row.labels, 0.0))
+    assert ids(cluster.report(grace=False)) == ["TARGET_DOWN"]
+
+
 def test_an_interval_behind_a_shell() -> None:
     container = {
         "command": ["/bin/bash", "-c"],
