@@ -16,6 +16,7 @@ Key = tuple[str, str]
 # Exit codes of a process that was told to end: SIGKILL and SIGTERM.
 KILLED = (137, 143)
 
+_EVENT_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
 _NVML = re.compile(r"nvml|libnvidia-ml|no NVIDIA GPU|could not load|driver/library version mismatch", re.IGNORECASE)
 
 
@@ -123,6 +124,32 @@ def _trouble(status: Mapping[str, Any]) -> str:
             found = state.get(kind) or {}
             texts += filter(None, (found.get("reason"), found.get("message")))
     return ": ".join(dict.fromkeys(text.strip() for text in texts))
+
+
+def got_on_s(pod: Manifest) -> float:
+    """When a pod last got over something: all its containers run, or it was scheduled. Unix seconds; 0 before that.
+
+    A container that is restarted counts from its run before: what ended that one is not over.
+    """
+    began = [unix(_run_before(status).get("startedAt")) for status in statuses(pod)]
+    times = [time_s for time_s in began if time_s]
+    if times and len(times) == len(began):
+        return max(times)
+    scheduled = condition(pod, "PodScheduled")
+    return (scheduled.get("status") == "True" and unix(scheduled.get("lastTransitionTime"))) or 0.0
+
+
+def _run_before(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The run of a container before the one that it is in; that one if it is the first, none if it does not run."""
+    running = (status.get("state") or {}).get("running")
+    ended = (status.get("lastState") or {}).get("terminated")
+    return (ended or running) if running else {}
+
+
+def last_seen(event: Manifest) -> str:
+    """When it happened last; the scheduler keeps a series. Empty where that is not said."""
+    times = (event.get("series") or {}).get("lastObservedTime"), *map(event.get, _EVENT_TIMES)
+    return next(filter(None, times), "")
 
 
 def has_crashed(pod: Manifest) -> bool:

@@ -29,6 +29,7 @@ from .objects import (
     flag,
     is_ready,
     labels_of,
+    last_seen,
     name_of,
     owners,
     pod_spec,
@@ -567,7 +568,7 @@ class State:
     def _events(self) -> dict[str, dict[str, list[Manifest]]]:
         """By namespace and name of the object, oldest first."""
         events: dict[str, dict[str, list[Manifest]]] = {}
-        for event in sorted(self.events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or ""):
+        for event in sorted(self.events, key=last_seen):
             about = event.get("involvedObject") or {}
             of_namespace = events.setdefault(about.get("namespace", ""), {})
             of_namespace.setdefault(about.get("name", ""), []).append(event)

@@ -377,6 +377,42 @@ def test_it_is_seen_all_the_same(change: Callable[[Cluster], None]) -> None:
     assert all(finding["grace_s"] > 0 for finding in found["findings"])
 
 
+SLOW = (
+    ("FailedScheduling", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."),
+    ("Failed", "Error: ErrImagePull"),
+    ("FailedMount", 'MountVolume.SetUp failed for volume "model": timed out waiting for the condition'),
+)
+
+
+def loading(cluster: Cluster, reason: str, message: str, age_s: float) -> None:
+    """A third pod that has got over what a warning told, and loads its model."""
+    third = pod("chat-2", "ml", "gpu1", {"app": "chat"}, ready=False, age_s=age_s)
+    third["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": at(200)}}
+    cluster.pods["chat-2"], cluster.replicas = third, 3
+    about = {"kind": "Pod", "namespace": "ml", "name": "chat-2"}
+    event = {"involvedObject": about, "reason": reason, "message": message, "eventTime": at(900)}
+    cluster.events = [{**event, "series": {"count": 7, "lastObservedTime": at(230)}}]
+
+
+@pytest.mark.parametrize(("reason", "message"), SLOW)
+def test_a_warning_is_over_once_the_containers_run(reason: str, message: str) -> None:
+    cluster = Cluster()
+    loading(cluster, reason, message, age_s=500)
+    assert ids(cluster.report()) == []
+    loading(cluster, reason, message, age_s=700)
+    [finding] = cluster.report()["findings"]
+    assert (finding["id"], finding["seen"]) == ("WORKLOAD_PODS_FAIL", ["1 of 3 pods are not ready: ml/chat-2"])
+
+
+def test_a_probe_that_has_the_container_restarted_is_no_past() -> None:
+    cluster = Cluster()
+    loading(cluster, "Unhealthy", "Startup probe failed: HTTP probe failed with statuscode: 503", age_s=700)
+    ended = {"terminated": {"reason": "Completed", "exitCode": 0, "startedAt": at(500), "finishedAt": at(220)}}
+    cluster.pods["chat-2"]["status"]["containerStatuses"][0]["lastState"] = ended
+    [finding] = cluster.report()["findings"]
+    assert finding["cause"] == "the pods run, but their probe fails"
+
+
 def test_a_workload_that_gets_no_pods() -> None:
     """For longer than it takes to make one."""
     cluster = Cluster()

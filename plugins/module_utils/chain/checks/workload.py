@@ -2,12 +2,27 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...hops import Hop
 from ..check import CheckResult, Evidence, FindingType, check
-from ..objects import Manifest, clock, condition, is_ready, key_of, made_s, name_of, owners, trouble, unix, youngest
+from ..objects import (
+    Manifest,
+    clock,
+    condition,
+    got_on_s,
+    is_ready,
+    key_of,
+    last_seen,
+    made_s,
+    name_of,
+    owners,
+    trouble,
+    unix,
+    youngest,
+)
 from ..state import AutoscalerState, State, lost_gpus
 from ..texts import condition_text
 
@@ -237,11 +252,12 @@ def _place(autoscaler: AutoscalerState) -> dict[str, str]:
 
 
 def _why_not_ready(state: State, pod: Manifest) -> str:
-    """By the kubelet's words for its containers; else by the latest warning about the pod."""
+    """By the kubelet's words for its containers, and by the latest warning about the pod if it is not over."""
     text, ready = trouble(pod), condition(pod, "Ready")
     if ready.get("reason") == "ReadinessGatesNotReady":
         text = condition_text(ready)
-    messages = [f"{event.get('reason')}: {event.get('message')}" for event in state.events_about(pod)[-1:]]
+    events = [event for event in state.events_about(pod) if (unix(last_seen(event)) or math.inf) >= got_on_s(pod)]
+    messages = [f"{event.get('reason')}: {event.get('message')}" for event in events[-1:]]
     return "; ".join(filter(None, (text, *messages)))
 
 
