@@ -1098,6 +1098,14 @@ def _(cluster: Cluster) -> None:
     cluster.events = [warning(about, "FailedMount", text)]
 
 
+@fault("WORKLOAD_PODS_FAIL", "beside one that only starts")
+def _(cluster: Cluster) -> None:
+    fails(cluster, "chat-3", "ImagePullBackOff", 'Back-off pulling image "registry.example.com/chat:2"')
+    cluster.pods["chat-2"] = pod("chat-2", "ml", "gpu1", {"app": "chat"}, ready=False, age_s=20)
+    cluster.pods["chat-3"] = cluster.pods.pop("chat-3")
+    cluster.replicas = 4
+
+
 @fault("WORKLOAD_TWO_AUTOSCALERS", "HPAs")
 def _(cluster: Cluster) -> None:
     second = hpa()
@@ -1287,6 +1295,16 @@ def test_a_readiness_gate_is_quoted() -> None:
     FAULTS["WORKLOAD_PODS_FAIL by a readiness gate"](cluster)
     [finding] = cluster.report()["findings"]
     assert 'ReadinessGatesNotReady: gate "target-health" does not exist' in finding["seen"][0]
+
+
+def test_the_pod_that_fails_is_named_and_not_one_that_starts() -> None:
+    cluster = Cluster()
+    FAULTS["WORKLOAD_PODS_FAIL beside one that only starts"](cluster)
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["seen"][0].startswith("2 of 4 pods are not ready: ml/chat-3: ImagePullBackOff")
+    del cluster.pods["chat-0"], cluster.pods["chat-1"]
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["seen"][0].startswith("0 of 2 pods are ready: ml/chat-3: ImagePullBackOff")
 
 
 def test_a_rollout_s_pods_are_told_apart() -> None:

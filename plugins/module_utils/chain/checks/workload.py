@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...hops import Hop
@@ -227,7 +227,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
                 age_s = state.last_change_age_s(autoscaler.target)
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
         elif not autoscaler.ready_pods and not any(map(_is_pending, pods)) and not state.is_before:
-            reasons = (f": {name_of(pod)}: {text}" for pod in pods if (text := _why_not_ready(state, pod)))
+            reasons = (f": {name_of(pod)}: {text}" for pod, text, *_age in _worst_first(state, pods) if text)
             yield CheckResult(
                 WORKLOAD_NOT_READY,
                 name,
@@ -373,19 +373,29 @@ def pods_become_ready(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers if not state.is_before else ():
         yield from _rejected(state, autoscaler)
         waiting = [pod for pod in autoscaler.pods if not is_ready(pod) and not _is_pending(pod)]
-        for pod in waiting[:1] if autoscaler.ready_pods else ():
-            reason = _why_not_ready(state, pod)
-            is_failing = any(failure in reason for failure in _FAILURES)
+        judged = _worst_first(state, waiting) if autoscaler.ready_pods else []
+        for pod, reason, is_failing, age_s in judged[:1]:
             seen = f"{len(waiting)} of {len(autoscaler.pods)} pods are not ready: {name_of(pod)}"
             yield CheckResult(
                 WORKLOAD_PODS_FAIL,
                 autoscaler.workload,
                 f"{seen}: {reason}" if reason else seen,
                 state.affected_by([autoscaler]) | {f"node {pod['spec'].get('nodeName', '')}"},
-                state.age_s(pod) if is_failing else state.condition_age_s(pod, "Ready"),
+                age_s,
                 0 if is_failing else _POD_GRACE_S - _START_GRACE_S,
                 _place(autoscaler),
             )
+
+
+def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest, str, bool, float | None]]:
+    """Pods that are not ready, with why, whether a container fails, and for how long: first what fails, longest."""
+    judged = []
+    for pod in pods:
+        reason = _why_not_ready(state, pod)
+        is_failing = any(failure in reason for failure in _FAILURES)
+        age_s = state.age_s(pod) if is_failing else state.condition_age_s(pod, "Ready")
+        judged.append((pod, reason, is_failing, age_s))
+    return sorted(judged, key=lambda seen: (seen[2], seen[3] or 0.0), reverse=True)
 
 
 def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult]:
