@@ -1307,6 +1307,18 @@ def test_the_pod_that_fails_is_named_and_not_one_that_starts() -> None:
     assert finding["seen"][0].startswith("0 of 2 pods are ready: ml/chat-3: ImagePullBackOff")
 
 
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_the_log_is_that_of_the_pod_that_fails(is_ready: bool) -> None:
+    """kubectl takes the log of a ready pod of a Deployment, and knows no pods of a Rollout."""
+    cluster = Cluster()
+    crash(cluster.pods["chat-1"], "CUDA out of memory")
+    cluster.pods["chat-0"]["status"]["conditions"][1] = turned("Ready", str(is_ready))
+    cluster.silence("chat-1", expected_objects=frozenset({"chat-0"} if is_ready else ()))
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["id"] == ("WORKLOAD_PODS_FAIL" if is_ready else "WORKLOAD_NOT_READY")
+    assert finding["fix"] == "kubectl -n ml logs chat-1 --previous"
+
+
 def test_a_rollout_s_pods_are_told_apart() -> None:
     cluster = Cluster()
     tried(cluster, 90, 20)

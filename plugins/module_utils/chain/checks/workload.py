@@ -90,12 +90,12 @@ _POD_EVIDENCE = (
     Evidence(
         r"CrashLoopBackOff|Error|exit code",
         "a container ends by itself",
-        "kubectl -n {namespace} logs {target} --previous",
+        "kubectl -n {namespace} logs {pod} --previous",
     ),
     Evidence(
         r"probe failed",
         "the pods run, but their probe fails",
-        "see what the probe asks for, and what the container logs: kubectl -n {namespace} logs {target}",
+        "see what the probe asks for, and what the container logs: kubectl -n {namespace} logs {pod}",
     ),
 )
 
@@ -120,7 +120,7 @@ WORKLOAD_NOT_READY = FindingType(
     Hop.WORKLOAD,
     "error",
     cause="no pod of the workload is ready, so there is nothing to scale on",
-    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {target}",
+    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
     grace_s=_POD_GRACE_S,
     is_consequence=True,
     explained_by=(*_PLACES, Hop.WORKLOAD),
@@ -227,15 +227,16 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
                 age_s = state.last_change_age_s(autoscaler.target)
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
         elif not autoscaler.ready_pods and not any(map(_is_pending, pods)) and not state.is_before:
-            reasons = (f": {name_of(pod)}: {text}" for pod, text, *_age in _worst_first(state, pods) if text)
+            judged = _worst_first(state, pods)
+            named, reason = next(((pod, reason) for pod, reason, *_age in judged if reason), (None, ""))
+            why = f": {name_of(named)}: {reason}" if named else _without_selector(autoscaler.target)
             yield CheckResult(
                 WORKLOAD_NOT_READY,
                 name,
-                f"0 of {len(pods)} pods are ready{next(reasons, _without_selector(autoscaler.target))}"
-                f"{_without_ready_pods(autoscaler)}",
+                f"0 of {len(pods)} pods are ready{why}{_without_ready_pods(autoscaler)}",
                 affected,
                 youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler)]),
-                template_vars=template_vars,
+                template_vars=_place(autoscaler, named or next((pod for pod, *_rest in judged), None)),
             )
 
 
@@ -246,9 +247,11 @@ def _without_selector(target: Manifest) -> str:
     return ": the scale subresource has no selector" if lacks_it else ""
 
 
-def _place(autoscaler: AutoscalerState) -> dict[str, str]:
+def _place(autoscaler: AutoscalerState, pod: Manifest | None = None) -> dict[str, str]:
+    """pod: whose log tells more; without one the target is named for it."""
     reference = autoscaler.reference
-    return {"namespace": autoscaler.key[0], "target": f"{reference.get('kind')}/{reference['name']}".lower()}
+    target = f"{reference.get('kind')}/{reference['name']}".lower()
+    return {"namespace": autoscaler.key[0], "target": target, "pod": pod["metadata"]["name"] if pod else target}
 
 
 def _why_not_ready(state: State, pod: Manifest) -> str:
@@ -359,7 +362,7 @@ WORKLOAD_PODS_FAIL = FindingType(
     Hop.WORKLOAD,
     "error",
     cause="some pods of the workload do not become ready, so the HPA's replicas do not come",
-    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {target}",
+    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
     grace_s=_START_GRACE_S,
     is_consequence=True,
     explained_by=_PLACES,
@@ -383,7 +386,7 @@ def pods_become_ready(state: State) -> Iterator[CheckResult]:
                 state.affected_by([autoscaler]) | {f"node {pod['spec'].get('nodeName', '')}"},
                 age_s,
                 0 if is_failing else _POD_GRACE_S - _START_GRACE_S,
-                _place(autoscaler),
+                _place(autoscaler, pod),
             )
 
 
@@ -411,7 +414,7 @@ def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult
             f"{len(lately)} pods were rejected: {name_of(last)}: {status.get('reason')}: {status.get('message')}",
             state.affected_by([autoscaler]) | {f"node {last['spec'].get('nodeName', '')}"},
             max(ages[name_of(pod)] for pod in lately),
-            template_vars=_place(autoscaler),
+            template_vars=_place(autoscaler, last),
         )
 
 
