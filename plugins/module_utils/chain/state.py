@@ -584,7 +584,8 @@ class State:
         metadata = deployment["metadata"]
         replica_set = re.compile(rf"{re.escape(metadata['name'])}-[a-z0-9]{{6,10}}")
         by_name = self._events.get(metadata["namespace"], {})
-        return [event for name, events in by_name.items() if replica_set.fullmatch(name) for event in events]
+        events = [event for name, events in by_name.items() if replica_set.fullmatch(name) for event in events]
+        return [event for event in events if event["involvedObject"].get("kind") == "ReplicaSet"]
 
     @cached_property
     def prometheus_age_s(self) -> float | None:

@@ -1047,6 +1047,13 @@ def _(cluster: Cluster) -> None:
     cluster.events = [warning(about, "FailedCreate", f"create Pod chat-2 in StatefulSet chat failed: {QUOTA}")]
 
 
+@fault("WORKLOAD_PODS_NOT_CREATED", "of a LeaderWorkerSet")
+def _(cluster: Cluster) -> None:
+    """Whose leaders a StatefulSet of that name makes."""
+    FAULTS["WORKLOAD_PODS_NOT_CREATED of a StatefulSet"](cluster)
+    cluster.hpa["spec"]["scaleTargetRef"]["kind"] = "LeaderWorkerSet"
+
+
 @fault("WORKLOAD_PODS_NOT_CREATED", "since their ReplicaSet is not made")
 def _(cluster: Cluster) -> None:
     cluster.replicas = 3

@@ -404,6 +404,23 @@ def test_a_warning_is_over_once_the_containers_run(reason: str, message: str) ->
     assert (finding["id"], finding["seen"]) == ("WORKLOAD_PODS_FAIL", ["1 of 3 pods are not ready: ml/chat-2"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "ago_s"),
+    [("StatefulSet", "chat-worker", 10), ("StatefulSet", "chat", 10), ("ReplicaSet", "chat-5d9c7b8f6", 2000)],
+)
+def test_pods_that_could_not_be_made_for_others_or_once_are_no_finding(kind: str, name: str, ago_s: float) -> None:
+    """A third replica is just being made. A quota kept others' pods from it, or these before the second was made."""
+    cluster = Cluster(replicas=3)
+    young(cluster, "chat-1", 1000)
+    about = {"kind": kind, "namespace": "ml", "name": name}
+    times = {"firstTimestamp": at(2600), "lastTimestamp": at(ago_s)}
+    event = {"involvedObject": about, "reason": "FailedCreate", "message": "exceeded quota", **times}
+    cluster.events = [event]
+    assert ids(cluster.report()) == []
+    event |= {"involvedObject": {**about, "kind": "ReplicaSet", "name": "chat-5d9c7b8f6"}, "lastTimestamp": at(900)}
+    assert ids(cluster.report()) == ["WORKLOAD_PODS_NOT_CREATED"]
+
+
 def test_a_probe_that_has_the_container_restarted_is_no_past() -> None:
     cluster = Cluster()
     loading(cluster, "Unhealthy", "Startup probe failed: HTTP probe failed with statuscode: 503", age_s=700)

@@ -42,6 +42,8 @@ _FAILURES = (
     "RunContainerError",
     "CrashLoopBackOff",
 )
+# Kinds whose pods no other object of that name makes.
+_MAKERS = ("Deployment", "StatefulSet", "ReplicaSet")
 # The HPA's controller, before the API server kept the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
 
@@ -178,16 +180,18 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
 
 @check("its pods exist", WORKLOAD_PODS_NOT_CREATED, needs=("targets", "metrics"))
 def pods_exist(state: State) -> Iterator[CheckResult]:
-    """By the condition that a Deployment has for it; of other kinds by the events about them."""
+    """By the condition that a Deployment has for it; of other kinds by the events since a pod was last made."""
     for autoscaler in state.autoscalers:
         target, wanted = autoscaler.target, autoscaler.replicas or 0
         if target is None or len(autoscaler.pods) >= wanted:
             continue
         failure, progress = condition(target, "ReplicaFailure"), condition(target, "Progressing")
+        newest = max(autoscaler.pods, key=made_s, default=None)
         events = [
             event
-            for event in (*state.events_about(target), *state.events_about_replica_sets(target))
+            for event in (*_own_events(state, autoscaler, target), *state.events_about_replica_sets(target))
             if event.get("reason") == "FailedCreate"
+            and (newest is None or (unix(last_seen(event)) or math.inf) >= made_s(newest))
         ]
         if failure.get("status") == "True":
             seen, age_s = condition_text(failure), state.condition_age_s(target, "ReplicaFailure")
@@ -195,7 +199,8 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
             seen, age_s = condition_text(progress), state.condition_age_s(target, "Progressing")
         elif events:
             seen = str(events[-1].get("message"))
-            age_s = state.seconds_since(events[0].get("firstTimestamp") or events[0].get("eventTime"))
+            began = events[0].get("firstTimestamp") or events[0].get("eventTime")
+            age_s = youngest([state.seconds_since(began), state.age_s(newest) if newest else None])
         else:
             continue
         yield CheckResult(
@@ -206,6 +211,12 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
             age_s,
             template_vars=_place(autoscaler),
         )
+
+
+def _own_events(state: State, autoscaler: AutoscalerState, target: Manifest) -> list[Manifest]:
+    """Others may have the target's name, and another kind; so has the StatefulSet that a LeaderWorkerSet makes."""
+    kind, events = autoscaler.reference.get("kind", "Deployment"), state.events_about(target)
+    return [event for event in events if event["involvedObject"].get("kind") == kind] if kind in _MAKERS else events
 
 
 @check(
