@@ -324,6 +324,17 @@ def a_burst_of_one_that_was_at_its_minimum_for_days(cluster: Cluster) -> None:
     cluster.hpa["status"]["lastScaleTime"] = at(20)
 
 
+def an_autoscaler_that_has_just_got_another_metric(cluster: Cluster) -> None:
+    """The controller looks at it in its next period."""
+    cluster.hpa["spec"]["metrics"].append({"type": "Resource", "resource": {"name": "cpu", "target": {}}})
+    gpu = {"type": "Pods", "pods": {"metric": {"name": "gpu"}, "current": {"averageValue": "40"}}}
+    cluster.hpa["status"]["currentMetrics"] = [gpu]
+    cluster.hpa["metadata"]["managedFields"] = [
+        {"manager": "kubegpu.autoscale", "time": at(4)},
+        {"manager": "kube-controller-manager", "subresource": "status", "time": at(9)},
+    ]
+
+
 def a_new_autoscaler(cluster: Cluster) -> None:
     cluster.hpa["metadata"] = meta("chat", "ml", 5)
     cluster.hpa["status"] = {}
@@ -358,6 +369,7 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_burst,
     a_burst_of_one_that_was_at_its_minimum_for_days,
     a_new_autoscaler,
+    an_autoscaler_that_has_just_got_another_metric,
 )
 
 

@@ -175,7 +175,7 @@ def hpa_metrics(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 f"status.currentMetrics has no value of {enumeration(missing)}",
                 state.affected_by([autoscaler]) | {f"node {node}" for node in autoscaler.nodes},
-                youngest([state.age_s(autoscaler.hpa), state.longest_ready_s(autoscaler.ready_pods)]),
+                youngest([state.last_change_age_s(autoscaler.hpa), state.longest_ready_s(autoscaler.ready_pods)]),
                 autoscaler.lag_s,
                 {"namespace": autoscaler.key[0], "name": autoscaler.key[1]},
             )
