@@ -39,7 +39,7 @@ from .objects import (
 )
 from .rollouts import is_rollout, revisions
 from .selectors import labels_match
-from .signs import DRA, EXPORTER, plugin_container
+from .signs import EXPORTER, gives_gpus_by_dra, plugin_container
 
 # A finding that concerns everything.
 ALL = "*"
@@ -639,7 +639,7 @@ class State:
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
         """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed, no node has to have one."""
-        if any(map(DRA.container, self.daemon_sets)):
+        if any(map(gives_gpus_by_dra, self.daemon_sets)):
             return {}
         return {
             name: node

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clusters import Cluster, exporter_daemon_set, ids, meta, metric, turned
+from clusters import Cluster, daemon_set, exporter_daemon_set, ids, meta, metric, turned
 
 
 def resource_slice(node: str, devices: int, driver: str = "gpu.nvidia.com") -> dict[str, Any]:
@@ -47,6 +47,21 @@ def test_a_cluster_whose_gpus_are_claimed_is_healthy() -> None:
     hops = {hop["id"]: hop for hop in report["hops"]}
     assert hops["device_plugin"]["summary"] == "8 GPUs can be claimed, 0 pods of the device plugin"
     assert hops["node"]["summary"] == "2 of 2 nodes have GPUs"
+
+
+@pytest.mark.parametrize(
+    ("container", "findings"),
+    [("gpus", []), ("compute-domains", ["NODE_WITHOUT_GPUS"]), ("compute-domain-daemon", ["NODE_WITHOUT_GPUS"])],
+)
+def test_the_half_of_the_dra_driver_that_gives_out_no_gpu_excuses_no_node(container: str, findings: list[str]) -> None:
+    """With NVLink domains the GPUs come by the device plugin."""
+    cluster = Cluster()
+    image = {"name": container, "image": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0"}
+    labels = {"app": "nvidia-dra-driver-gpu"}
+    cluster.daemon_sets.append(daemon_set("kubelet-plugin", "nvidia-dra-driver-gpu", image, labels))
+    cluster.nodes[0]["status"]["allocatable"] = {"cpu": "64"}
+    cluster.nodes[0]["status"]["capacity"] = {"cpu": "64"}
+    assert ids(cluster.report(grace=False)) == findings
 
 
 def test_devices_of_other_drivers_are_no_gpus() -> None:
