@@ -280,6 +280,18 @@ def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
     assert len(warnings) == 2
 
 
+def test_gpus_that_a_limit_gets_by_a_claim_are_counted() -> None:
+    """By extendedResourceName of the driver's DeviceClass: no node has nvidia.com/gpu."""
+    nodes = {"GET /api/v1/nodes": {"items": [{**NODE, "status": {"allocatable": {"cpu": "8"}}}]}}
+    devices = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "gpu1", "devices": devices}
+    slices = {"GET /apis/resource.k8s.io/v1/resourceslices": {"items": [{"metadata": {"name": "s"}, "spec": spec}]}}
+    wanted = [replace(autoscaler, max_replicas=2) for autoscaler in autoscalers("chat")]
+    assert run(cluster(("chat",), [], **nodes, **slices), wanted, dry_run=True).warnings == []
+    (warning,) = run(cluster(("chat",), [], **nodes), wanted, dry_run=True).warnings
+    assert "room for only 0 replicas" in warning
+
+
 def groups_of_four(**scale: Any) -> dict[str, Any]:
     """A LeaderWorkerSet of four pods a replica, which keeps its selector in its scale subresource."""
     version = "/apis/leaderworkerset.x-k8s.io/v1"

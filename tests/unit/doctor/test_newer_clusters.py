@@ -80,6 +80,22 @@ def test_capacity_counts_devices() -> None:
     ]
 
 
+def test_devices_count_for_a_limit_that_is_met_by_a_claim() -> None:
+    """By extendedResourceName of the driver's DeviceClass: no node has nvidia.com/gpu, and none has to."""
+    cluster = claiming_cluster(devices=2)
+    pod = cluster.target["spec"]["template"]["spec"]
+    del pod["resourceClaims"]
+    pod["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    assert ids(cluster.report(grace=False)) == []
+    cluster.hpa["spec"]["maxReplicas"] = 5
+    [finding] = cluster.report()["findings"]
+    assert "room for only 4 replicas" in finding["seen"][0]
+    for node in cluster.nodes:
+        node["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+    [finding] = cluster.report()["findings"]
+    assert "room for only 2 replicas" in finding["seen"][0]
+
+
 def test_a_claim_whose_devices_cannot_be_told_accuses_nobody() -> None:
     cluster = claiming_cluster(devices=1)
     cluster.hpa["spec"]["maxReplicas"] = 30
