@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from copy import deepcopy
 from typing import Any
@@ -368,6 +369,32 @@ def test_credentials_that_have_expired_are_called_so() -> None:
     live.answers[f"GET {PATHS['services']}"] = ApiError(401, {"message": "Unauthorized"}, f"GET {PATHS['services']}")
     reasons = {unchecked["reason"] for unchecked in look(live)["not_checked"]}
     assert any(reason.startswith("the credentials have expired or are wrong") for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("series", "value", "findings"),
+    [
+        ("DCGM_FI_DEV_GPU_UTIL", 130.0, []),  # of the processes that a pod has on a shared GPU
+        ("DCGM_FI_DEV_GPU_UTIL", 2147483632.0, ["EXPORTER_LOSES_A_GPU"]),
+        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1.03, []),
+        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 9.2e18, ["EXPORTER_LOSES_A_GPU"]),
+    ],
+)
+def test_a_value_that_the_rules_take_for_a_full_gpu_is_not_impossible(
+    series: str, value: float, findings: list[str]
+) -> None:
+    live = LiveCluster()
+
+    def answer(promql: str) -> Any:
+        if not promql.startswith("topk(20"):
+            return None
+        above = dict(re.findall(r"(GPU_UTIL|_ACTIVE)[^<>]*> ([\d.]+)", promql))
+        labels = {"__name__": series, "namespace": "ml", "pod": "chat-a"}
+        is_found = value > float(next(limit for part, limit in above.items() if series.endswith(part)))
+        return [{"metric": labels, "value": [NOW, str(value)]}] if is_found else []
+
+    live.proxies[f"{PROXY}/query"] = answer
+    assert ids(look(live)) == findings
 
 
 def test_one_autoscaler_can_be_named() -> None:
