@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
 from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key, labels_of, made_s, pod_spec, start_s
+from ..chain.objects import Key, labels_of, made_s, scaled_pod_spec, start_s
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -127,7 +127,7 @@ def _revision(pod: Manifest) -> str:
 
 def _longest_start_s(target: Manifest) -> float:
     """What a Deployment gives a pod until it calls the rollout failed, and what startup probes give it besides."""
-    probes = [container.get("startupProbe") for container in pod_spec(target).get("containers") or ()]
+    probes = [container.get("startupProbe") for container in scaled_pod_spec(target).get("containers") or ()]
     allowed = [
         probe.get("initialDelaySeconds", 0) + probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
         for probe in probes

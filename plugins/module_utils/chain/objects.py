@@ -88,6 +88,12 @@ def pod_spec(workload: Manifest) -> Mapping[str, Any]:
     return template.get("spec") or {}
 
 
+def scaled_pod_spec(workload: Manifest) -> Mapping[str, Any]:
+    """That of the pods which an HPA asks for: of a LeaderWorkerSet its selector has the leaders alone."""
+    groups = (workload.get("spec") or {}).get("leaderWorkerTemplate") or {}
+    return (groups.get("leaderTemplate") or {}).get("spec") or pod_spec(workload)
+
+
 def environment(container: Manifest) -> dict[str, str]:
     return {variable["name"]: str(variable.get("value", "")) for variable in container.get("env") or ()}
 

@@ -33,6 +33,7 @@ from .objects import (
     name_of,
     owners,
     pod_spec,
+    scaled_pod_spec,
     seconds,
     unix,
     youngest,
@@ -225,7 +226,9 @@ class AutoscalerState:
 
     @property
     def has_readiness_probe(self) -> bool:
-        return any("readinessProbe" in container for container in self.template.get("containers") or ())
+        return any(
+            "readinessProbe" in container for container in scaled_pod_spec(self.target or {}).get("containers") or ()
+        )
 
     @property
     def pods_per_replica(self) -> int:

@@ -496,3 +496,18 @@ def test_one_pod_without_a_value_is_no_matter_of_the_adapters_rules() -> None:
     FAULTS["METRIC_WITHOUT_VALUE"](cluster)
     configured(cluster, ADAPTER_RULES, written_s=600)
     assert ids(cluster.report()) == ["METRIC_WITHOUT_VALUE"]
+
+
+@pytest.mark.parametrize("template", ["leaderTemplate", "workerTemplate"])
+def test_an_hpa_asks_for_the_leaders_of_a_leader_worker_set(template: str) -> None:
+    """Its selector is theirs. Workers serve nobody, and need no probe where leaders have one."""
+    cluster = Cluster()
+    assert cluster.target
+    spec = cluster.target["spec"]["template"]["spec"]
+    without = {"containers": [{"name": "main", "resources": spec["containers"][0]["resources"]}]}
+    templates = {"leaderTemplate": {"spec": without}, "workerTemplate": {"spec": without}, template: {"spec": spec}}
+    cluster.target["spec"] = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, **templates}}
+    reference = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "chat"}
+    cluster.hpa["spec"]["scaleTargetRef"] = reference
+    findings = [] if template == "leaderTemplate" else ["WORKLOAD_NO_READINESS_PROBE"]
+    assert ids(cluster.report(grace=False)) == findings
