@@ -15,7 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state impo
     Row,
     given_collect_interval_s,
 )
-from clusters import EXPORTER, PLUGIN, SERIES, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
+from clusters import EXPORTER, OLD, PLUGIN, SERIES, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
@@ -667,6 +667,17 @@ def test_a_proxy_beside_the_exporter_is_not_taken_for_it(layout: str, up: float)
         cluster.prometheus["up"].remove(row)
         cluster.prometheus["up"].append(Row(row.labels, 0.0))
     assert ids(cluster.report(grace=False)) == ["TARGET_DOWN"]
+
+
+@pytest.mark.parametrize(("up_again_s", "findings"), [(590, []), (OLD, ["EXPORTER_PROBES_KILL"])])
+def test_a_reboot_of_the_node_is_no_fault_of_a_probe(up_again_s: float, findings: list[str]) -> None:
+    """The third since the pod was made, months ago; each ends the exporter as a probe would."""
+    cluster = Cluster()
+    ended = {"exitCode": 143, "reason": "Completed", "startedAt": at(OLD), "finishedAt": at(700)}
+    status = {"restartCount": 3, "lastState": {"terminated": ended}, "state": {"running": {"startedAt": at(600)}}}
+    cluster.pods["dcgm-exporter-gpu1"]["status"]["containerStatuses"][0] |= status
+    cluster.nodes[0]["status"]["conditions"] = [turned("Ready", age_s=up_again_s)]
+    assert ids(cluster.report()) == findings
 
 
 def test_an_interval_behind_a_shell() -> None:
