@@ -53,6 +53,10 @@ _GPU_LABELS = re.compile(
     r"nvidia\.com/gpu\.present=true|feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.present=true"
     r"|cloud\.google\.com/gke-accelerator=.+|k8s\.amazonaws\.com/accelerator=.+"
 )
+# What keeps NVIDIA's GPU operator from giving a node's GPUs to pods: nobody gets them, or virtual machines do.
+_LEFT_ALONE = re.compile(
+    r"nvidia\.com/gpu\.deploy\.operands=false|nvidia\.com/gpu\.workload\.config=vm-(passthrough|vgpu)"
+)
 # An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
 ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 _STOCK_COLLECT_S = 30.0
@@ -611,7 +615,11 @@ class State:
 
     @cached_property
     def gpu_nodes(self) -> dict[str, Manifest]:
-        return {node["metadata"]["name"]: node for node in self.nodes if self._has_gpus(node)}
+        return {
+            node["metadata"]["name"]: node
+            for node in self.nodes
+            if self._has_gpus(node) and (not _has_label(node, _LEFT_ALONE) or _has_gpus_of_pods(node))
+        }
 
     def _has_gpus(self, node: Manifest) -> bool:
         name = node["metadata"]["name"]
@@ -619,7 +627,7 @@ class State:
         return (
             any(is_gpu(resource) and str(amount) != "0" for resource, amount in capacity.items())
             or offers_gpus(node)
-            or any(_GPU_LABELS.fullmatch(f"{key}={value}") for key, value in labels_of(node).items())
+            or _has_label(node, _GPU_LABELS)
             or bool(self.facts.get(name, {}).get("gpus"))
             or name in self.claimable_devices
         )
@@ -833,6 +841,19 @@ def is_up(node: Manifest) -> bool:
 
 def offers_gpus(node: Manifest) -> bool:
     return any(gpus_of([node]).values())
+
+
+def _has_gpus_of_pods(node: Manifest) -> bool:
+    """Healthy or not. GPUs of virtual machines have other names, by their model."""
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return any(
+        resource.startswith((f"{NVIDIA}gpu", f"{NVIDIA}mig-")) and str(amount) != "0"
+        for resource, amount in capacity.items()
+    )
+
+
+def _has_label(node: Manifest, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(f"{key}={value}") for key, value in labels_of(node).items())
 
 
 def lost_gpus(node: Manifest) -> str:

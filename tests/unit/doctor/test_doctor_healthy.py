@@ -680,6 +680,28 @@ def test_a_reboot_of_the_node_is_no_fault_of_a_probe(up_again_s: float, findings
     assert ids(cluster.report()) == findings
 
 
+@pytest.mark.parametrize(
+    ("label", "value", "resource"),
+    [
+        ("nvidia.com/gpu.deploy.operands", "false", ""),
+        ("nvidia.com/gpu.workload.config", "vm-passthrough", ""),
+        ("nvidia.com/gpu.workload.config", "vm-passthrough", "nvidia.com/GA102GL_A10"),
+        ("nvidia.com/gpu.workload.config", "vm-vgpu", "nvidia.com/NVIDIA_A10-24Q"),
+    ],
+)
+def test_a_node_that_the_gpu_operator_is_told_to_leave_alone_has_no_gpus(label: str, value: str, resource: str) -> None:
+    """GPUs of virtual machines, or of whoever keeps the node to itself: no pod gets one, and no exporter sees one."""
+    cluster = Cluster()
+    left = node("vm1", gpus=0)
+    left["metadata"]["labels"] = {"feature.node.kubernetes.io/pci-10de.present": "true", label: value}
+    for kind in ("capacity", "allocatable") if resource else ():
+        left["status"][kind][resource] = "2"
+    cluster.nodes.append(left)
+    assert ids(cluster.report(grace=False)) == []
+    del left["metadata"]["labels"][label]
+    assert len(ids(cluster.report(grace=False))) == 1
+
+
 def test_an_interval_behind_a_shell() -> None:
     container = {
         "command": ["/bin/bash", "-c"],
