@@ -432,6 +432,29 @@ def test_a_kind_that_may_not_be_read_is_missed_by_autoscalers_of_gpus_alone() ->
     assert missed() == {"no right to list fleets of apiGroup 'example.com' in namespace ml"}
 
 
+def test_pods_that_no_right_tells_are_not_called_missing() -> None:
+    """Only the scale subresource of such a kind says which pods are its."""
+    live, version = LiveCluster(), "/apis/leaderworkerset.x-k8s.io/v1"
+    groups = f"{version}/namespaces/ml/leaderworkersets"
+    theirs = hpa("group", metric="gpu")
+    reference = {"apiVersion": version.removeprefix("/apis/"), "kind": "LeaderWorkerSet", "name": "group"}
+    theirs["spec"]["scaleTargetRef"] = reference
+    live.answers[f"GET {PATHS['hpas']}"]["items"].append(theirs)
+    live.answers[f"GET {version}"] = {
+        "resources": [
+            {"name": "leaderworkersets", "kind": "LeaderWorkerSet"},
+            {"name": "leaderworkersets/scale", "kind": "Scale"},
+        ]
+    }
+    group = {"metadata": meta("group", "ml"), "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2}}}
+    live.answers[f"GET {groups}"] = {"items": [group]}
+    live.answers[f"GET {groups}/group/scale"] = ApiError(403, {"message": "no"}, f"GET {groups}/group/scale")
+    found = look(live, grace=False)
+    assert ids(found) == []
+    missed = {skipped["reason"] for skipped in found["not_checked"]}
+    assert any("get leaderworkersets/scale of apiGroup 'leaderworkerset.x-k8s.io'" in reason for reason in missed)
+
+
 def test_who_may_list_hpas_of_one_namespace_alone_gets_a_report_of_it() -> None:
     live = LiveCluster()
     hpas = live.answers[f"GET {PATHS['hpas']}"]
