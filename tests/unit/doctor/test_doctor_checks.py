@@ -1297,6 +1297,18 @@ def test_a_pause_is_seen_where_its_hpa_is_gone(scope: Scope, query: str, expecte
         assert found["findings"][0]["fix"].startswith("kubectl -n ml annotate scaledobject theirs ")
 
 
+@pytest.mark.parametrize("group", ["metrics.k8s.io", "external.metrics.k8s.io", "custom.metrics.k8s.io"])
+def test_the_right_that_the_controller_lacks_is_that_of_the_api_which_it_names(group: str) -> None:
+    """Of several metrics it tells of the first that fails."""
+    cluster = Cluster()
+    cannot = f'User "system:serviceaccount:kube-system:hpa" cannot list resource "pods" in API group "{group}"'
+    message = f"the HPA was unable to compute the replica count: pods.{group} is forbidden: {cannot}"
+    cluster.hpa["status"]["conditions"][1] = turned("ScalingActive", "False", 900, reason="Failed", message=message)
+    [finding] = cluster.report()["findings"]
+    assert finding["id"] == "HPA_FORBIDDEN"
+    assert f"get and list on {group};" in finding["fix"]
+
+
 def test_a_readiness_gate_is_quoted() -> None:
     cluster = Cluster()
     FAULTS["WORKLOAD_PODS_FAIL by a readiness gate"](cluster)

@@ -35,6 +35,8 @@ _FIELD = "DCGM_FI_"
 # The minor version of Kubernetes that a version of HPAs is gone from.
 _REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Of the metrics APIs, as the API server names it to the controller.
+_REFUSED_GROUP = re.compile(r"\b(?:(?:custom|external)\.)?metrics\.k8s\.io\b")
 _APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
 
 HPA_NOT_SEEN = FindingType(
@@ -93,7 +95,8 @@ HPA_FORBIDDEN = FindingType(
     Hop.HPA,
     "error",
     cause="the HPA controller may not read the metrics API",
-    fix="grant its service account get on {group}; prometheus-adapter's chart does with rbac.create: true",
+    fix="grant its service account get and list on {group}; prometheus-adapter's chart does for custom.metrics.k8s.io "
+    "with rbac.create: true",
     grace_s=_START_GRACE_S,
 )
 HPA_NOT_ACTIVE = FindingType(
@@ -147,6 +150,8 @@ def hpa_conditions(state: State) -> Iterator[CheckResult]:
             if len(holders[target_of(autoscaler.hpa)]) < 2:
                 yield CheckResult(HPA_SELECTOR_AMBIGUOUS, name, seen, reached, since_s, template_vars=template_vars)
         elif "forbidden" in active.get("message", "").lower():
+            if named := _REFUSED_GROUP.search(active["message"]):
+                template_vars["group"] = named[0]
             yield CheckResult(HPA_FORBIDDEN, name, seen, reached, since_s, template_vars=template_vars)
         else:
             age_s = youngest([since_s, state.longest_ready_s(autoscaler.ready_pods)])
