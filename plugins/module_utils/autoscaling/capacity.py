@@ -170,6 +170,11 @@ def _difference(value: str | None, values: Sequence[str]) -> int:
 
 
 def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nodes come as they are needed: those of Karpenter, of a GKE or an EKS node group say so."""
-    marks = ("karpenter.sh/", "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup")
+    """Whether nodes come as they are needed: those of Karpenter, of a GKE, an EKS or an AKS node group say so."""
+    marks = (
+        "karpenter.sh/",
+        "cloud.google.com/gke-nodepool",
+        "eks.amazonaws.com/nodegroup",
+        "kubernetes.azure.com/agentpool",
+    )
     return any(label.startswith(marks) for node in nodes for label in node["metadata"].get("labels") or {})

@@ -48,10 +48,11 @@ ALL = "*"
 TOLERANCE = 0.05
 
 # What says that a node has GPUs, whoever put it there: GPU feature discovery and its operator, node feature discovery,
-# GKE, EKS' autoscaler.
+# GKE, EKS' autoscaler, AKS, Karpenter.
 _GPU_LABELS = re.compile(
     r"nvidia\.com/gpu\.present=true|feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.present=true"
     r"|cloud\.google\.com/gke-accelerator=.+|k8s\.amazonaws\.com/accelerator=.+"
+    r"|kubernetes\.azure\.com/accelerator=nvidia|karpenter\.k8s\.aws/instance-gpu-manufacturer=nvidia"
 )
 # What keeps NVIDIA's GPU operator from giving a node's GPUs to pods: nobody gets them, or virtual machines do.
 _LEFT_ALONE = re.compile(

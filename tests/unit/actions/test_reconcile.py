@@ -686,11 +686,10 @@ def test_gpus_that_are_claimed_need_no_limit() -> None:
     assert run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings == []
 
 
-def test_nodes_that_are_added_when_needed_are_not_counted() -> None:
+@pytest.mark.parametrize("label", ["karpenter.sh/nodepool", "kubernetes.azure.com/agentpool"])
+def test_nodes_that_are_added_when_needed_are_not_counted(label: str) -> None:
     wanted = [replace(autoscaler, max_replicas=65) for autoscaler in autoscalers("chat")]
-    pool = {
-        "GET /api/v1/nodes": {"items": [{**NODE, "metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "g"}}}]}
-    }
+    pool = {"GET /api/v1/nodes": {"items": [{**NODE, "metadata": {"name": "n", "labels": {label: "g"}}}]}}
     assert run(cluster(("chat",), [], **pool), wanted, dry_run=True).warnings == []
 
 

@@ -702,6 +702,22 @@ def test_a_node_that_the_gpu_operator_is_told_to_leave_alone_has_no_gpus(label: 
     assert len(ids(cluster.report(grace=False))) == 1
 
 
+@pytest.mark.parametrize(
+    ("label", "value", "nodes"),
+    [
+        ("cloud.google.com/gke-accelerator", "nvidia-l4", 1),
+        ("k8s.amazonaws.com/accelerator", "nvidia-l4", 1),
+        ("kubernetes.azure.com/accelerator", "nvidia", 1),
+        ("kubernetes.azure.com/accelerator", "amd", 0),
+        ("karpenter.k8s.aws/instance-gpu-manufacturer", "nvidia", 1),
+    ],
+)
+def test_the_label_of_a_cloud_tells_of_gpus_that_nobody_offers_yet(label: str, value: str, nodes: int) -> None:
+    bare = node("gpu1", gpus=0)
+    bare["metadata"]["labels"] = {label: value}
+    assert Cluster(nodes=[bare], facts={}).report()["cluster"]["gpu_nodes"] == nodes
+
+
 def test_an_interval_behind_a_shell() -> None:
     container = {
         "command": ["/bin/bash", "-c"],
