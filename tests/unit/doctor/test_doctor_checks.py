@@ -1359,6 +1359,14 @@ def test_revisions_within_the_target_are_fine_and_where_the_average_is_over_the_
     assert ids(cluster.report()) == []
 
 
+@pytest.mark.parametrize(("tolerance", "findings"), [("500m", []), ("0", ["HPA_AVERAGES_REVISIONS"])])
+def test_a_revision_is_over_the_target_by_the_tolerance_of_the_hpa(tolerance: str, findings: list[str]) -> None:
+    cluster = Cluster()
+    tried(cluster, 62 if findings else 80, 20)
+    cluster.hpa["spec"]["behavior"] = {"scaleUp": {"tolerance": tolerance}}
+    assert ids(cluster.report()) == findings
+
+
 def test_a_rollout_of_one_revision_has_nothing_to_tell_apart() -> None:
     cluster = Cluster()
     tried(cluster, 90, 20)

@@ -522,11 +522,12 @@ HPA_AVERAGES_REVISIONS = FindingType(
 def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
     """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
     for autoscaler in state.autoscalers:
-        revisions = autoscaler.revisions
+        revisions, tolerance = autoscaler.revisions, _rules(autoscaler, "scaleUp").get("tolerance")
+        more = _TOLERANCE if tolerance is None else parse_quantity(str(tolerance))
         for metric in autoscaler.metrics if revisions else ():
             means = {name: mean for name, pods in revisions.items() if (mean := _mean(metric, pods)) is not None}
             together = _mean(metric, [pod for pods in revisions.values() for pod in pods])
-            limit = (metric.target_value or math.inf) * (1 + _TOLERANCE)
+            limit = (metric.target_value or math.inf) * (1 + more)
             if together is None or together > limit or max(means.values()) <= limit:
                 continue
             new = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] not in revisions[STABLE]]
