@@ -15,7 +15,23 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state impo
     Row,
     given_collect_interval_s,
 )
-from clusters import EXPORTER, OLD, PLUGIN, SERIES, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
+from clusters import (
+    EXPORTER,
+    OLD,
+    PLUGIN,
+    SERIES,
+    SOURCES,
+    Cluster,
+    at,
+    exporter_daemon_set,
+    ids,
+    meta,
+    metric,
+    node,
+    pod,
+    rows,
+    turned,
+)
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
@@ -716,6 +732,19 @@ def test_the_label_of_a_cloud_tells_of_gpus_that_nobody_offers_yet(label: str, v
     bare = node("gpu1", gpus=0)
     bare["metadata"]["labels"] = {label: value}
     assert Cluster(nodes=[bare], facts={}).report()["cluster"]["gpu_nodes"] == nodes
+
+
+def test_an_exporter_that_nobody_scrapes_beside_one_that_is() -> None:
+    """The GPU operator brings one that needs no monitor, where another reports the same GPUs."""
+    cluster = Cluster()
+    cluster.daemon_sets.append(exporter_daemon_set("nvidia-dcgm-exporter", "gpu-operator"))
+    for number in (1, 2):
+        name = f"nvidia-dcgm-exporter-{number}"
+        cluster.pods[name] = pod(name, "gpu-operator", f"gpu{number}", EXPORTER, f"10.0.1.{number}")
+    assert ids(cluster.report(grace=False)) == []
+    del cluster.prometheus["up"][0]
+    [finding] = cluster.report(grace=False)["findings"]
+    assert (finding["id"], finding["object"].count("on node gpu1")) == ("TARGET_MISSING", 2)
 
 
 def test_an_interval_behind_a_shell() -> None:
