@@ -1309,6 +1309,18 @@ def test_the_right_that_the_controller_lacks_is_that_of_the_api_which_it_names(g
     assert f"get and list on {group};" in finding["fix"]
 
 
+def test_a_pod_without_a_node_hides_no_pod_that_fails() -> None:
+    """The one that holds the GPU crashes, and the other waits for a GPU: a node more would mend nothing."""
+    cluster = Cluster()
+    FAULTS["WORKLOAD_NOT_READY"](cluster)
+    message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    cluster.pods["chat-1"] = pod("chat-1", "ml", "", {"app": "chat"}, ready=False)
+    cluster.pods["chat-1"]["status"]["conditions"] = [turned("PodScheduled", "False", 60, message=message)]
+    [finding] = cluster.report()["findings"]
+    assert (finding["id"], finding["cause"]) == ("WORKLOAD_NOT_READY", "a container ends by itself")
+    assert ids(cluster.report(grace=False)) == ["WORKLOAD_NOT_READY", "WORKLOAD_PODS_PENDING"]
+
+
 def test_a_readiness_gate_is_quoted() -> None:
     cluster = Cluster()
     FAULTS["WORKLOAD_PODS_FAIL by a readiness gate"](cluster)

@@ -230,6 +230,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         affected, template_vars = state.affected_by([autoscaler]), _place(autoscaler)
         name, pods = autoscaler.workload, autoscaler.pods
+        placed = [pod for pod in pods if not _is_pending(pod)]
         if autoscaler.target is None:
             age_s = state.age_s(autoscaler.hpa)
             yield CheckResult(WORKLOAD_MISSING, name, "there is none", affected, age_s, template_vars=template_vars)
@@ -237,8 +238,8 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
             if not autoscaler.is_meant_to_be_at_zero:
                 age_s = state.last_change_age_s(autoscaler.target)
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
-        elif not autoscaler.ready_pods and not any(map(_is_pending, pods)) and not state.is_before:
-            judged = _worst_first(state, pods)
+        elif not autoscaler.ready_pods and (placed or not pods) and not state.is_before:
+            judged = _worst_first(state, placed)
             named, reason = next(((pod, reason) for pod, reason, *_age in judged if reason), (None, ""))
             why = f": {name_of(named)}: {reason}" if named else _without_selector(autoscaler.target)
             yield CheckResult(
@@ -246,7 +247,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
                 name,
                 f"0 of {len(pods)} pods are ready{why}{_without_ready_pods(autoscaler)}",
                 affected,
-                youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler)]),
+                youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler, placed)]),
                 template_vars=_place(autoscaler, named or next((pod for pod, *_rest in judged), None)),
             )
 
@@ -284,14 +285,14 @@ def _without_ready_pods(autoscaler: AutoscalerState) -> str:
     return ""
 
 
-def _not_ready_s(state: State, autoscaler: AutoscalerState) -> float | None:
-    """Age of the oldest pod: a rolling update makes young ones beside it, a crash loop keeps it.
+def _not_ready_s(state: State, autoscaler: AutoscalerState, placed: Sequence[Manifest]) -> float | None:
+    """Age of the oldest pod that has a node: a rolling update makes young ones beside it, a crash loop keeps it.
 
     Where an update ends the old pods first there is none for a moment; the workload's status is written then.
     """
     if not autoscaler.pods and autoscaler.target:
         return state.last_write_age_s(autoscaler.target)
-    ages = [state.age_s(pod) for pod in autoscaler.pods]
+    ages = [state.age_s(pod) for pod in placed]
     return max((age for age in ages if age is not None), default=None)
 
 
