@@ -332,6 +332,7 @@ def ready_pod(
     scheduled_after: int = 0,
     created: str = "2026-01-01T00:00:00Z",
     revision: str = "1",
+    label: str = "pod-template-hash",
     **status: Any,
 ) -> Manifest:
     """A pod that was ready, and scheduled, so many seconds after midnight."""
@@ -340,7 +341,7 @@ def ready_pod(
         since = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
         return {"type": kind, "status": "True", "lastTransitionTime": since.isoformat()}
 
-    labels = {"app": "chat", "pod-template-hash": revision}
+    labels = {"app": "chat", label: revision}
     metadata = {"name": name, "namespace": "ml", "labels": labels, "creationTimestamp": created}
     conditions = [condition("PodScheduled", scheduled_after), condition("Ready", ready_after)]
     return {"metadata": metadata, "status": {"conditions": conditions, **status}}
@@ -348,6 +349,7 @@ def ready_pod(
 
 DAY = 86400
 LATER = "2026-01-01T00:00:01Z"
+ROLLOUTS = "rollouts-pod-template-hash"
 DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
     "no pod": ([], 60, False),
     "one that starts fast": ([ready_pod("a", 5)], 90, True),
@@ -358,6 +360,11 @@ DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
     "one flipped": ([ready_pod("a", 2 * DAY), ready_pod("b", 100)], 180, True),
     "the revision before was faster": (
         [ready_pod("a", 5), ready_pod("b", 100, created=LATER, revision="2")],
+        180,
+        True,
+    ),
+    "the revision of a Rollout before was faster": (
+        [ready_pod("a", 5, label=ROLLOUTS), ready_pod("b", 100, created=LATER, revision="2", label=ROLLOUTS)],
         180,
         True,
     ),
