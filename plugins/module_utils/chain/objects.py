@@ -61,6 +61,12 @@ def is_ready(manifest: Manifest) -> bool:
     return condition(manifest, "Ready").get("status") == "True"
 
 
+def is_unseen(workload: Manifest) -> bool:
+    """Whether its controller has not looked yet at what was made or changed; not every controller says so."""
+    generation, status = workload.get("metadata", {}).get("generation"), workload.get("status") or {}
+    return generation is not None and (not status or status.get("observedGeneration", generation) != generation)
+
+
 def start_s(pod: Manifest) -> float | None:
     """Seconds from its scheduling until it was ready; None if it is not, or has been restarted.
 

@@ -28,6 +28,7 @@ from .objects import (
     environment,
     flag,
     is_ready,
+    is_unseen,
     labels_of,
     last_seen,
     name_of,
@@ -304,7 +305,7 @@ class AutoscalerState:
     @property
     def is_hopeless(self) -> bool:
         """No pod of the target is ready, and none is about to be."""
-        return not self.ready_pods and not (self.replicas and self.pods)
+        return not self.ready_pods and not (self.replicas and (self.pods or is_unseen(self.target or {})))
 
     @property
     def revisions(self) -> dict[str, list[str]]:
