@@ -223,6 +223,14 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0", "chat-1")
 
 
+@fault("EXPORTER_NOT_READY", "where the device plugin needs no RuntimeClass")
+def _(cluster: Cluster) -> None:
+    """The driver is in each container by containerd's default runtime, so that is not what the exporter lacks."""
+    FAULTS["EXPORTER_NOT_READY"](cluster)
+    for name in ("dcgm-exporter-gpu1", "dcgm-exporter-gpu2", "plugin-gpu1", "plugin-gpu2"):
+        del cluster.pods[name]["spec"]["runtimeClassName"]
+
+
 @fault("EXPORTER_SERVES_NOTHING")
 def _(cluster: Cluster) -> None:
     cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
