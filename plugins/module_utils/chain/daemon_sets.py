@@ -19,8 +19,9 @@ def obstacle(daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]
     """The labels that a node lacks for the first DaemonSet, empty if it has them; and what keeps its pods away."""
     pod = pod_spec(daemon_sets[0])
     if not may_run_on(pod, {**node, "spec": {}}):
-        labels = _wanted_labels(pod)
-        return labels, f"the node lacks a label that the DaemonSet selects nodes by ({labels})"
+        if labels := _wanted_labels(pod):
+            return labels, f"the node lacks a label that the DaemonSet selects nodes by ({labels})"
+        return "", "the DaemonSet's node affinity leaves the node out"
     taints = [
         taint for taint in (node.get("spec") or {}).get("taints") or () if not taint["key"].startswith(_OWN_TAINTS)
     ]
@@ -33,16 +34,20 @@ def obstacle(daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]
 
 
 def _wanted_labels(pod: Manifest) -> str:
+    """What to give a node; what it must not have is no such label."""
     selected = [f"{key}={value}" for key, value in (pod.get("nodeSelector") or {}).items()]
     affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
     terms = [
-        f"{expression['key']}={(expression.get('values') or ['...'])[0]}"
+        ", ".join(
+            f"{expression['key']}={(expression.get('values') or ['...'])[0]}"
+            for expression in term.get("matchExpressions") or ()
+            if expression["operator"] in ("In", "Exists")
+        )
         for term in (affinity or {}).get("nodeSelectorTerms") or ()
-        for expression in term.get("matchExpressions") or ()
     ]
-    return ", ".join(selected) or " or ".join(terms)
+    return ", ".join(selected) or " or ".join(filter(None, terms))
 
 
 def nodes_without_exporter(state: State) -> Iterator[tuple[str, Manifest, str, str]]:
