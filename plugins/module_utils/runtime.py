@@ -13,7 +13,7 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import An
 from .actions.outcome import Outcome
 from .argspecs import KUBE_AUTH
 from .autoscaling.manifests import RuleOptions
-from .cluster.errors import ApiError
+from .cluster.errors import ApiError, QueryError
 from .cluster.http import HttpGetter
 from .cluster.kube import KubeClient
 from .cluster.prometheus import PrometheusClient
@@ -50,7 +50,7 @@ class GpuModule:
             yield
             if self.outcome.errors:
                 raise first_of_all([as_hop(err) for err in self.outcome.errors])
-        except (HopError, ApiError) as err:
+        except (HopError, ApiError, QueryError) as err:
             hop = as_hop(err)
             self._module.fail_json(
                 msg=str(hop), hop=hop.hop, fix=hop.fix, exception=traceback.format_exc(), **hop.result, **self._result()
@@ -120,7 +120,10 @@ def _unlike_defaults(entry: Mapping[str, Any], specs: Mapping[str, Any]) -> dict
     }
 
 
-def as_hop(err: HopError | ApiError) -> HopError:
+def as_hop(err: HopError | ApiError | QueryError) -> HopError:
+    if isinstance(err, QueryError):
+        fix = "ask for less, a shorter time for instance; or raise query.max-samples and query.timeout of Prometheus"
+        return HopError(Hop.SCRAPE, seen=f"Prometheus refuses a query: {err}", fix=fix)
     return err if isinstance(err, HopError) else _refused_request(err)
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS, PROMETHEUS, VERIFY
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import as_hop, given
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import (
+    ApiError,
+    QueryError,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule, Outcome, as_hop, given
 
 
 @pytest.mark.parametrize(
@@ -20,6 +27,24 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import a
 def test_the_fix_follows_the_status(status: int, fix: str) -> None:
     error = as_hop(ApiError(status, "no", "GET /api/v1/namespaces/ml/pods"))
     assert (error.hop, error.fix) == ("API server", fix)
+
+
+def test_a_query_that_prometheus_refuses_ends_a_module_as_any_error_does() -> None:
+    """A day of many pods may be more than its limits allow."""
+    told: dict[str, Any] = {}
+
+    def fail_json(**result: Any) -> None:
+        told.update(result)
+        raise SystemExit
+
+    module = GpuModule.__new__(GpuModule)
+    module._started, module._argument_spec, module.params, module.outcome = time.monotonic(), {}, {}, Outcome()
+    module._module = SimpleNamespace(fail_json=fail_json, _diff=False, warn=print)
+    with pytest.raises(SystemExit), module.boundary():
+        raise QueryError("query processing would load too many samples into memory in query execution")
+    assert told["hop"] == "scrape"
+    assert "would load too many samples" in told["msg"]
+    assert "query.max-samples" in told["fix"]
 
 
 def test_entries_of_lists_are_shown_without_their_defaults() -> None:

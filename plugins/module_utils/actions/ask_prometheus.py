@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
+from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Manifest
 from ..chain.rule_texts import labels_joined
@@ -34,7 +35,9 @@ _QUERIES = {
     "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
     # The share of the time that a target spends on answers, whatever its interval is.
     "slow": "sum_over_time(scrape_duration_seconds[2m]) / 120 > 0.75",
-    "blanks": f'topk(20, {_UTILISATION} > 100 or {_UTILISATION} < 0 or {{__name__=~"{_RATIOS}"}} > 1.01)',
+    # What some rule takes for a full GPU is no blank.
+    "blanks": f"topk(20, {_UTILISATION} > {MOST_OF_PROCESSES} or {_UTILISATION} < 0 or "
+    f'{{__name__=~"{_RATIOS}"}} > {MOST_OF_A_RATIO})',
     "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
     f"and on (UUID, instance) (max_over_time({_ENGINE}[5m]) == 0)",
     "doubled": f'count by (UUID, GPU_I_ID) (count by (UUID, GPU_I_ID, instance, job) ({_UTILISATION}{{UUID!=""}})) > 1',

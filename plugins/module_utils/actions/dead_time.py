@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
 from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key, labels_of, made_s, pod_spec, start_s
+from ..chain.objects import Key, labels_of, made_s, scaled_pod_spec, start_s
+from ..chain.rollouts import HASH
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -21,6 +22,8 @@ from .targets import TargetState
 # Above this a dead time is measured again in each run: the first pods of a workload also pull its image, and many that
 # start at once hold each other up. Pods that are there already start faster than this.
 ORDINARY_DEAD_TIME_S = 30
+# Labels of pods: a Deployment's, a StatefulSet's, a Rollout's.
+_REVISIONS = ("pod-template-hash", "controller-revision-hash", HASH)
 # Above this it is warned of.
 UNUSUAL_DEAD_TIME_S = 300
 
@@ -122,12 +125,12 @@ def _pod_start_s(pods: Sequence[Manifest], target: Manifest) -> float | None:
 
 def _revision(pod: Manifest) -> str:
     labels = labels_of(pod)
-    return labels.get("pod-template-hash") or labels.get("controller-revision-hash") or ""
+    return next(filter(None, map(labels.get, _REVISIONS)), "")
 
 
 def _longest_start_s(target: Manifest) -> float:
     """What a Deployment gives a pod until it calls the rollout failed, and what startup probes give it besides."""
-    probes = [container.get("startupProbe") for container in pod_spec(target).get("containers") or ()]
+    probes = [container.get("startupProbe") for container in scaled_pod_spec(target).get("containers") or ()]
     allowed = [
         probe.get("initialDelaySeconds", 0) + probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
         for probe in probes

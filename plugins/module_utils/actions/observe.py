@@ -65,11 +65,17 @@ class Observer:
         self._agreed: dict[tuple[Key, str, str], frozenset[str]] = {}
 
     def observe(self, autoscalers: Sequence[Autoscaler]) -> dict[Key, AutoscalerState]:
-        """One look. Prometheus is read last, so that its window covers the values of the metrics API."""
+        """One look. Prometheus is read last, so that its window covers the values of the metrics API.
+
+        Raises: ApiError, also if there is no right to a target or to its scale.
+        """
         if not autoscalers:
             return {}
         unknown = [autoscaler for autoscaler in autoscalers if autoscaler.key not in self._targets]
-        self._targets.update(read_targets(self._kube, unknown))
+        refused: dict[Key, ApiError] = {}
+        self._targets.update(read_targets(self._kube, unknown, refused=refused))
+        if refused:  # without its pods an autoscaler would look broken
+            raise next(iter(refused.values()))
         pods = read_pods(self._kube, autoscalers, self._targets)
         hpas = list_in(self._kube, HPAS, {autoscaler.namespace for autoscaler in autoscalers})
         listed = self._listed(autoscalers)

@@ -82,6 +82,7 @@ def state_before(
         0.0,
         plan=plan,
         nodes=snapshot.nodes,
+        resource_slices=snapshot.resource_slices,
         prometheuses=snapshot.prometheuses,
         namespaces=snapshot.namespaces,
         unavailable=snapshot.unread,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ..autoscaling.capacity import gpus_of
 from ..autoscaling.manifests import METRIC_LABEL, Manifest, metrics_of, resources_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, Autoscaler
@@ -17,6 +18,7 @@ from ..cluster.kube import (
     NAMESPACES,
     NODES,
     PROMETHEUSES,
+    RESOURCE_SLICES,
     RULES,
     SCALED_OBJECTS,
     KubeClient,
@@ -50,7 +52,7 @@ class ClusterSnapshot:
     """The objects that autoscalers depend on.
 
     targets:          by namespace and name of the autoscaler.
-    nodes:            of the cluster.
+    nodes:            of the cluster. resource_slices: where none of them offers a GPU, those that pods can claim.
     scaled_objects:   KEDA's autoscalers; none if KEDA is not there, None if they may not be read.
     prometheuses:     the operator's objects. namespaces: with their labels, if one of those selects rules by them.
     metrics_apis:     the APIServices of custom.metrics.k8s.io and external.metrics.k8s.io, by group.
@@ -64,6 +66,7 @@ class ClusterSnapshot:
 
     targets: dict[Key, TargetState] = field(default_factory=dict)
     nodes: Sequence[Manifest] = ()
+    resource_slices: Sequence[Manifest] = ()
     scaled_objects: Sequence[Manifest] | None = ()
     metrics_apis: dict[str, Manifest | None] = field(default_factory=dict)
     resource_api: Manifest | None = None
@@ -133,9 +136,13 @@ def read_snapshot(
     # Who may not see the namespace learns of it when a rule is made.
     is_missing = bool(rule_namespace) and attempt(lambda: kube.get(NAMESPACES, rule_namespace)) is None
     selects_namespaces = any((prometheus.get("spec") or {}).get("ruleNamespaceSelector") for prometheus in prometheuses)
+    nodes = of_cluster("nodes", lambda: kube.list(NODES)) or ()
+    # Evidence only: who may not list them is told of nodes without GPUs.
+    slices = attempt(lambda: kube.list(RESOURCE_SLICES)) if nodes and not any(gpus_of(nodes).values()) else None
     return ClusterSnapshot(
         targets=read_targets(kube, autoscalers, managers=False),
-        nodes=of_cluster("nodes", lambda: kube.list(NODES)) or (),
+        nodes=nodes,
+        resource_slices=slices if isinstance(slices, list) else (),
         scaled_objects=_scaled_objects(kube, {autoscaler.namespace for autoscaler in autoscalers}),
         metrics_apis={
             group: of_cluster("apis", partial(kube.get, APISERVICES, f"v1beta1.{group}")) for group in groups

@@ -45,6 +45,7 @@ def read_targets(
 
     managers: keep who has written each field of a target, which is a good part of it.
     refused:  takes the autoscalers of kinds that may not be read, which then have no state. None raises ApiError.
+              It takes those whose scale may not be read, too: nothing else tells their pods.
     """
     autoscalers = list(autoscalers)
     kinds = {
@@ -85,6 +86,8 @@ def read_targets(
 
     for autoscaler, scale in zip(unknown, in_parallel(read_scale, unknown), strict=True):
         states[autoscaler.key] = _state_of_scale(states[autoscaler.key], scale)
+        if refused is not None and isinstance(scale, ApiError) and scale.status == 403:
+            refused[autoscaler.key] = scale
     return states
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..chain.objects import condition, made_s, timestamp, unix
+from ..chain.objects import condition, containers_of, key_of, made_s, timestamp, unix
 from ..chain.selectors import format_selector
 from ..cluster.errors import ApiError
 from ..cluster.kube import EVENTS, HPAS, PODS, KubeClient, Resource
@@ -133,7 +133,7 @@ def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], s
         for pod in pods:
             name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase", "Unknown")
             seen = f"its pod {name} is {phase}"
-            text = _log(kube, watch.namespace, name) if phase != "Pending" else ""
+            text = _log(kube, pod) if phase != "Pending" else ""
             if watch.line in text and phase != "Pending":
                 return
             if phase == "Failed":
@@ -143,9 +143,17 @@ def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], s
         sleep(watch.look_s)
 
 
-def _log(kube: KubeClient, namespace: str, pod: str) -> str:
+# As kubectl chooses one of several containers, beside which a mesh puts its own.
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
+
+def _log(kube: KubeClient, pod: Mapping[str, Any]) -> str:
+    namespace, name = key_of(pod)
+    names = [container["name"] for container in containers_of(pod)]
+    told = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER)
+    which = {"container": container} if (container := told or next(iter(names), "")) else {}
     try:
-        return str(kube.get_raw(f"{PODS.path(namespace, pod)}/log", {"tailLines": "200"}))
+        return str(kube.get_raw(f"{PODS.path(namespace, name)}/log", {"tailLines": "200", **which}))
     except ApiError:  # its container is just being made
         return ""
 

@@ -57,7 +57,8 @@ def replicas_that_fit(
 
     A node counts if the pod may go there: not cordoned, taints tolerated, nodeSelector and required node affinity met.
     wanted:    what one pod asks for, by resource or, for devices that it claims, by driver; by default its limits.
-    claimable: devices that can be claimed, by node.
+    claimable: devices that can be claimed, by node. They count for a limit of whole GPUs as well, where the node offers
+               none: extendedResourceName of the driver's DeviceClass makes claims of it.
     """
     wanted = wanted or gpus_per_pod(pod)
     if not wanted:
@@ -118,6 +119,8 @@ def _fit_on(node: Node, wanted: Mapping[str, int], claimable: Mapping[str, int])
         resource: int(parse_quantity(str(allocatable.get(resource, "0")))) if resource.startswith(NVIDIA) else devices
         for resource in wanted
     }
+    if f"{NVIDIA}gpu" in offered:
+        offered[f"{NVIDIA}gpu"] = offered[f"{NVIDIA}gpu"] or devices
     return min(offered[resource] // number for resource, number in wanted.items())
 
 
@@ -167,6 +170,11 @@ def _difference(value: str | None, values: Sequence[str]) -> int:
 
 
 def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nodes come as they are needed: those of Karpenter, of a GKE or an EKS node group say so."""
-    marks = ("karpenter.sh/", "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup")
+    """Whether nodes come as they are needed: those of Karpenter, of a GKE, an EKS or an AKS node group say so."""
+    marks = (
+        "karpenter.sh/",
+        "cloud.google.com/gke-nodepool",
+        "eks.amazonaws.com/nodegroup",
+        "kubernetes.azure.com/agentpool",
+    )
     return any(label.startswith(marks) for node in nodes for label in node["metadata"].get("labels") or {})

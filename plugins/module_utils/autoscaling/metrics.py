@@ -152,7 +152,7 @@ def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: floa
 
 
 # A ratio that is measured may lie a little above 1 at full load. What is blank or broken lies far above.
-_MOST_OF_A_RATIO = 1.05
+MOST_OF_A_RATIO = 1.05
 
 # Profiling metrics can stick at 0 until the exporter restarts, NVIDIA/dcgm-exporter#662 and NVIDIA/DCGM#303. Where no
 # kernel runs, utilisation is seen at some percent for a moment; above that the 0 of a profiling metric is not true.
@@ -161,7 +161,7 @@ _BUSY = "DCGM_FI_DEV_GPU_UTIL{$rows} > 20 <= 100"
 
 def _profiled(*series: str, matchers: str = "", busy: str = "") -> Source:
     """Ratios of DCGM's profiling module."""
-    return Source(DCGM_EXPORTER, series, limit=_MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers, busy=busy)
+    return Source(DCGM_EXPORTER, series, limit=MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers, busy=busy)
 
 
 # No server holds a million requests: what says so is broken.
@@ -180,7 +180,7 @@ def _held(running: str, waiting: str, *, reporter: Reporter = MODEL_SERVER, runs
 
 
 def _cache(series: str) -> Source:
-    return Source(MODEL_SERVER, (series,), limit=_MOST_OF_A_RATIO, full=1, scale=100)
+    return Source(MODEL_SERVER, (series,), limit=MOST_OF_A_RATIO, full=1, scale=100)
 
 
 def _memory(field: str) -> str:
@@ -190,7 +190,8 @@ def _memory(field: str) -> str:
 
 _GPU_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=100)
 # The sum over a pod's processes, each rounded and sampled by itself.
-_PROCESSES_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=1000, full=100)
+MOST_OF_PROCESSES = 1000
+_PROCESSES_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=MOST_OF_PROCESSES, full=100)
 _ENGINE = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE", busy=_BUSY)
 # An instance has no utilisation that would show a stuck 0.
 _ENGINE_OF_INSTANCES = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE", matchers='GPU_I_ID!=""')

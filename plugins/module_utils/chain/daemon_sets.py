@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ..autoscaling.capacity import may_run_on
 from .check import CheckResult, FindingType
 from .objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, pod_spec, statuses, trouble
-from .state import State
+from .state import State, offers_gpus
 
 RESTARTS = 3
 # The DaemonSet controller adds tolerations for these taints itself.
@@ -19,8 +19,9 @@ def obstacle(daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]
     """The labels that a node lacks for the first DaemonSet, empty if it has them; and what keeps its pods away."""
     pod = pod_spec(daemon_sets[0])
     if not may_run_on(pod, {**node, "spec": {}}):
-        labels = _wanted_labels(pod)
-        return labels, f"the node lacks a label that the DaemonSet selects nodes by ({labels})"
+        if labels := _wanted_labels(pod):
+            return labels, f"the node lacks a label that the DaemonSet selects nodes by ({labels})"
+        return "", "the DaemonSet's node affinity leaves the node out"
     taints = [
         taint for taint in (node.get("spec") or {}).get("taints") or () if not taint["key"].startswith(_OWN_TAINTS)
     ]
@@ -33,16 +34,20 @@ def obstacle(daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]
 
 
 def _wanted_labels(pod: Manifest) -> str:
+    """What to give a node; what it must not have is no such label."""
     selected = [f"{key}={value}" for key, value in (pod.get("nodeSelector") or {}).items()]
     affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
     terms = [
-        f"{expression['key']}={(expression.get('values') or ['...'])[0]}"
+        ", ".join(
+            f"{expression['key']}={(expression.get('values') or ['...'])[0]}"
+            for expression in term.get("matchExpressions") or ()
+            if expression["operator"] in ("In", "Exists")
+        )
         for term in (affinity or {}).get("nodeSelectorTerms") or ()
-        for expression in term.get("matchExpressions") or ()
     ]
-    return ", ".join(selected) or " or ".join(terms)
+    return ", ".join(selected) or " or ".join(filter(None, terms))
 
 
 def nodes_without_exporter(state: State) -> Iterator[tuple[str, Manifest, str, str]]:
@@ -67,13 +72,16 @@ def failing_pods(
     state: State, pods: Sequence[Manifest], no_nvml: FindingType, not_ready: FindingType
 ) -> Iterator[CheckResult]:
     """Pods on GPU nodes that are not ready: blind, so without NVML, or failing for another reason."""
+    # A device plugin that offers GPUs sees the driver, by whatever runtime it has.
+    offering = {name for name, node in state.gpu_nodes.items() if offers_gpus(node)}
+    plugins = [pod for pod in state.pods_of(state.plugins) if pod["spec"].get("nodeName") in offering]
     for pod in pods:
         node = pod["spec"].get("nodeName", "")
         if node not in state.gpu_nodes or is_ready(pod) or pod["metadata"].get("deletionTimestamp"):
             continue
         text = trouble(pod)
         is_blind = mentions_nvml(text)
-        if not is_blind and _lacks_runtime(pod, pods):
+        if not is_blind and _lacks_runtime(pod, [*pods, *plugins]):
             is_blind, text = True, f"{text}; its pod names no RuntimeClass"
         # A pod in a crash loop is ready in between, so its own age counts.
         is_looping = max((status.get("restartCount", 0) for status in statuses(pod)), default=0) >= RESTARTS
@@ -87,12 +95,12 @@ def failing_pods(
         )
 
 
-def _lacks_runtime(pod: Manifest, siblings: Sequence[Manifest]) -> bool:
+def _lacks_runtime(pod: Manifest, others: Sequence[Manifest]) -> bool:
     """Whether it crashes without a RuntimeClass, and no other pod shows that it would do without one."""
     return (
         not pod["spec"].get("runtimeClassName")
         and has_crashed(pod)
-        and not any(is_ready(sibling) and not sibling["spec"].get("runtimeClassName") for sibling in siblings)
+        and not any(is_ready(other) and not other["spec"].get("runtimeClassName") for other in others)
     )
 
 

@@ -16,6 +16,7 @@ Key = tuple[str, str]
 # Exit codes of a process that was told to end: SIGKILL and SIGTERM.
 KILLED = (137, 143)
 
+_EVENT_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
 _NVML = re.compile(r"nvml|libnvidia-ml|no NVIDIA GPU|could not load|driver/library version mismatch", re.IGNORECASE)
 
 
@@ -60,6 +61,12 @@ def is_ready(manifest: Manifest) -> bool:
     return condition(manifest, "Ready").get("status") == "True"
 
 
+def is_unseen(workload: Manifest) -> bool:
+    """Whether its controller has not looked yet at what was made or changed; not every controller says so."""
+    generation, status = workload.get("metadata", {}).get("generation"), workload.get("status") or {}
+    return generation is not None and (not status or status.get("observedGeneration", generation) != generation)
+
+
 def start_s(pod: Manifest) -> float | None:
     """Seconds from its scheduling until it was ready; None if it is not, or has been restarted.
 
@@ -85,6 +92,12 @@ def pod_spec(workload: Manifest) -> Mapping[str, Any]:
     spec = workload.get("spec") or {}
     template = spec.get("template") or (spec.get("leaderWorkerTemplate") or {}).get("workerTemplate") or {}
     return template.get("spec") or {}
+
+
+def scaled_pod_spec(workload: Manifest) -> Mapping[str, Any]:
+    """That of the pods which an HPA asks for: of a LeaderWorkerSet its selector has the leaders alone."""
+    groups = (workload.get("spec") or {}).get("leaderWorkerTemplate") or {}
+    return (groups.get("leaderTemplate") or {}).get("spec") or pod_spec(workload)
 
 
 def environment(container: Manifest) -> dict[str, str]:
@@ -123,6 +136,32 @@ def _trouble(status: Mapping[str, Any]) -> str:
             found = state.get(kind) or {}
             texts += filter(None, (found.get("reason"), found.get("message")))
     return ": ".join(dict.fromkeys(text.strip() for text in texts))
+
+
+def got_on_s(pod: Manifest) -> float:
+    """When a pod last got over something: all its containers run, or it was scheduled. Unix seconds; 0 before that.
+
+    A container that is restarted counts from its run before: what ended that one is not over.
+    """
+    began = [unix(_run_before(status).get("startedAt")) for status in statuses(pod)]
+    times = [time_s for time_s in began if time_s]
+    if times and len(times) == len(began):
+        return max(times)
+    scheduled = condition(pod, "PodScheduled")
+    return (scheduled.get("status") == "True" and unix(scheduled.get("lastTransitionTime"))) or 0.0
+
+
+def _run_before(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The run of a container before the one that it is in; that one if it is the first, none if it does not run."""
+    running = (status.get("state") or {}).get("running")
+    ended = (status.get("lastState") or {}).get("terminated")
+    return (ended or running) if running else {}
+
+
+def last_seen(event: Manifest) -> str:
+    """When it happened last; the scheduler keeps a series. Empty where that is not said."""
+    times = (event.get("series") or {}).get("lastObservedTime"), *map(event.get, _EVENT_TIMES)
+    return next(filter(None, times), "")
 
 
 def has_crashed(pod: Manifest) -> bool:

@@ -9,7 +9,7 @@ from .objects import Manifest, labels_of
 
 STABLE = "stable"
 # The controller's label on each pod, and on the ReplicaSet that the pod is of.
-_HASH = "rollouts-pod-template-hash"
+HASH = "rollouts-pod-template-hash"
 
 
 def is_rollout(reference: Manifest) -> bool:
@@ -29,6 +29,6 @@ def revisions(rollout: Manifest, pods: Iterable[Manifest]) -> dict[str, list[str
     names = {stable: STABLE, new: "preview" if "blueGreen" in strategy else "canary"}
     found: dict[str, list[str]] = {name: [] for name in names.values()}
     for pod in pods:
-        if name := names.get(labels_of(pod).get(_HASH, "")):
+        if name := names.get(labels_of(pod).get(HASH, "")):
             found[name].append(pod["metadata"]["name"])
     return {name: sorted(found[name]) for name in found}

@@ -90,6 +90,8 @@ _PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device
 # The feature discovery that comes with the plugin has its image, and offers no GPU.
 _NO_PLUGIN = re.compile(r"feature-discovery|mps-control|config-manager|mig-manager")
 _SOCKETS = "/device-plugins"
+# What gives out NVLink domains has the DRA driver's image, and gives out no GPU.
+_NO_DRA = "compute-domain"
 
 
 def plugin_container(daemon_set: Manifest) -> Container | None:
@@ -103,6 +105,11 @@ def plugin_container(daemon_set: Manifest) -> Container | None:
     return next(found, None) or next(
         (container for container in candidates if _registers_gpus(daemon_set, container)), None
     )
+
+
+def gives_gpus_by_dra(daemon_set: Manifest) -> bool:
+    containers = [container for container in containers_of(daemon_set) if not container["name"].startswith(_NO_DRA)]
+    return DRA.container({"metadata": {}, "spec": {"containers": containers}}) is not None
 
 
 def _registers_gpus(daemon_set: Manifest, container: Container) -> bool:

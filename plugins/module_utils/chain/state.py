@@ -28,17 +28,20 @@ from .objects import (
     environment,
     flag,
     is_ready,
+    is_unseen,
     labels_of,
+    last_seen,
     name_of,
     owners,
     pod_spec,
+    scaled_pod_spec,
     seconds,
     unix,
     youngest,
 )
 from .rollouts import is_rollout, revisions
 from .selectors import labels_match
-from .signs import DRA, EXPORTER, plugin_container
+from .signs import EXPORTER, gives_gpus_by_dra, plugin_container
 
 # A finding that concerns everything.
 ALL = "*"
@@ -46,10 +49,15 @@ ALL = "*"
 TOLERANCE = 0.05
 
 # What says that a node has GPUs, whoever put it there: GPU feature discovery and its operator, node feature discovery,
-# GKE, EKS' autoscaler.
+# GKE, EKS' autoscaler, AKS, Karpenter.
 _GPU_LABELS = re.compile(
     r"nvidia\.com/gpu\.present=true|feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.present=true"
     r"|cloud\.google\.com/gke-accelerator=.+|k8s\.amazonaws\.com/accelerator=.+"
+    r"|kubernetes\.azure\.com/accelerator=nvidia|karpenter\.k8s\.aws/instance-gpu-manufacturer=nvidia"
+)
+# What keeps NVIDIA's GPU operator from giving a node's GPUs to pods: nobody gets them, or virtual machines do.
+_LEFT_ALONE = re.compile(
+    r"nvidia\.com/gpu\.deploy\.operands=false|nvidia\.com/gpu\.workload\.config=vm-(passthrough|vgpu)"
 )
 # An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
 ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
@@ -224,7 +232,9 @@ class AutoscalerState:
 
     @property
     def has_readiness_probe(self) -> bool:
-        return any("readinessProbe" in container for container in self.template.get("containers") or ())
+        return any(
+            "readinessProbe" in container for container in scaled_pod_spec(self.target or {}).get("containers") or ()
+        )
 
     @property
     def pods_per_replica(self) -> int:
@@ -295,7 +305,7 @@ class AutoscalerState:
     @property
     def is_hopeless(self) -> bool:
         """No pod of the target is ready, and none is about to be."""
-        return not self.ready_pods and not (self.replicas and self.pods)
+        return not self.ready_pods and not (self.replicas and (self.pods or is_unseen(self.target or {})))
 
     @property
     def revisions(self) -> dict[str, list[str]]:
@@ -567,7 +577,7 @@ class State:
     def _events(self) -> dict[str, dict[str, list[Manifest]]]:
         """By namespace and name of the object, oldest first."""
         events: dict[str, dict[str, list[Manifest]]] = {}
-        for event in sorted(self.events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or ""):
+        for event in sorted(self.events, key=last_seen):
             about = event.get("involvedObject") or {}
             of_namespace = events.setdefault(about.get("namespace", ""), {})
             of_namespace.setdefault(about.get("name", ""), []).append(event)
@@ -583,7 +593,8 @@ class State:
         metadata = deployment["metadata"]
         replica_set = re.compile(rf"{re.escape(metadata['name'])}-[a-z0-9]{{6,10}}")
         by_name = self._events.get(metadata["namespace"], {})
-        return [event for name, events in by_name.items() if replica_set.fullmatch(name) for event in events]
+        events = [event for name, events in by_name.items() if replica_set.fullmatch(name) for event in events]
+        return [event for event in events if event["involvedObject"].get("kind") == "ReplicaSet"]
 
     @cached_property
     def prometheus_age_s(self) -> float | None:
@@ -606,7 +617,11 @@ class State:
 
     @cached_property
     def gpu_nodes(self) -> dict[str, Manifest]:
-        return {node["metadata"]["name"]: node for node in self.nodes if self._has_gpus(node)}
+        return {
+            node["metadata"]["name"]: node
+            for node in self.nodes
+            if self._has_gpus(node) and (not _has_label(node, _LEFT_ALONE) or _has_gpus_of_pods(node))
+        }
 
     def _has_gpus(self, node: Manifest) -> bool:
         name = node["metadata"]["name"]
@@ -614,7 +629,7 @@ class State:
         return (
             any(is_gpu(resource) and str(amount) != "0" for resource, amount in capacity.items())
             or offers_gpus(node)
-            or any(_GPU_LABELS.fullmatch(f"{key}={value}") for key, value in labels_of(node).items())
+            or _has_label(node, _GPU_LABELS)
             or bool(self.facts.get(name, {}).get("gpus"))
             or name in self.claimable_devices
         )
@@ -637,7 +652,7 @@ class State:
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
         """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed, no node has to have one."""
-        if any(map(DRA.container, self.daemon_sets)):
+        if any(map(gives_gpus_by_dra, self.daemon_sets)):
             return {}
         return {
             name: node
@@ -707,13 +722,16 @@ class State:
 
     def targets_among(self, rows: Sequence[Row]) -> dict[str, Row]:
         """Rows of the exporter's pods, found by the labels of the target or by its address."""
-        by_name = {f"{row.labels.get('namespace')}/{row.labels.get('pod')}": row for row in rows}
-        by_address = {row.labels.get("instance", ""): row for row in rows}
-        by_host = {instance.rpartition(":")[0].strip("[]"): row for instance, row in by_address.items()}
+        by_name: dict[str, list[Row]] = {}
+        by_host: dict[str, list[Row]] = {}
+        for target in rows:
+            labels = target.labels
+            by_name.setdefault(f"{labels.get('namespace')}/{labels.get('pod')}", []).append(target)
+            by_host.setdefault(labels.get("instance", "").rpartition(":")[0].strip("[]"), []).append(target)
         return {
             name_of(pod): row
             for pod in self.exporter_pods
-            if (row := by_name.get(name_of(pod)) or _by_address(pod, by_address, by_host))
+            if (row := _at_its_port(pod, by_name.get(name_of(pod)) or _at_its_address(pod, by_host)))
         }
 
     @cached_property
@@ -802,14 +820,20 @@ class State:
         return frozenset(affected | ({ALL} if len(affected) == len(self.autoscalers) else set()))
 
 
-def _by_address(pod: Manifest, by_address: Mapping[str, Row], by_host: Mapping[str, Row]) -> Row | None:
-    """The row of an exporter's pod. One on its node's network has its address in common with the kubelet and others."""
-    address = (pod.get("status") or {}).get("podIP") or "-"
-    if not pod["spec"].get("hostNetwork"):
-        return by_host.get(address)
+def _at_its_address(pod: Manifest, by_host: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
+    """Rows of an exporter's pod. One on its node's network has its address in common with the kubelet and others."""
+    rows = by_host.get((pod.get("status") or {}).get("podIP") or "-", ())
+    return [row for row in rows if _is_at_its_port(pod, row)] if pod["spec"].get("hostNetwork") else rows
+
+
+def _at_its_port(pod: Manifest, rows: Sequence[Row]) -> Row | None:
+    """The exporter's own row among those of its pod, where a mesh's proxy may be another target; of two jobs one up."""
+    return max(rows, key=lambda row: (_is_at_its_port(pod, row), row.value), default=None)
+
+
+def _is_at_its_port(pod: Manifest, row: Row) -> bool:
     ports = [port["containerPort"] for port in (EXPORTER.container(pod) or {}).get("ports") or ()] or [_STOCK_PORT]
-    host = f"[{address}]" if ":" in address else address
-    return next((row for port in ports if (row := by_address.get(f"{host}:{port}"))), None)
+    return row.labels.get("instance", "").rpartition(":")[2] in map(str, ports)
 
 
 def is_up(node: Manifest) -> bool:
@@ -819,6 +843,19 @@ def is_up(node: Manifest) -> bool:
 
 def offers_gpus(node: Manifest) -> bool:
     return any(gpus_of([node]).values())
+
+
+def _has_gpus_of_pods(node: Manifest) -> bool:
+    """Healthy or not. GPUs of virtual machines have other names, by their model."""
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return any(
+        resource.startswith((f"{NVIDIA}gpu", f"{NVIDIA}mig-")) and str(amount) != "0"
+        for resource, amount in capacity.items()
+    )
+
+
+def _has_label(node: Manifest, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(f"{key}={value}") for key, value in labels_of(node).items())
 
 
 def lost_gpus(node: Manifest) -> str:

@@ -12,19 +12,16 @@ from ..autoscaling.manifests import Manifest
 from ..chain.objects import containers_of, flag, key_of, labels_of, name_of, owners, seconds
 from ..chain.selectors import labels_match, labels_that_match
 from ..chain.signs import (
-    DRA,
     EXPORTER,
     GPU_OPERATOR,
     HOST_ENGINE,
     NODE_FEATURE_DISCOVERY,
     OPERATOR,
     PROMETHEUS,
+    gives_gpus_by_dra,
     plugin_container,
 )
 from ..marks import RELEASE, is_managed
-
-# The half of the DRA driver that gives out NVLink domains, and no GPU.
-_NO_DRA = "compute-domains"
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
@@ -66,7 +63,7 @@ def find_components(objects: Objects) -> dict[str, Any]:
         "exporter": of_gpus(driver for driver in drivers if EXPORTER.container(driver)),
         "host_engine": of_gpus(driver for driver in drivers if HOST_ENGINE.container(driver)),
         "device_plugin": of_gpus(driver for driver in drivers if plugin_container(driver)),
-        "dra_driver": of_gpus(driver for driver in drivers if _gives_by_dra(driver)),
+        "dra_driver": of_gpus(driver for driver in drivers if gives_gpus_by_dra(driver)),
         "node_feature_discovery": entries(
             workload for workload in workloads if NODE_FEATURE_DISCOVERY.container(workload)
         ),
@@ -107,12 +104,6 @@ def _operators(workloads: Iterable[Manifest], objects: Objects) -> list[dict[str
         if kind == "Prometheus"
     }
     return seen or [_entry(prometheus, objects) for prometheus in objects.prometheuses if key_of(prometheus) in made]
-
-
-def _gives_by_dra(daemon_set: Manifest) -> bool:
-    """The half of its DaemonSet that gives out NVLink domains is none."""
-    containers = [container for container in containers_of(daemon_set) if container["name"] != _NO_DRA]
-    return DRA.container({"metadata": {}, "spec": {"containers": containers}}) is not None
 
 
 def _origin(daemon_set: Manifest, objects: Objects) -> str:

@@ -280,6 +280,18 @@ def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
     assert len(warnings) == 2
 
 
+def test_gpus_that_a_limit_gets_by_a_claim_are_counted() -> None:
+    """By extendedResourceName of the driver's DeviceClass: no node has nvidia.com/gpu."""
+    nodes = {"GET /api/v1/nodes": {"items": [{**NODE, "status": {"allocatable": {"cpu": "8"}}}]}}
+    devices = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "gpu1", "devices": devices}
+    slices = {"GET /apis/resource.k8s.io/v1/resourceslices": {"items": [{"metadata": {"name": "s"}, "spec": spec}]}}
+    wanted = [replace(autoscaler, max_replicas=2) for autoscaler in autoscalers("chat")]
+    assert run(cluster(("chat",), [], **nodes, **slices), wanted, dry_run=True).warnings == []
+    (warning,) = run(cluster(("chat",), [], **nodes), wanted, dry_run=True).warnings
+    assert "room for only 0 replicas" in warning
+
+
 def groups_of_four(**scale: Any) -> dict[str, Any]:
     """A LeaderWorkerSet of four pods a replica, which keeps its selector in its scale subresource."""
     version = "/apis/leaderworkerset.x-k8s.io/v1"
@@ -320,6 +332,7 @@ def ready_pod(
     scheduled_after: int = 0,
     created: str = "2026-01-01T00:00:00Z",
     revision: str = "1",
+    label: str = "pod-template-hash",
     **status: Any,
 ) -> Manifest:
     """A pod that was ready, and scheduled, so many seconds after midnight."""
@@ -328,7 +341,7 @@ def ready_pod(
         since = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
         return {"type": kind, "status": "True", "lastTransitionTime": since.isoformat()}
 
-    labels = {"app": "chat", "pod-template-hash": revision}
+    labels = {"app": "chat", label: revision}
     metadata = {"name": name, "namespace": "ml", "labels": labels, "creationTimestamp": created}
     conditions = [condition("PodScheduled", scheduled_after), condition("Ready", ready_after)]
     return {"metadata": metadata, "status": {"conditions": conditions, **status}}
@@ -336,6 +349,7 @@ def ready_pod(
 
 DAY = 86400
 LATER = "2026-01-01T00:00:01Z"
+ROLLOUTS = "rollouts-pod-template-hash"
 DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
     "no pod": ([], 60, False),
     "one that starts fast": ([ready_pod("a", 5)], 90, True),
@@ -346,6 +360,11 @@ DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
     "one flipped": ([ready_pod("a", 2 * DAY), ready_pod("b", 100)], 180, True),
     "the revision before was faster": (
         [ready_pod("a", 5), ready_pod("b", 100, created=LATER, revision="2")],
+        180,
+        True,
+    ),
+    "the revision of a Rollout before was faster": (
+        [ready_pod("a", 5, label=ROLLOUTS), ready_pod("b", 100, created=LATER, revision="2", label=ROLLOUTS)],
         180,
         True,
     ),
@@ -674,11 +693,10 @@ def test_gpus_that_are_claimed_need_no_limit() -> None:
     assert run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings == []
 
 
-def test_nodes_that_are_added_when_needed_are_not_counted() -> None:
+@pytest.mark.parametrize("label", ["karpenter.sh/nodepool", "kubernetes.azure.com/agentpool"])
+def test_nodes_that_are_added_when_needed_are_not_counted(label: str) -> None:
     wanted = [replace(autoscaler, max_replicas=65) for autoscaler in autoscalers("chat")]
-    pool = {
-        "GET /api/v1/nodes": {"items": [{**NODE, "metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "g"}}}]}
-    }
+    pool = {"GET /api/v1/nodes": {"items": [{**NODE, "metadata": {"name": "n", "labels": {label: "g"}}}]}}
     assert run(cluster(("chat",), [], **pool), wanted, dry_run=True).warnings == []
 
 

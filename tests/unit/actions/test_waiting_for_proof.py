@@ -12,7 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from fake_cluster import FakeTransport
-from test_observe import PROXY, autoscaler, cluster, pod
+from test_observe import PROXY, autoscaler, cluster, deployment, pod
 
 RULES = {
     "status": "success",
@@ -52,6 +52,26 @@ def test_a_target_that_has_no_pods_is_not_waited_for() -> None:
     outcome = run(cluster(("chat",), **pods, **{f"GET {PROXY}/rules": RULES}), clock)
     assert clock.now == 0
     assert [error.hop for error in outcome.errors] == ["workload"]
+
+
+def generation(seen: dict[str, Any]) -> dict[str, Any]:
+    """A Deployment that was just made or changed, and what its controller says of it."""
+    made = deployment("chat")
+    return {**made, "metadata": {**made["metadata"], "generation": 2}, "status": seen}
+
+
+@pytest.mark.parametrize("status", [{}, {"observedGeneration": 1}])
+def test_a_target_that_its_controller_has_not_looked_at_yet_is_waited_for(status: dict[str, Any]) -> None:
+    """It has been made a moment before, by the task before: its pods come."""
+    clock = Clock()
+    seen = {"observedGeneration": 2}
+    targets = iter([{"items": [generation(status)]}, {"items": [generation(seen)]}])
+    answers: dict[str, Any] = {
+        "GET /apis/apps/v1/namespaces/ml/deployments": targets,
+        "GET /api/v1/namespaces/ml/pods": iter([{"items": []}, {"items": [pod("chat-0", "chat")]}]),
+    }
+    outcome = run(cluster(("chat",), **answers, **{f"GET {PROXY}/rules": RULES}), clock)
+    assert (outcome.errors, clock.now) == ([], 1.0)
 
 
 def test_pods_that_are_starting_are_waited_for() -> None:

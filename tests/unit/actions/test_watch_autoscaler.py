@@ -117,6 +117,22 @@ def test_the_time_begins_when_the_load_does():
     assert watched(answers, clock, job="load", line="begins")["began_s"] == BEGAN_S + 1.5
 
 
+@pytest.mark.parametrize("default", [{}, {"annotations": {"kubectl.kubernetes.io/default-container": "load"}}])
+def test_the_log_is_that_of_the_load_and_not_of_a_proxy_beside_it(default):
+    """The API server gives none of a pod with several containers unless it is told which."""
+    load = {**pod("Running", **default), "spec": {"containers": [{"name": "load"}, {"name": "istio-proxy"}]}}
+    if default:
+        load["spec"]["containers"].reverse()
+    answers = {f"GET {PODS_PATH}": {"items": [load]}, f"GET {LOG_PATH}": "begins\n"}
+    transport = FakeTransport(
+        {f"GET {HPA_PATH}": HPA, "GET /apis/apps/v1": APPS, f"GET {TARGET_PATH}": TARGET, **answers}
+    )
+    clock = Clock()
+    watch = Watch("ml", "chat", seconds=0, job="load", line="begins")
+    watch_autoscaler(KubeClient(transport), watch, clock=clock, sleep=clock.sleep)
+    assert [request.query.get("container") for request in transport.requests if request.path == LOG_PATH] == ["load"]
+
+
 def test_a_load_that_fails_before_it_begins():
     answers = {f"GET {PODS_PATH}": {"items": [pod("Failed")]}, f"GET {LOG_PATH}": "no such host\n"}
     with pytest.raises(HopError, match="ml/load: the load did not begin: its pod load-x is Failed: no such host"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from copy import deepcopy
 from typing import Any
@@ -370,6 +371,32 @@ def test_credentials_that_have_expired_are_called_so() -> None:
     assert any(reason.startswith("the credentials have expired or are wrong") for reason in reasons)
 
 
+@pytest.mark.parametrize(
+    ("series", "value", "findings"),
+    [
+        ("DCGM_FI_DEV_GPU_UTIL", 130.0, []),  # of the processes that a pod has on a shared GPU
+        ("DCGM_FI_DEV_GPU_UTIL", 2147483632.0, ["EXPORTER_LOSES_A_GPU"]),
+        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1.03, []),
+        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 9.2e18, ["EXPORTER_LOSES_A_GPU"]),
+    ],
+)
+def test_a_value_that_the_rules_take_for_a_full_gpu_is_not_impossible(
+    series: str, value: float, findings: list[str]
+) -> None:
+    live = LiveCluster()
+
+    def answer(promql: str) -> Any:
+        if not promql.startswith("topk(20"):
+            return None
+        above = dict(re.findall(r"(GPU_UTIL|_ACTIVE)[^<>]*> ([\d.]+)", promql))
+        labels = {"__name__": series, "namespace": "ml", "pod": "chat-a"}
+        is_found = value > float(next(limit for part, limit in above.items() if series.endswith(part)))
+        return [{"metric": labels, "value": [NOW, str(value)]}] if is_found else []
+
+    live.proxies[f"{PROXY}/query"] = answer
+    assert ids(look(live)) == findings
+
+
 def test_one_autoscaler_can_be_named() -> None:
     live = LiveCluster(autoscalers=3)
     assert [autoscaler["name"] for autoscaler in look(live, scope=Scope("ml", "chat-1"))["autoscalers"]] == ["chat-1"]
@@ -403,6 +430,29 @@ def test_a_kind_that_may_not_be_read_is_missed_by_autoscalers_of_gpus_alone() ->
     assert missed() == set()
     theirs["spec"]["metrics"][0]["pods"]["metric"]["name"] = "gpu"
     assert missed() == {"no right to list fleets of apiGroup 'example.com' in namespace ml"}
+
+
+def test_pods_that_no_right_tells_are_not_called_missing() -> None:
+    """Only the scale subresource of such a kind says which pods are its."""
+    live, version = LiveCluster(), "/apis/leaderworkerset.x-k8s.io/v1"
+    groups = f"{version}/namespaces/ml/leaderworkersets"
+    theirs = hpa("group", metric="gpu")
+    reference = {"apiVersion": version.removeprefix("/apis/"), "kind": "LeaderWorkerSet", "name": "group"}
+    theirs["spec"]["scaleTargetRef"] = reference
+    live.answers[f"GET {PATHS['hpas']}"]["items"].append(theirs)
+    live.answers[f"GET {version}"] = {
+        "resources": [
+            {"name": "leaderworkersets", "kind": "LeaderWorkerSet"},
+            {"name": "leaderworkersets/scale", "kind": "Scale"},
+        ]
+    }
+    group = {"metadata": meta("group", "ml"), "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2}}}
+    live.answers[f"GET {groups}"] = {"items": [group]}
+    live.answers[f"GET {groups}/group/scale"] = ApiError(403, {"message": "no"}, f"GET {groups}/group/scale")
+    found = look(live, grace=False)
+    assert ids(found) == []
+    missed = {skipped["reason"] for skipped in found["not_checked"]}
+    assert any("get leaderworkersets/scale of apiGroup 'leaderworkerset.x-k8s.io'" in reason for reason in missed)
 
 
 def test_who_may_list_hpas_of_one_namespace_alone_gets_a_report_of_it() -> None:

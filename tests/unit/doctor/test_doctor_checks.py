@@ -223,6 +223,14 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0", "chat-1")
 
 
+@fault("EXPORTER_NOT_READY", "where the device plugin needs no RuntimeClass")
+def _(cluster: Cluster) -> None:
+    """The driver is in each container by containerd's default runtime, so that is not what the exporter lacks."""
+    FAULTS["EXPORTER_NOT_READY"](cluster)
+    for name in ("dcgm-exporter-gpu1", "dcgm-exporter-gpu2", "plugin-gpu1", "plugin-gpu2"):
+        del cluster.pods[name]["spec"]["runtimeClassName"]
+
+
 @fault("EXPORTER_SERVES_NOTHING")
 def _(cluster: Cluster) -> None:
     cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
@@ -1047,6 +1055,13 @@ def _(cluster: Cluster) -> None:
     cluster.events = [warning(about, "FailedCreate", f"create Pod chat-2 in StatefulSet chat failed: {QUOTA}")]
 
 
+@fault("WORKLOAD_PODS_NOT_CREATED", "of a LeaderWorkerSet")
+def _(cluster: Cluster) -> None:
+    """Whose leaders a StatefulSet of that name makes."""
+    FAULTS["WORKLOAD_PODS_NOT_CREATED of a StatefulSet"](cluster)
+    cluster.hpa["spec"]["scaleTargetRef"]["kind"] = "LeaderWorkerSet"
+
+
 @fault("WORKLOAD_PODS_NOT_CREATED", "since their ReplicaSet is not made")
 def _(cluster: Cluster) -> None:
     cluster.replicas = 3
@@ -1096,6 +1111,14 @@ def _(cluster: Cluster) -> None:
     about = {"kind": "Pod", "namespace": "ml", "name": "chat-2"}
     text = 'MountVolume.SetUp failed for volume "model": persistentvolumeclaim "model" not found'
     cluster.events = [warning(about, "FailedMount", text)]
+
+
+@fault("WORKLOAD_PODS_FAIL", "beside one that only starts")
+def _(cluster: Cluster) -> None:
+    fails(cluster, "chat-3", "ImagePullBackOff", 'Back-off pulling image "registry.example.com/chat:2"')
+    cluster.pods["chat-2"] = pod("chat-2", "ml", "gpu1", {"app": "chat"}, ready=False, age_s=20)
+    cluster.pods["chat-3"] = cluster.pods.pop("chat-3")
+    cluster.replicas = 4
 
 
 @fault("WORKLOAD_TWO_AUTOSCALERS", "HPAs")
@@ -1282,11 +1305,57 @@ def test_a_pause_is_seen_where_its_hpa_is_gone(scope: Scope, query: str, expecte
         assert found["findings"][0]["fix"].startswith("kubectl -n ml annotate scaledobject theirs ")
 
 
+@pytest.mark.parametrize("group", ["metrics.k8s.io", "external.metrics.k8s.io", "custom.metrics.k8s.io"])
+def test_the_right_that_the_controller_lacks_is_that_of_the_api_which_it_names(group: str) -> None:
+    """Of several metrics it tells of the first that fails."""
+    cluster = Cluster()
+    cannot = f'User "system:serviceaccount:kube-system:hpa" cannot list resource "pods" in API group "{group}"'
+    message = f"the HPA was unable to compute the replica count: pods.{group} is forbidden: {cannot}"
+    cluster.hpa["status"]["conditions"][1] = turned("ScalingActive", "False", 900, reason="Failed", message=message)
+    [finding] = cluster.report()["findings"]
+    assert finding["id"] == "HPA_FORBIDDEN"
+    assert f"get and list on {group};" in finding["fix"]
+
+
+def test_a_pod_without_a_node_hides_no_pod_that_fails() -> None:
+    """The one that holds the GPU crashes, and the other waits for a GPU: a node more would mend nothing."""
+    cluster = Cluster()
+    FAULTS["WORKLOAD_NOT_READY"](cluster)
+    message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    cluster.pods["chat-1"] = pod("chat-1", "ml", "", {"app": "chat"}, ready=False)
+    cluster.pods["chat-1"]["status"]["conditions"] = [turned("PodScheduled", "False", 60, message=message)]
+    [finding] = cluster.report()["findings"]
+    assert (finding["id"], finding["cause"]) == ("WORKLOAD_NOT_READY", "a container ends by itself")
+    assert ids(cluster.report(grace=False)) == ["WORKLOAD_NOT_READY", "WORKLOAD_PODS_PENDING"]
+
+
 def test_a_readiness_gate_is_quoted() -> None:
     cluster = Cluster()
     FAULTS["WORKLOAD_PODS_FAIL by a readiness gate"](cluster)
     [finding] = cluster.report()["findings"]
     assert 'ReadinessGatesNotReady: gate "target-health" does not exist' in finding["seen"][0]
+
+
+def test_the_pod_that_fails_is_named_and_not_one_that_starts() -> None:
+    cluster = Cluster()
+    FAULTS["WORKLOAD_PODS_FAIL beside one that only starts"](cluster)
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["seen"][0].startswith("2 of 4 pods are not ready: ml/chat-3: ImagePullBackOff")
+    del cluster.pods["chat-0"], cluster.pods["chat-1"]
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["seen"][0].startswith("0 of 2 pods are ready: ml/chat-3: ImagePullBackOff")
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_the_log_is_that_of_the_pod_that_fails(is_ready: bool) -> None:
+    """kubectl takes the log of a ready pod of a Deployment, and knows no pods of a Rollout."""
+    cluster = Cluster()
+    crash(cluster.pods["chat-1"], "CUDA out of memory")
+    cluster.pods["chat-0"]["status"]["conditions"][1] = turned("Ready", str(is_ready))
+    cluster.silence("chat-1", expected_objects=frozenset({"chat-0"} if is_ready else ()))
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["id"] == ("WORKLOAD_PODS_FAIL" if is_ready else "WORKLOAD_NOT_READY")
+    assert finding["fix"] == "kubectl -n ml logs chat-1 --previous"
 
 
 def test_a_rollout_s_pods_are_told_apart() -> None:
@@ -1308,6 +1377,14 @@ def test_revisions_within_the_target_are_fine_and_where_the_average_is_over_the_
     cluster = Cluster()
     tried(cluster, stable, canary)
     assert ids(cluster.report()) == []
+
+
+@pytest.mark.parametrize(("tolerance", "findings"), [("500m", []), ("0", ["HPA_AVERAGES_REVISIONS"])])
+def test_a_revision_is_over_the_target_by_the_tolerance_of_the_hpa(tolerance: str, findings: list[str]) -> None:
+    cluster = Cluster()
+    tried(cluster, 62 if findings else 80, 20)
+    cluster.hpa["spec"]["behavior"] = {"scaleUp": {"tolerance": tolerance}}
+    assert ids(cluster.report()) == findings
 
 
 def test_a_rollout_of_one_revision_has_nothing_to_tell_apart() -> None:

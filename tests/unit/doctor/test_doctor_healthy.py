@@ -15,7 +15,23 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state impo
     Row,
     given_collect_interval_s,
 )
-from clusters import EXPORTER, PLUGIN, SERIES, SOURCES, Cluster, at, ids, meta, metric, node, pod, rows, turned
+from clusters import (
+    EXPORTER,
+    OLD,
+    PLUGIN,
+    SERIES,
+    SOURCES,
+    Cluster,
+    at,
+    exporter_daemon_set,
+    ids,
+    meta,
+    metric,
+    node,
+    pod,
+    rows,
+    turned,
+)
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
@@ -324,6 +340,17 @@ def a_burst_of_one_that_was_at_its_minimum_for_days(cluster: Cluster) -> None:
     cluster.hpa["status"]["lastScaleTime"] = at(20)
 
 
+def an_autoscaler_that_has_just_got_another_metric(cluster: Cluster) -> None:
+    """The controller looks at it in its next period."""
+    cluster.hpa["spec"]["metrics"].append({"type": "Resource", "resource": {"name": "cpu", "target": {}}})
+    gpu = {"type": "Pods", "pods": {"metric": {"name": "gpu"}, "current": {"averageValue": "40"}}}
+    cluster.hpa["status"]["currentMetrics"] = [gpu]
+    cluster.hpa["metadata"]["managedFields"] = [
+        {"manager": "kubegpu.autoscale", "time": at(4)},
+        {"manager": "kube-controller-manager", "subresource": "status", "time": at(9)},
+    ]
+
+
 def a_new_autoscaler(cluster: Cluster) -> None:
     cluster.hpa["metadata"] = meta("chat", "ml", 5)
     cluster.hpa["status"] = {}
@@ -358,6 +385,7 @@ PASSING: tuple[Callable[[Cluster], None], ...] = (
     a_burst,
     a_burst_of_one_that_was_at_its_minimum_for_days,
     a_new_autoscaler,
+    an_autoscaler_that_has_just_got_another_metric,
 )
 
 
@@ -375,6 +403,59 @@ def test_it_is_seen_all_the_same(change: Callable[[Cluster], None]) -> None:
     found = cluster.report(grace=False)
     assert ids(found)
     assert all(finding["grace_s"] > 0 for finding in found["findings"])
+
+
+SLOW = (
+    ("FailedScheduling", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."),
+    ("Failed", "Error: ErrImagePull"),
+    ("FailedMount", 'MountVolume.SetUp failed for volume "model": timed out waiting for the condition'),
+)
+
+
+def loading(cluster: Cluster, reason: str, message: str, age_s: float) -> None:
+    """A third pod that has got over what a warning told, and loads its model."""
+    third = pod("chat-2", "ml", "gpu1", {"app": "chat"}, ready=False, age_s=age_s)
+    third["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": at(200)}}
+    cluster.pods["chat-2"], cluster.replicas = third, 3
+    about = {"kind": "Pod", "namespace": "ml", "name": "chat-2"}
+    event = {"involvedObject": about, "reason": reason, "message": message, "eventTime": at(900)}
+    cluster.events = [{**event, "series": {"count": 7, "lastObservedTime": at(230)}}]
+
+
+@pytest.mark.parametrize(("reason", "message"), SLOW)
+def test_a_warning_is_over_once_the_containers_run(reason: str, message: str) -> None:
+    cluster = Cluster()
+    loading(cluster, reason, message, age_s=500)
+    assert ids(cluster.report()) == []
+    loading(cluster, reason, message, age_s=700)
+    [finding] = cluster.report()["findings"]
+    assert (finding["id"], finding["seen"]) == ("WORKLOAD_PODS_FAIL", ["1 of 3 pods are not ready: ml/chat-2"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "ago_s"),
+    [("StatefulSet", "chat-worker", 10), ("StatefulSet", "chat", 10), ("ReplicaSet", "chat-5d9c7b8f6", 2000)],
+)
+def test_pods_that_could_not_be_made_for_others_or_once_are_no_finding(kind: str, name: str, ago_s: float) -> None:
+    """A third replica is just being made. A quota kept others' pods from it, or these before the second was made."""
+    cluster = Cluster(replicas=3)
+    young(cluster, "chat-1", 1000)
+    about = {"kind": kind, "namespace": "ml", "name": name}
+    times = {"firstTimestamp": at(2600), "lastTimestamp": at(ago_s)}
+    event = {"involvedObject": about, "reason": "FailedCreate", "message": "exceeded quota", **times}
+    cluster.events = [event]
+    assert ids(cluster.report()) == []
+    event |= {"involvedObject": {**about, "kind": "ReplicaSet", "name": "chat-5d9c7b8f6"}, "lastTimestamp": at(900)}
+    assert ids(cluster.report()) == ["WORKLOAD_PODS_NOT_CREATED"]
+
+
+def test_a_probe_that_has_the_container_restarted_is_no_past() -> None:
+    cluster = Cluster()
+    loading(cluster, "Unhealthy", "Startup probe failed: HTTP probe failed with statuscode: 503", age_s=700)
+    ended = {"terminated": {"reason": "Completed", "exitCode": 0, "startedAt": at(500), "finishedAt": at(220)}}
+    cluster.pods["chat-2"]["status"]["containerStatuses"][0]["lastState"] = ended
+    [finding] = cluster.report()["findings"]
+    assert finding["cause"] == "the pods run, but their probe fails"
 
 
 def test_a_workload_that_gets_no_pods() -> None:
@@ -577,6 +658,93 @@ def test_an_exporter_on_its_nodes_network_is_not_taken_for_the_kubelet(host: str
     state = cluster.state()
     assert state.targets_among([*others, *own])["monitoring/dcgm-exporter-gpu1"] is own[0]
     assert "monitoring/dcgm-exporter-gpu1" not in state.targets_among([*others, *own[1:]])
+
+
+@pytest.mark.parametrize("up", [1.0, 0.0])
+@pytest.mark.parametrize("layout", ["by its name", "by its address"])
+def test_a_proxy_beside_the_exporter_is_not_taken_for_it(layout: str, up: float) -> None:
+    """A mesh has its proxies scraped, too, at ports of their own."""
+    cluster = Cluster()
+    ports = {"dcgm-exporter": 9400, "envoy-stats-monitor": 15090}
+    cluster.prometheus["up"] = [
+        Row(
+            {
+                "job": job,
+                "instance": f"10.0.0.{number}:{port}",
+                **({"namespace": "monitoring", "pod": f"dcgm-exporter-gpu{number}"} if "name" in layout else {}),
+            },
+            1.0 if port == 9400 else up,
+        )
+        for number in (1, 2)
+        for job, port in ports.items()
+    ]
+    assert ids(cluster.report(grace=False)) == []
+    for row in cluster.prometheus["up"][::2]:
+        cluster.prometheus["up"].remove(row)
+        cluster.prometheus["up"].append(Row(row.labels, 0.0))
+    assert ids(cluster.report(grace=False)) == ["TARGET_DOWN"]
+
+
+@pytest.mark.parametrize(("up_again_s", "findings"), [(590, []), (OLD, ["EXPORTER_PROBES_KILL"])])
+def test_a_reboot_of_the_node_is_no_fault_of_a_probe(up_again_s: float, findings: list[str]) -> None:
+    """The third since the pod was made, months ago; each ends the exporter as a probe would."""
+    cluster = Cluster()
+    ended = {"exitCode": 143, "reason": "Completed", "startedAt": at(OLD), "finishedAt": at(700)}
+    status = {"restartCount": 3, "lastState": {"terminated": ended}, "state": {"running": {"startedAt": at(600)}}}
+    cluster.pods["dcgm-exporter-gpu1"]["status"]["containerStatuses"][0] |= status
+    cluster.nodes[0]["status"]["conditions"] = [turned("Ready", age_s=up_again_s)]
+    assert ids(cluster.report()) == findings
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "resource"),
+    [
+        ("nvidia.com/gpu.deploy.operands", "false", ""),
+        ("nvidia.com/gpu.workload.config", "vm-passthrough", ""),
+        ("nvidia.com/gpu.workload.config", "vm-passthrough", "nvidia.com/GA102GL_A10"),
+        ("nvidia.com/gpu.workload.config", "vm-vgpu", "nvidia.com/NVIDIA_A10-24Q"),
+    ],
+)
+def test_a_node_that_the_gpu_operator_is_told_to_leave_alone_has_no_gpus(label: str, value: str, resource: str) -> None:
+    """GPUs of virtual machines, or of whoever keeps the node to itself: no pod gets one, and no exporter sees one."""
+    cluster = Cluster()
+    left = node("vm1", gpus=0)
+    left["metadata"]["labels"] = {"feature.node.kubernetes.io/pci-10de.present": "true", label: value}
+    for kind in ("capacity", "allocatable") if resource else ():
+        left["status"][kind][resource] = "2"
+    cluster.nodes.append(left)
+    assert ids(cluster.report(grace=False)) == []
+    del left["metadata"]["labels"][label]
+    assert len(ids(cluster.report(grace=False))) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "nodes"),
+    [
+        ("cloud.google.com/gke-accelerator", "nvidia-l4", 1),
+        ("k8s.amazonaws.com/accelerator", "nvidia-l4", 1),
+        ("kubernetes.azure.com/accelerator", "nvidia", 1),
+        ("kubernetes.azure.com/accelerator", "amd", 0),
+        ("karpenter.k8s.aws/instance-gpu-manufacturer", "nvidia", 1),
+    ],
+)
+def test_the_label_of_a_cloud_tells_of_gpus_that_nobody_offers_yet(label: str, value: str, nodes: int) -> None:
+    bare = node("gpu1", gpus=0)
+    bare["metadata"]["labels"] = {label: value}
+    assert Cluster(nodes=[bare], facts={}).report()["cluster"]["gpu_nodes"] == nodes
+
+
+def test_an_exporter_that_nobody_scrapes_beside_one_that_is() -> None:
+    """The GPU operator brings one that needs no monitor, where another reports the same GPUs."""
+    cluster = Cluster()
+    cluster.daemon_sets.append(exporter_daemon_set("nvidia-dcgm-exporter", "gpu-operator"))
+    for number in (1, 2):
+        name = f"nvidia-dcgm-exporter-{number}"
+        cluster.pods[name] = pod(name, "gpu-operator", f"gpu{number}", EXPORTER, f"10.0.1.{number}")
+    assert ids(cluster.report(grace=False)) == []
+    del cluster.prometheus["up"][0]
+    [finding] = cluster.report(grace=False)["findings"]
+    assert (finding["id"], finding["object"].count("on node gpu1")) == ("TARGET_MISSING", 2)
 
 
 def test_an_interval_behind_a_shell() -> None:

@@ -496,3 +496,43 @@ def test_one_pod_without_a_value_is_no_matter_of_the_adapters_rules() -> None:
     FAULTS["METRIC_WITHOUT_VALUE"](cluster)
     configured(cluster, ADAPTER_RULES, written_s=600)
     assert ids(cluster.report()) == ["METRIC_WITHOUT_VALUE"]
+
+
+@pytest.mark.parametrize("template", ["leaderTemplate", "workerTemplate"])
+def test_an_hpa_asks_for_the_leaders_of_a_leader_worker_set(template: str) -> None:
+    """Its selector is theirs. Workers serve nobody, and need no probe where leaders have one."""
+    cluster = Cluster()
+    assert cluster.target
+    spec = cluster.target["spec"]["template"]["spec"]
+    without = {"containers": [{"name": "main", "resources": spec["containers"][0]["resources"]}]}
+    templates = {"leaderTemplate": {"spec": without}, "workerTemplate": {"spec": without}, template: {"spec": spec}}
+    cluster.target["spec"] = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, **templates}}
+    reference = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "chat"}
+    cluster.hpa["spec"]["scaleTargetRef"] = reference
+    findings = [] if template == "leaderTemplate" else ["WORKLOAD_NO_READINESS_PROBE"]
+    assert ids(cluster.report(grace=False)) == findings
+
+
+def test_labels_that_a_node_lacks_are_those_that_it_is_to_have() -> None:
+    """All of one term, or all of another. What a node must not have is no label to give it."""
+    cluster = Cluster()
+    spec = cluster.daemon_sets[0]["spec"]["template"]["spec"]
+    del spec["nodeSelector"]
+    terms = [
+        [("pool", "In", ["gpu", "big"]), ("compute-type", "NotIn", ["fargate"]), ("zone", "Exists", [])],
+        [("accelerator", "In", ["nvidia"])],
+    ]
+    selected = [
+        {"matchExpressions": [{"key": key, "operator": operator, "values": values} for key, operator, values in term]}
+        for term in terms
+    ]
+    required = {"nodeSelectorTerms": selected}
+    spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    cluster.nodes[0]["metadata"]["labels"]["zone"] = "a"
+    finding = next(found for found in cluster.report(grace=False)["findings"] if found["id"] == "NODE_LABEL_MISSING")
+    assert finding["fix"].endswith("label the node: pool=gpu, zone=... or accelerator=nvidia")
+    del selected[0], selected[0]["matchExpressions"][0]["values"]
+    selected[0]["matchExpressions"][0] |= {"key": "zone", "operator": "DoesNotExist"}
+    del cluster.pods["dcgm-exporter-gpu1"]
+    finding = next(found for found in cluster.report(grace=False)["findings"] if found["hop"] == "exporter")
+    assert "the DaemonSet's node affinity leaves the node out" in finding["cause"]

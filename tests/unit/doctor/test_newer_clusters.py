@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clusters import Cluster, exporter_daemon_set, ids, meta, metric, turned
+from clusters import Cluster, daemon_set, exporter_daemon_set, ids, meta, metric, turned
 
 
 def resource_slice(node: str, devices: int, driver: str = "gpu.nvidia.com") -> dict[str, Any]:
@@ -49,6 +49,21 @@ def test_a_cluster_whose_gpus_are_claimed_is_healthy() -> None:
     assert hops["node"]["summary"] == "2 of 2 nodes have GPUs"
 
 
+@pytest.mark.parametrize(
+    ("container", "findings"),
+    [("gpus", []), ("compute-domains", ["NODE_WITHOUT_GPUS"]), ("compute-domain-daemon", ["NODE_WITHOUT_GPUS"])],
+)
+def test_the_half_of_the_dra_driver_that_gives_out_no_gpu_excuses_no_node(container: str, findings: list[str]) -> None:
+    """With NVLink domains the GPUs come by the device plugin."""
+    cluster = Cluster()
+    image = {"name": container, "image": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0"}
+    labels = {"app": "nvidia-dra-driver-gpu"}
+    cluster.daemon_sets.append(daemon_set("kubelet-plugin", "nvidia-dra-driver-gpu", image, labels))
+    cluster.nodes[0]["status"]["allocatable"] = {"cpu": "64"}
+    cluster.nodes[0]["status"]["capacity"] = {"cpu": "64"}
+    assert ids(cluster.report(grace=False)) == findings
+
+
 def test_devices_of_other_drivers_are_no_gpus() -> None:
     cluster = claiming_cluster()
     cluster.resource_slices = [resource_slice(node, 8, "dra.net") for node in ("gpu1", "gpu2")]
@@ -63,6 +78,22 @@ def test_capacity_counts_devices() -> None:
     assert finding["seen"] == [
         "max_replicas is 3, but eligible nodes have room for only 2 replicas (1 gpu.nvidia.com a pod)"
     ]
+
+
+def test_devices_count_for_a_limit_that_is_met_by_a_claim() -> None:
+    """By extendedResourceName of the driver's DeviceClass: no node has nvidia.com/gpu, and none has to."""
+    cluster = claiming_cluster(devices=2)
+    pod = cluster.target["spec"]["template"]["spec"]
+    del pod["resourceClaims"]
+    pod["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    assert ids(cluster.report(grace=False)) == []
+    cluster.hpa["spec"]["maxReplicas"] = 5
+    [finding] = cluster.report()["findings"]
+    assert "room for only 4 replicas" in finding["seen"][0]
+    for node in cluster.nodes:
+        node["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+    [finding] = cluster.report()["findings"]
+    assert "room for only 2 replicas" in finding["seen"][0]
 
 
 def test_a_claim_whose_devices_cannot_be_told_accuses_nobody() -> None:

@@ -143,14 +143,14 @@ EXPORTER_PROBES_KILL = FindingType(
     needs=("daemon_sets", "component_pods"),
 )
 def exporter_restarts(state: State) -> Iterator[CheckResult]:
-    """Restarts that were not the exporter's own fault, of pods that run again."""
+    """Restarts that were not the exporter's own fault, of pods that run again; a reboot of the node is no restart."""
     for daemon_set in state.exporters:
         container = EXPORTER.container(daemon_set) or {}
         for pod in state.pods_of([daemon_set]):
             for status in statuses(pod):
                 ended = (status.get("lastState") or {}).get("terminated") or {}
                 age_s = state.seconds_since(ended.get("finishedAt"))
-                if age_s is None or age_s > _RECENT_S:
+                if age_s is None or age_s > _RECENT_S or _was_away_since(state, pod, age_s):
                     continue
                 place = f"pod {name_of(pod)}"
                 seen = f"{status.get('restartCount')} restarts, the last {age_s / 60:.0f} minutes ago"
@@ -167,6 +167,13 @@ def exporter_restarts(state: State) -> Iterator[CheckResult]:
                         age_s,
                         template_vars={"why": why},
                     )
+
+
+def _was_away_since(state: State, pod: Manifest, ended_s: float) -> bool:
+    """Whether the pod's node has come back since so many seconds."""
+    node = state.gpu_nodes.get(pod["spec"].get("nodeName", ""))
+    back_s = state.condition_age_s(node, "Ready") if node else None
+    return back_s is not None and back_s <= ended_s
 
 
 def _why_probe_kills(container: Manifest) -> str:

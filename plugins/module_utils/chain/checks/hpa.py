@@ -35,6 +35,8 @@ _FIELD = "DCGM_FI_"
 # The minor version of Kubernetes that a version of HPAs is gone from.
 _REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Of the metrics APIs, as the API server names it to the controller.
+_REFUSED_GROUP = re.compile(r"\b(?:(?:custom|external)\.)?metrics\.k8s\.io\b")
 _APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
 
 HPA_NOT_SEEN = FindingType(
@@ -93,7 +95,8 @@ HPA_FORBIDDEN = FindingType(
     Hop.HPA,
     "error",
     cause="the HPA controller may not read the metrics API",
-    fix="grant its service account get on {group}; prometheus-adapter's chart does with rbac.create: true",
+    fix="grant its service account get and list on {group}; prometheus-adapter's chart does for custom.metrics.k8s.io "
+    "with rbac.create: true",
     grace_s=_START_GRACE_S,
 )
 HPA_NOT_ACTIVE = FindingType(
@@ -147,6 +150,8 @@ def hpa_conditions(state: State) -> Iterator[CheckResult]:
             if len(holders[target_of(autoscaler.hpa)]) < 2:
                 yield CheckResult(HPA_SELECTOR_AMBIGUOUS, name, seen, reached, since_s, template_vars=template_vars)
         elif "forbidden" in active.get("message", "").lower():
+            if named := _REFUSED_GROUP.search(active["message"]):
+                template_vars["group"] = named[0]
             yield CheckResult(HPA_FORBIDDEN, name, seen, reached, since_s, template_vars=template_vars)
         else:
             age_s = youngest([since_s, state.longest_ready_s(autoscaler.ready_pods)])
@@ -175,7 +180,7 @@ def hpa_metrics(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 f"status.currentMetrics has no value of {enumeration(missing)}",
                 state.affected_by([autoscaler]) | {f"node {node}" for node in autoscaler.nodes},
-                youngest([state.age_s(autoscaler.hpa), state.longest_ready_s(autoscaler.ready_pods)]),
+                youngest([state.last_change_age_s(autoscaler.hpa), state.longest_ready_s(autoscaler.ready_pods)]),
                 autoscaler.lag_s,
                 {"namespace": autoscaler.key[0], "name": autoscaler.key[1]},
             )
@@ -517,11 +522,12 @@ HPA_AVERAGES_REVISIONS = FindingType(
 def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
     """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
     for autoscaler in state.autoscalers:
-        revisions = autoscaler.revisions
+        revisions, tolerance = autoscaler.revisions, _rules(autoscaler, "scaleUp").get("tolerance")
+        more = _TOLERANCE if tolerance is None else parse_quantity(str(tolerance))
         for metric in autoscaler.metrics if revisions else ():
             means = {name: mean for name, pods in revisions.items() if (mean := _mean(metric, pods)) is not None}
             together = _mean(metric, [pod for pods in revisions.values() for pod in pods])
-            limit = (metric.target_value or math.inf) * (1 + _TOLERANCE)
+            limit = (metric.target_value or math.inf) * (1 + more)
             if together is None or together > limit or max(means.values()) <= limit:
                 continue
             new = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] not in revisions[STABLE]]

@@ -392,15 +392,23 @@ TARGET_MISSING = FindingType(
 
 @check("each exporter is a target that is up", TARGET_DOWN, TARGET_MISSING, needs=_PODS)
 def targets(state: State) -> Iterator[CheckResult]:
-    """Judged pod by pod as soon as one can be found among the targets: a static job may hide them behind a name."""
+    """Judged pod by pod as soon as one can be found among the targets: a static job may hide them behind a name.
+
+    Of several exporters on a node one has to be a target: it reports all GPUs.
+    """
     if state.prometheus.error or not (state.targets or _is_exporter_unseen(state)):
         return
     # A monitor that changes is read anew, and for some seconds nothing is scraped.
     answered = state.targets_among(state.prometheus.up_lately)
+    read = {
+        pod["spec"].get("nodeName", "")
+        for pod in state.exporter_pods
+        if (row := state.targets.get(name_of(pod))) and row.value
+    }
     for pod in state.exporter_pods:
-        if not is_ready(pod):
-            continue
         row, node = state.targets.get(name_of(pod)), pod["spec"].get("nodeName", "")
+        if not is_ready(pod) or (row is None and node in read):
+            continue
         age_s = youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s])
         place, affected = f"pod {name_of(pod)} on node {node}", state.affected_by_nodes([node])
         if row is None:

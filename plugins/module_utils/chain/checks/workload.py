@@ -2,12 +2,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...hops import Hop
 from ..check import CheckResult, Evidence, FindingType, check
-from ..objects import Manifest, clock, condition, is_ready, key_of, made_s, name_of, owners, trouble, unix, youngest
+from ..objects import (
+    Manifest,
+    clock,
+    condition,
+    got_on_s,
+    is_ready,
+    key_of,
+    last_seen,
+    made_s,
+    name_of,
+    owners,
+    trouble,
+    unix,
+    youngest,
+)
 from ..state import AutoscalerState, State, lost_gpus
 from ..texts import condition_text
 
@@ -27,6 +42,8 @@ _FAILURES = (
     "RunContainerError",
     "CrashLoopBackOff",
 )
+# Kinds whose pods no other object of that name makes.
+_MAKERS = ("Deployment", "StatefulSet", "ReplicaSet")
 # The HPA's controller, before the API server kept the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
 
@@ -75,12 +92,12 @@ _POD_EVIDENCE = (
     Evidence(
         r"CrashLoopBackOff|Error|exit code",
         "a container ends by itself",
-        "kubectl -n {namespace} logs {target} --previous",
+        "kubectl -n {namespace} logs {pod} --previous",
     ),
     Evidence(
         r"probe failed",
         "the pods run, but their probe fails",
-        "see what the probe asks for, and what the container logs: kubectl -n {namespace} logs {target}",
+        "see what the probe asks for, and what the container logs: kubectl -n {namespace} logs {pod}",
     ),
 )
 
@@ -105,7 +122,7 @@ WORKLOAD_NOT_READY = FindingType(
     Hop.WORKLOAD,
     "error",
     cause="no pod of the workload is ready, so there is nothing to scale on",
-    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {target}",
+    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
     grace_s=_POD_GRACE_S,
     is_consequence=True,
     explained_by=(*_PLACES, Hop.WORKLOAD),
@@ -163,16 +180,18 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
 
 @check("its pods exist", WORKLOAD_PODS_NOT_CREATED, needs=("targets", "metrics"))
 def pods_exist(state: State) -> Iterator[CheckResult]:
-    """By the condition that a Deployment has for it; of other kinds by the events about them."""
+    """By the condition that a Deployment has for it; of other kinds by the events since a pod was last made."""
     for autoscaler in state.autoscalers:
         target, wanted = autoscaler.target, autoscaler.replicas or 0
         if target is None or len(autoscaler.pods) >= wanted:
             continue
         failure, progress = condition(target, "ReplicaFailure"), condition(target, "Progressing")
+        newest = max(autoscaler.pods, key=made_s, default=None)
         events = [
             event
-            for event in (*state.events_about(target), *state.events_about_replica_sets(target))
+            for event in (*_own_events(state, autoscaler, target), *state.events_about_replica_sets(target))
             if event.get("reason") == "FailedCreate"
+            and (newest is None or (unix(last_seen(event)) or math.inf) >= made_s(newest))
         ]
         if failure.get("status") == "True":
             seen, age_s = condition_text(failure), state.condition_age_s(target, "ReplicaFailure")
@@ -180,7 +199,8 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
             seen, age_s = condition_text(progress), state.condition_age_s(target, "Progressing")
         elif events:
             seen = str(events[-1].get("message"))
-            age_s = state.seconds_since(events[0].get("firstTimestamp") or events[0].get("eventTime"))
+            began = events[0].get("firstTimestamp") or events[0].get("eventTime")
+            age_s = youngest([state.seconds_since(began), state.age_s(newest) if newest else None])
         else:
             continue
         yield CheckResult(
@@ -191,6 +211,12 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
             age_s,
             template_vars=_place(autoscaler),
         )
+
+
+def _own_events(state: State, autoscaler: AutoscalerState, target: Manifest) -> list[Manifest]:
+    """Others may have the target's name, and another kind; so has the StatefulSet that a LeaderWorkerSet makes."""
+    kind, events = autoscaler.reference.get("kind", "Deployment"), state.events_about(target)
+    return [event for event in events if event["involvedObject"].get("kind") == kind] if kind in _MAKERS else events
 
 
 @check(
@@ -204,6 +230,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         affected, template_vars = state.affected_by([autoscaler]), _place(autoscaler)
         name, pods = autoscaler.workload, autoscaler.pods
+        placed = [pod for pod in pods if not _is_pending(pod)]
         if autoscaler.target is None:
             age_s = state.age_s(autoscaler.hpa)
             yield CheckResult(WORKLOAD_MISSING, name, "there is none", affected, age_s, template_vars=template_vars)
@@ -211,16 +238,17 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
             if not autoscaler.is_meant_to_be_at_zero:
                 age_s = state.last_change_age_s(autoscaler.target)
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
-        elif not autoscaler.ready_pods and not any(map(_is_pending, pods)) and not state.is_before:
-            reasons = (f": {name_of(pod)}: {text}" for pod in pods if (text := _why_not_ready(state, pod)))
+        elif not autoscaler.ready_pods and (placed or not pods) and not state.is_before:
+            judged = _worst_first(state, placed)
+            named, reason = next(((pod, reason) for pod, reason, *_age in judged if reason), (None, ""))
+            why = f": {name_of(named)}: {reason}" if named else _without_selector(autoscaler.target)
             yield CheckResult(
                 WORKLOAD_NOT_READY,
                 name,
-                f"0 of {len(pods)} pods are ready{next(reasons, _without_selector(autoscaler.target))}"
-                f"{_without_ready_pods(autoscaler)}",
+                f"0 of {len(pods)} pods are ready{why}{_without_ready_pods(autoscaler)}",
                 affected,
-                youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler)]),
-                template_vars=template_vars,
+                youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler, placed)]),
+                template_vars=_place(autoscaler, named or next((pod for pod, *_rest in judged), None)),
             )
 
 
@@ -231,17 +259,20 @@ def _without_selector(target: Manifest) -> str:
     return ": the scale subresource has no selector" if lacks_it else ""
 
 
-def _place(autoscaler: AutoscalerState) -> dict[str, str]:
+def _place(autoscaler: AutoscalerState, pod: Manifest | None = None) -> dict[str, str]:
+    """pod: whose log tells more; without one the target is named for it."""
     reference = autoscaler.reference
-    return {"namespace": autoscaler.key[0], "target": f"{reference.get('kind')}/{reference['name']}".lower()}
+    target = f"{reference.get('kind')}/{reference['name']}".lower()
+    return {"namespace": autoscaler.key[0], "target": target, "pod": pod["metadata"]["name"] if pod else target}
 
 
 def _why_not_ready(state: State, pod: Manifest) -> str:
-    """By the kubelet's words for its containers; else by the latest warning about the pod."""
+    """By the kubelet's words for its containers, and by the latest warning about the pod if it is not over."""
     text, ready = trouble(pod), condition(pod, "Ready")
     if ready.get("reason") == "ReadinessGatesNotReady":
         text = condition_text(ready)
-    messages = [f"{event.get('reason')}: {event.get('message')}" for event in state.events_about(pod)[-1:]]
+    events = [event for event in state.events_about(pod) if (unix(last_seen(event)) or math.inf) >= got_on_s(pod)]
+    messages = [f"{event.get('reason')}: {event.get('message')}" for event in events[-1:]]
     return "; ".join(filter(None, (text, *messages)))
 
 
@@ -254,14 +285,14 @@ def _without_ready_pods(autoscaler: AutoscalerState) -> str:
     return ""
 
 
-def _not_ready_s(state: State, autoscaler: AutoscalerState) -> float | None:
-    """Age of the oldest pod: a rolling update makes young ones beside it, a crash loop keeps it.
+def _not_ready_s(state: State, autoscaler: AutoscalerState, placed: Sequence[Manifest]) -> float | None:
+    """Age of the oldest pod that has a node: a rolling update makes young ones beside it, a crash loop keeps it.
 
     Where an update ends the old pods first there is none for a moment; the workload's status is written then.
     """
     if not autoscaler.pods and autoscaler.target:
         return state.last_write_age_s(autoscaler.target)
-    ages = [state.age_s(pod) for pod in autoscaler.pods]
+    ages = [state.age_s(pod) for pod in placed]
     return max((age for age in ages if age is not None), default=None)
 
 
@@ -343,7 +374,7 @@ WORKLOAD_PODS_FAIL = FindingType(
     Hop.WORKLOAD,
     "error",
     cause="some pods of the workload do not become ready, so the HPA's replicas do not come",
-    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {target}",
+    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
     grace_s=_START_GRACE_S,
     is_consequence=True,
     explained_by=_PLACES,
@@ -357,19 +388,29 @@ def pods_become_ready(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers if not state.is_before else ():
         yield from _rejected(state, autoscaler)
         waiting = [pod for pod in autoscaler.pods if not is_ready(pod) and not _is_pending(pod)]
-        for pod in waiting[:1] if autoscaler.ready_pods else ():
-            reason = _why_not_ready(state, pod)
-            is_failing = any(failure in reason for failure in _FAILURES)
+        judged = _worst_first(state, waiting) if autoscaler.ready_pods else []
+        for pod, reason, is_failing, age_s in judged[:1]:
             seen = f"{len(waiting)} of {len(autoscaler.pods)} pods are not ready: {name_of(pod)}"
             yield CheckResult(
                 WORKLOAD_PODS_FAIL,
                 autoscaler.workload,
                 f"{seen}: {reason}" if reason else seen,
                 state.affected_by([autoscaler]) | {f"node {pod['spec'].get('nodeName', '')}"},
-                state.age_s(pod) if is_failing else state.condition_age_s(pod, "Ready"),
+                age_s,
                 0 if is_failing else _POD_GRACE_S - _START_GRACE_S,
-                _place(autoscaler),
+                _place(autoscaler, pod),
             )
+
+
+def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest, str, bool, float | None]]:
+    """Pods that are not ready, with why, whether a container fails, and for how long: first what fails, longest."""
+    judged = []
+    for pod in pods:
+        reason = _why_not_ready(state, pod)
+        is_failing = any(failure in reason for failure in _FAILURES)
+        age_s = state.age_s(pod) if is_failing else state.condition_age_s(pod, "Ready")
+        judged.append((pod, reason, is_failing, age_s))
+    return sorted(judged, key=lambda seen: (seen[2], seen[3] or 0.0), reverse=True)
 
 
 def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult]:
@@ -385,7 +426,7 @@ def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult
             f"{len(lately)} pods were rejected: {name_of(last)}: {status.get('reason')}: {status.get('message')}",
             state.affected_by([autoscaler]) | {f"node {last['spec'].get('nodeName', '')}"},
             max(ages[name_of(pod)] for pod in lately),
-            template_vars=_place(autoscaler),
+            template_vars=_place(autoscaler, last),
         )
 
 
