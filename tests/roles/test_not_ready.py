@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 from collection import ROOT
 from role_values import RoleValues
@@ -70,3 +71,22 @@ def test_events_are_asked_for_where_there_is_no_pod() -> None:
     assert asked["kubernetes.core.k8s_info"]["kind"] == "Event"
     assert asked["kubernetes.core.k8s_info"]["field_selectors"] == ["reason=FailedCreate"]
     assert asked["failed_when"] is False
+
+
+WAITING = {
+    "metrics_server": "Say what the server lacks",
+    "nvidia_device_plugin": "Say which node offers none",
+    "prometheus_adapter": "Say what the adapter lacks",
+}
+
+
+@pytest.mark.parametrize("role", WAITING)
+def test_the_logs_are_named_by_the_release_whatever_its_name(role: str) -> None:
+    """A chart calls its objects after the release alone where that has the chart's name in it."""
+    (waiting,) = yaml.safe_load((ROOT / "roles" / role / "tasks" / "verify.yml").read_text())
+    (telling,) = waiting["rescue"]
+    assert telling["name"] == WAITING[role]
+    fix = RoleValues(role, {f"{role}_release": "ours"}, {"kubegpu_cluster": {}}).text(
+        telling["vars"]["_common_pods"]["fix"]
+    )
+    assert f"logs --selector app.kubernetes.io/instance=ours,app.kubernetes.io/name={role.replace('_', '-')}" in fix
