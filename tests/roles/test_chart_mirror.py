@@ -26,7 +26,7 @@ exit 1
 
 
 def fetch(folder: Path, mirror: str) -> tuple[str, str]:
-    """What helm was asked for, with words for the folder of the chart, and what the user is told to do."""
+    """What helm was asked for, and by which configuration; and what the user is told to do."""
     (folder / "helm").write_text(HELM)
     (folder / "helm").chmod(0o755)
     seen = {"owned": False, "begun": False, "status": "", "chart": "", "changes": []}
