@@ -41,3 +41,40 @@ def test_a_verdict_counts_once_nodes_were_looked_at(
 ) -> None:
     """Before its node-feature-discovery has labelled any, the operator has no node to make ready, and says ready."""
     assert is_believed(policy, validators, nodes) is expected
+
+
+EXPORTER = {"metadata": {"name": "nvidia-dcgm-exporter", "resourceVersion": "7"}}
+WITHOUT_MONITOR = {"gpu_operator_values": {"dcgmExporter": {"serviceMonitor": {"enabled": False}}}}
+NO_KIND = {"prometheus_stack_state": "existing"}
+
+
+@pytest.mark.parametrize(
+    ("monitors", "exporters", "options", "expected"),
+    [
+        (0, 1, {}, 1),
+        (1, 1, {}, 0),
+        (0, 0, {}, 0),
+        (0, 1, WITHOUT_MONITOR, 0),
+        (0, 1, NO_KIND, 0),
+    ],
+    ids=["no monitor", "a monitor", "a pool at zero", "none is wanted", "no such kind"],
+)
+def test_the_operator_is_made_to_look_again_where_its_exporter_has_no_monitor(
+    monitors: int, exporters: int, options: dict[str, Any], expected: int
+) -> None:
+    """It makes one only if the kind is there when it looks. It looks when something of it changes, or after ten hours."""
+    seen = {"result": {"objects": [[EXPORTER] * monitors, [EXPORTER] * exporters]}}
+    told = {"__gpu_operator_monitored": seen, "kubegpu_cluster": {"components": {}, "serves_monitors": False}}
+    role = RoleValues("gpu_operator", {"gpu_operator_state": "present", **options}, told)
+    assert len(role["__gpu_operator_unmonitored"]) == expected
+
+
+def test_it_is_made_to_after_the_kind_has_come_and_before_anything_is_waited_for() -> None:
+    """Its playbook runs before the one that brings the kind."""
+    (play,) = yaml.safe_load((ROOT / "playbooks/monitoring.yml").read_text())
+    first = play["post_tasks"][0]
+
+    assert first["ansible.builtin.include_role"] == {"name": "kubegpu.autoscale.gpu_operator", "tasks_from": "monitor"}
+    look, touch = yaml.safe_load((ROOT / "roles/gpu_operator/tasks/monitor.yml").read_text())
+    assert look["register"] == "__gpu_operator_monitored"
+    assert touch["loop"] == "{{ __gpu_operator_unmonitored }}"
