@@ -64,9 +64,7 @@ def fetch(folder: Path, mirror: str) -> tuple[str, str]:
     ],
     ids=["none", "a repository", "a registry"],
 )
-def test_a_chart_comes_from_a_repository_or_a_registry(
-    tmp_path: Path, mirror: str, asked: str, next_step: str
-) -> None:
+def test_a_chart_comes_from_a_repository_or_a_registry(tmp_path: Path, mirror: str, asked: str, next_step: str) -> None:
     """A registry has no index, and helm asks it with the login of the user."""
     was_asked, told = fetch(tmp_path, mirror)
 

@@ -62,7 +62,7 @@ NO_KIND = {"prometheus_stack_state": "existing"}
 def test_the_operator_is_made_to_look_again_where_its_exporter_has_no_monitor(
     monitors: int, exporters: int, options: dict[str, Any], expected: int
 ) -> None:
-    """It makes one only if the kind is there when it looks. It looks when something of it changes, or after ten hours."""
+    """It makes one only if the kind is there when it looks: when something of it changes, or after ten hours."""
     seen = {"result": {"objects": [[EXPORTER] * monitors, [EXPORTER] * exporters]}}
     told = {"__gpu_operator_monitored": seen, "kubegpu_cluster": {"components": {}, "serves_monitors": False}}
     role = RoleValues("gpu_operator", {"gpu_operator_state": "present", **options}, told)

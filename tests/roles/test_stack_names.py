@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def test_prometheus_is_looked_for_by_the_name_that_the_chart_gives_it(release: s
 def _prometheuses(release: str, values: dict[str, Any]) -> list[str]:
     """The lab's chart gives the names that the original gives."""
     chart = ROOT / "lab" / "charts" / "kube-prometheus-stack"
-    argv = [program("helm"), "template", "--kube-version", "1.36.0", "--values", "-", release, chart]
+    argv: list[str | Path] = [program("helm"), "template", "--kube-version", "1.36.0", "--values", "-", release, chart]
     rendered = subprocess.run(argv, check=True, input=json.dumps(values), stdout=subprocess.PIPE, text=True).stdout
     found = [manifest for manifest in yaml.safe_load_all(rendered) if manifest]
     return [manifest["metadata"]["name"] for manifest in found if manifest["kind"] == "Prometheus"]
