@@ -78,3 +78,14 @@ def test_it_is_made_to_after_the_kind_has_come_and_before_anything_is_waited_for
     look, touch = yaml.safe_load((ROOT / "roles/gpu_operator/tasks/monitor.yml").read_text())
     assert look["register"] == "__gpu_operator_monitored"
     assert touch["loop"] == "{{ __gpu_operator_unmonitored }}"
+
+
+def test_other_counters_make_new_pods_of_the_exporter() -> None:
+    """The operator mounts them in a way that running pods do not see change, and looks at no ConfigMap."""
+    own = {"dcgmExporter": {"config": {"data": "DCGM_FI_DEV_GPU_UTIL, gauge, Use.\n"}}}
+    marks = [
+        RoleValues("gpu_operator", options, {})["__gpu_operator_chart"]["values"]["dcgmExporter"].get("annotations")
+        for options in ({}, {"gpu_operator_profiling": False}, {"gpu_operator_values": own})
+    ]
+    assert len({str(mark) for mark in marks}) == len(marks)
+    assert all(mark.keys() == {"kubegpu.autoscale/counters"} for mark in marks)
