@@ -10,12 +10,18 @@ from collection import ROOT
 from role_values import RoleValues
 
 TASKS = yaml.safe_load((ROOT / "roles/_common/tasks/not_ready.yml").read_text())
-ASKED = {"namespace": "gpus", "selector": "app=exporter", "hop": "DCGM", "seen": "0 of 2", "fix": "look"}
+ASKED: dict[str, Any] = {
+    "namespace": "gpus",
+    "selector": "app=exporter",
+    "hop": "DCGM",
+    "seen": "0 of 2",
+    "fix": "look",
+}
 
 
-def said(pods: list[dict[str, Any]], events: list[dict[str, Any]] | None = None) -> str:
+def said(pods: list[dict[str, Any]], events: list[dict[str, Any]] | None = None, asked: dict[str, Any] = ASKED) -> str:
     """events: refusals of the namespace; None where the user may not list them."""
-    told = {"_common_pods": ASKED, "_common_pods_seen": {"resources": pods}}
+    told = {"_common_pods": asked, "_common_pods_seen": {"resources": pods}}
     told["_common_pods_refused"] = {"msg": "forbidden"} if events is None else {"resources": events}
     return " ".join(RoleValues("_common", {}, told).text(TASKS[-1]["ansible.builtin.fail"]["msg"]).split())
 
@@ -46,6 +52,46 @@ def test_pods_that_nobody_could_make_are_told_with_the_reason() -> None:
 def test_no_pod_without_a_refusal_is_told_alone() -> None:
     for events in ([], None):
         assert said([], events) == "DCGM: 0 of 2. There is no pod app=exporter in gpus. Next: look"
+
+
+def tainted(name: str, *taints: tuple[str, str]) -> dict[str, Any]:
+    found = [{"key": key, "value": "ml", "effect": effect} for key, effect in taints]
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": {"name": name}, "spec": {"taints": found} if found else {}, "status": status}
+
+
+def test_a_taint_that_keeps_pods_from_a_node_is_told() -> None:
+    """On such a node there is no pod to look at, and its drivers are well."""
+    nodes = [
+        tainted("gpu1"),
+        tainted("gpu2", ("nvidia.com/gpu", "NoSchedule"), ("dedicated", "NoSchedule")),
+        tainted("gpu3", ("node.kubernetes.io/unschedulable", "NoSchedule"), ("old", "PreferNoSchedule")),
+    ]
+    keys = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    asked = ASKED | {"nodes": nodes, "tolerations": [keys], "option": "exporter_values"}
+    expected = (
+        "Node gpu2 has the taint dedicated:NoSchedule, which they do not tolerate:"
+        " add it to the tolerations in exporter_values."
+    )
+
+    assert said([], [], asked) == f"DCGM: 0 of 2. There is no pod app=exporter in gpus. {expected} Next: look"
+    assert "taint" not in said([], [], asked | {"tolerations": [{"operator": "Exists"}]})
+
+
+@pytest.mark.parametrize("role", ["dcgm_exporter", "gpu_operator", "nvidia_device_plugin"])
+def test_roles_that_wait_for_nodes_tell_their_taints(role: str) -> None:
+    (waiting,) = yaml.safe_load((ROOT / "roles" / role / "tasks" / "verify.yml").read_text())
+    pods = waiting["rescue"][0]["vars"]["_common_pods"]
+    seen = {"resources": [tainted("gpu2", ("dedicated", "NoSchedule"))]}
+    told = {
+        f"__{role}_seen": {"result": {"objects": [[], *([[]] * (role == "gpu_operator")), seen["resources"]]}},
+        "__nvidia_device_plugin_nodes": seen,
+        "kubegpu_cluster": {},
+    }
+    values = RoleValues(role, {}, told)
+    assert [node["metadata"]["name"] for node in values[pods["nodes"].strip("{} ")]] == ["gpu2"]
+    assert "nvidia.com/gpu" in [row["key"] for row in values[pods["tolerations"].strip("{} ")]]
+    assert pods["option"].startswith(f"{role}_values")
 
 
 def test_a_container_that_others_wait_for_is_told() -> None:
