@@ -37,6 +37,20 @@ def test_an_idle_gpu_has_no_names_whatever_the_release_is_called(release: str) -
     assert not re.fullmatch(first["regex"], "gpus;worker-x7k2p;exporter")
 
 
+def test_gke_lets_pods_of_the_exporter_be_made() -> None:
+    """It gives system-node-critical to pods of kube-system alone, and the chart asks for that (NVIDIA/aicr#915)."""
+    (page,) = re.findall(r"```yaml\n(# group_vars/all.yml\n.*?)```", (ROOT / "docs/clusters/gke.md").read_text(), re.S)
+    values = RoleValues("dcgm_exporter", yaml.safe_load(page), {"kubegpu_cluster": {}})["__dcgm_exporter_chart"][
+        "values"
+    ]
+
+    assert values.get("priorityClassName") == ""
+    own = RoleValues("dcgm_exporter", {}, {})["__dcgm_exporter_values"]
+    assert {row["name"] for row in own["extraEnv"]} <= {row["name"] for row in values["extraEnv"]}, (
+        "a list replaces a list"
+    )
+
+
 PLAIN = {"name": "x/plain", "owned": False, "release": "", "service": "web", "namespace": "x", "monitor_labels": {}}
 
 
