@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from collection import ROOT
+from playbook import local, run_playbook
 from programs import program
 from role_values import RoleValues
 
@@ -81,3 +83,24 @@ def _daemon_sets(release: str) -> list[str]:
     rendered = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = [manifest for manifest in yaml.safe_load_all(rendered) if manifest]
     return [manifest["metadata"]["name"] for manifest in found if manifest["kind"] == "DaemonSet"]
+
+
+DRIVER = {"kind": "DaemonSet", "name": "dra/kubelet-plugin", "release": "dra/driver", "owned": False}
+BY_DRA = {"dcgm_exporter_values": {"kubernetesDRA": {"enabled": True}}}
+
+
+@pytest.mark.parametrize(
+    ("drivers", "options", "is_told"),
+    [([DRIVER], {}, True), ([DRIVER], BY_DRA, False), ([], {}, False)],
+    ids=["claims are given", "and read", "no claims"],
+)
+def test_that_claimed_gpus_name_no_pod_is_told(
+    tmp_path: Path, drivers: list[dict[str, Any]], options: dict[str, Any], is_told: bool
+) -> None:
+    """By the chart's values it reads no claims. With them it waits for resource.k8s.io/v1beta1 without end."""
+    role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.dcgm_exporter", "tasks_from": "preflight"}}
+    cluster = {"context": "test", "components": {"dra_driver": drivers}, "serves_monitors": True}
+    done = run_playbook(tmp_path, local(role), {"kubegpu_cluster_ready": True, "kubegpu_cluster": cluster, **options})
+    assert done.returncode == 0
+    said = " ".join(done.stdout.split())
+    assert ("WARNING: cluster -> exporter: DaemonSet dra/kubelet-plugin gives out GPUs by claims" in said) is is_told
