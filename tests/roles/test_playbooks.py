@@ -119,3 +119,12 @@ def test_an_uninstall_leaves_helm_on_the_controller():
     roles = [role["role"] for play in plays for role in play.get("roles", [])]
     assert "kubegpu.autoscale.prometheus_stack" in roles
     assert "kubegpu.autoscale.helm" not in roles
+
+
+def test_an_uninstall_removes_what_has_monitors_before_their_kind() -> None:
+    """The GPU operator's monitors belong to its ClusterPolicy, and count as somebody else's for the CRD."""
+    plays = yaml.safe_load((ROOT / "playbooks" / "uninstall.yml").read_text())
+    order = [role["role"].rpartition(".")[2] for play in plays for role in play.get("roles", [])]
+    for role in ("gpu_alerts", "dcgm_exporter", "gpu_operator", "gpu_workload"):
+        assert order.index(role) < order.index("prometheus_stack"), role
+    assert order.index("gpu_mig") < order.index("gpu_operator"), "whose manager takes the partitions back"
