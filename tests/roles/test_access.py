@@ -54,6 +54,23 @@ def test_what_the_page_shows_is_taken(values: dict[str, Any]) -> None:
     [
         ({"prometheus": {"service": {"type": "NodePort"}}}, "prometheus.service.type is NodePort"),
         ({"alertmanager": {"service": {"type": "LoadBalancer"}}}, "alertmanager.service.type is LoadBalancer"),
+        (
+            {"prometheus": {"servicePerReplica": {"enabled": True, "type": "NodePort"}}},
+            "prometheus.servicePerReplica.type is NodePort",
+        ),
+        (
+            {"prometheus": {"thanosServiceExternal": {"enabled": True}}},
+            "prometheus.thanosServiceExternal.type is LoadBalancer",
+        ),
+        (
+            {"prometheus": {"thanosIngress": {"enabled": True}}},
+            "prometheus.thanosIngress has no annotation that asks for a login",
+        ),
+        ({"alertmanager": {"service": {"externalIPs": ["192.0.2.7"]}}}, "alertmanager.service has externalIPs"),
+        (
+            {"prometheus": {"prometheusSpec": {"hostNetwork": True}}},
+            "prometheus.prometheusSpec.hostNetwork is true",
+        ),
         (without(INGRESS, "ingress", "annotations"), "prometheus.ingress has no annotation that asks for a login"),
         (FOR_ANOTHER, "prometheus.ingress has no annotation that asks for a login"),
         (without(GATEWAY, "route", "main", "filters"), "prometheus.route.main has no filter that asks for a login"),
@@ -65,6 +82,11 @@ def test_what_the_page_shows_is_taken(values: dict[str, Any]) -> None:
 )
 def test_a_way_in_without_a_login_is_found(values: dict[str, Any], said: str) -> None:
     assert ways_in(values) == [said]
+
+
+@pytest.mark.parametrize("name", ["servicePerReplica", "thanosService", "thanosServiceExternal"])
+def test_a_service_that_is_off_is_no_way_in(name: str) -> None:
+    assert ways_in({"prometheus": {name: {"type": "LoadBalancer", "externalIPs": ["192.0.2.7"]}}}) == []
 
 
 def test_it_is_refused_before_the_cluster_is_reached_and_can_be_allowed(tmp_path: Path) -> None:

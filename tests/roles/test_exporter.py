@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.exp
     EXPORTER_PROBES_KILL,
 )
 from collection import ROOT
+from playbook import local, run_playbook
 from programs import program
 from role_values import RoleValues
 
@@ -77,6 +79,20 @@ def test_an_idle_gpu_has_no_names_whatever_the_release_is_called(release: str) -
     assert not re.fullmatch(first["regex"], "gpus;worker-x7k2p;exporter")
 
 
+def test_gke_lets_pods_of_the_exporter_be_made() -> None:
+    """It gives system-node-critical to pods of kube-system alone, and the chart asks for that (NVIDIA/aicr#915)."""
+    (page,) = re.findall(r"```yaml\n(# group_vars/all.yml\n.*?)```", (ROOT / "docs/clusters/gke.md").read_text(), re.S)
+    values = RoleValues("dcgm_exporter", yaml.safe_load(page), {"kubegpu_cluster": {}})["__dcgm_exporter_chart"][
+        "values"
+    ]
+
+    assert values.get("priorityClassName") == ""
+    own = RoleValues("dcgm_exporter", {}, {})["__dcgm_exporter_values"]
+    assert {row["name"] for row in own["extraEnv"]} <= {row["name"] for row in values["extraEnv"]}, (
+        "a list replaces a list"
+    )
+
+
 PLAIN = {"name": "x/plain", "owned": False, "release": "", "service": "web", "namespace": "x", "monitor_labels": {}}
 
 
@@ -107,3 +123,24 @@ def _daemon_sets(release: str) -> list[str]:
     rendered = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = [manifest for manifest in yaml.safe_load_all(rendered) if manifest]
     return [manifest["metadata"]["name"] for manifest in found if manifest["kind"] == "DaemonSet"]
+
+
+DRIVER = {"kind": "DaemonSet", "name": "dra/kubelet-plugin", "release": "dra/driver", "owned": False}
+BY_DRA = {"dcgm_exporter_values": {"kubernetesDRA": {"enabled": True}}}
+
+
+@pytest.mark.parametrize(
+    ("drivers", "options", "is_told"),
+    [([DRIVER], {}, True), ([DRIVER], BY_DRA, False), ([], {}, False)],
+    ids=["claims are given", "and read", "no claims"],
+)
+def test_that_claimed_gpus_name_no_pod_is_told(
+    tmp_path: Path, drivers: list[dict[str, Any]], options: dict[str, Any], is_told: bool
+) -> None:
+    """By the chart's values it reads no claims. With them it waits for resource.k8s.io/v1beta1 without end."""
+    role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.dcgm_exporter", "tasks_from": "preflight"}}
+    cluster = {"context": "test", "components": {"dra_driver": drivers}, "serves_monitors": True}
+    done = run_playbook(tmp_path, local(role), {"kubegpu_cluster_ready": True, "kubegpu_cluster": cluster, **options})
+    assert done.returncode == 0
+    said = " ".join(done.stdout.split())
+    assert ("WARNING: cluster -> exporter: DaemonSet dra/kubelet-plugin gives out GPUs by claims" in said) is is_told

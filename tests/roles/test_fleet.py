@@ -66,6 +66,8 @@ def test_adapter_prometheus_and_exporter_are_told() -> None:
     assert stack["prometheus"]["prometheusSpec"]["resources"] == {"requests": {"cpu": "6250m", "memory": "12500Mi"}}
     exporter = values("dcgm_exporter", **LARGE)["__dcgm_exporter_values"]
     assert exporter["serviceMonitor"]["interval"] == "9s"
+    operator = values("gpu_operator", **LARGE)["__gpu_operator_values"]["dcgmExporter"]
+    assert (operator["serviceMonitor"]["interval"], operator["serviceMonitor"]["scrapeTimeout"]) == ("9s", "9s")
 
 
 def test_rules_are_evaluated_as_seldom_as_samples_come() -> None:

@@ -61,6 +61,22 @@ def test_a_component_that_somebody_else_brings_is_not_written(folder: Folder) ->
     assert folder.files() == {"kustomization.yaml", "kubegpu.yaml", "releases/nvidia_device_plugin.yaml"}
 
 
+@pytest.mark.parametrize("state", ["present", "existing"])
+def test_labels_of_nodes_that_a_pool_needs_are_told(folder: Folder, state: str) -> None:
+    """They are not in the folder, and without them all nodes have the configuration of no pool."""
+    pool = {"name": "shared", "nodes": {"pool": "dev", "zone": "a"}, "sharing": "time-slicing", "replicas": 4}
+    _changed, said = folder.write(
+        gitops_roles=["nvidia_device_plugin"],
+        nvidia_device_plugin_state=state,
+        nvidia_device_plugin_pools=[pool, {"name": "whole", "nodes": {"pool": "prod"}}],
+    )
+    next_step = (
+        "Next: `kubectl label nodes --selector pool=dev,zone=a nvidia.com/device-plugin.config=shared`,"
+        " `kubectl label nodes --selector pool=prod nvidia.com/device-plugin.config=whole`"
+    )
+    assert (next_step in said) is (state == "present")
+
+
 def test_what_cannot_be_is_refused_and_nothing_is_written(folder: Folder) -> None:
     _changed, said = folder.write(gitops_tool="argocd")
     assert "gitops_repository is empty" in said

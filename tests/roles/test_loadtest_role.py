@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,11 @@ def test_the_plan_goes_with_the_job() -> None:
 
     assert owners() == []
     assert owners(__gpu_loadtest_owners=[owner]) == [owner]
+
+
+@pytest.mark.parametrize("name", ["chat", "meta-llama-3-1-70b-instruct-awq-int4-production-predictor", "x" * 63])
+def test_the_job_of_an_autoscaler_with_a_long_name_has_a_valid_one(name: str) -> None:
+    """A Job's name is a label of its pods: 63 characters, and no dash at the end."""
+    part = RoleValues("gpu_loadtest", {"gpu_loadtest_name": name}, {})["__gpu_loadtest_part"]
+    assert re.fullmatch("loadtest-[a-z0-9]([-a-z0-9.]{0,52}[a-z0-9])?", part)
+    assert (part == f"loadtest-{name}") is (len(name) <= 54)

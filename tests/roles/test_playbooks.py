@@ -139,3 +139,12 @@ def test_uninstall_names_what_it_would_clear(tmp_path: Path, flags: tuple[str, .
     done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
 
     assert f"uninstall: this would remove what the collection {said}" in " ".join((done.stdout + done.stderr).split())
+
+
+def test_an_uninstall_removes_what_has_monitors_before_their_kind() -> None:
+    """The GPU operator's monitors belong to its ClusterPolicy, and count as somebody else's for the CRD."""
+    plays = yaml.safe_load((ROOT / "playbooks" / "uninstall.yml").read_text())
+    order = [role["role"].rpartition(".")[2] for play in plays for role in play.get("roles", [])]
+    for role in ("gpu_alerts", "dcgm_exporter", "gpu_operator", "gpu_workload"):
+        assert order.index(role) < order.index("prometheus_stack"), role
+    assert order.index("gpu_mig") < order.index("gpu_operator"), "whose manager takes the partitions back"
