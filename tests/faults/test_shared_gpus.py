@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from faults import EXPORTER, container, second_deployment, time_sliced, with_environment
-from live_lab import MONITORING, STACK, WORKLOADS, Lab, Manifest, wait_until
+from live_lab import MONITORING, STACK, WORKLOADS, Lab, Manifest, wait_until, wait_until_healed
 
 SHARED_RULES = Path(__file__).parents[1] / "unit" / "golden" / "shared.rules.yaml"
 # As it is read: a smoothed value has a part of earlier ones, and never is 0 again.
@@ -90,6 +90,7 @@ def shared(lab: Lab) -> Iterator[Lab]:
         stack.enter_context(lab.changed("DaemonSet", EXPORTER, told_apart))
         stack.enter_context(lab.beside(*(keeping_busy(lab, name, load) for name, load in LOADS.items())))
         yield lab
+    wait_until_healed(lab, "the exporter is scraped as before", 120)  # what comes next may ask without a grace
 
 
 def by_name(values: dict[str, float]) -> dict[str, float]:
