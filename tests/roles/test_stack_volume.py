@@ -1,4 +1,4 @@
-"""A volume that is smaller than what the samples may take is full one day, and Prometheus does not start again."""
+"""A volume that the samples may fill: one day it is full, and Prometheus does not start again."""
 
 from __future__ import annotations
 
