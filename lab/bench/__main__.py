@@ -26,11 +26,11 @@ from lab.bench.rounds import (
     HPA_S,
     Result,
     Round,
-    at_period,
     begins,
     each,
     full,
     judge,
+    only,
     others,
     quick,
     slow,
@@ -224,13 +224,19 @@ def main() -> None:
         "--lanes", type=int, default=lanes, help="workloads of each configuration (default: processors, at most 5)"
     )
     parser.add_argument("--period", type=int, help="only rounds with this period of the HPA controller, seconds")
+    parser.add_argument("--pod-start", type=int, help="only rounds with pods that start in so many seconds")
     parser.add_argument("--minutes", type=float, default=56, help="begin no round that would end later (default: 56)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of change (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="folder for results.md, measured.json and the plots")
     arguments = parser.parse_args()
-    rounds = at_period(PLANS[arguments.plan](arguments.lanes), arguments.period)
+    plan = PLANS[arguments.plan](arguments.lanes)
+    rounds = only(plan, arguments.period, arguments.pod_start)
     if not rounds:
-        parser.error(f"--period {arguments.period}: --plan {arguments.plan} has no such round; take 5 or --plan steps")
+        there = sorted({(round_.sync_s, round_.pod_start_s) for round_ in plan})
+        parser.error(
+            f"--plan {arguments.plan} has no such round; of --period and --pod-start it has "
+            + ", ".join(f"{sync_s} and {pod_start_s}" for sync_s, pod_start_s in there)
+        )
     try:
         bench = Bench(arguments)
         bench.set_up()

@@ -76,9 +76,11 @@ def quick(_lanes: int) -> list[Round]:
     return [Round(SHAPES["step"], 5, 0, settle_s=60)]
 
 
-def at_period(rounds: Sequence[Round], sync_s: int | None) -> list[Round]:
-    """Those at one period of the HPA controller, seconds; None is all."""
-    return [round_ for round_ in rounds if sync_s in (None, round_.sync_s)]
+def only(rounds: Sequence[Round], sync_s: int | None, pod_start_s: int | None) -> list[Round]:
+    """Those at one period of the HPA controller, and with one start of pods, seconds; None is all."""
+    return [
+        round_ for round_ in rounds if sync_s in (None, round_.sync_s) and pod_start_s in (None, round_.pod_start_s)
+    ]
 
 
 def begins(round_: Round, lanes: int, now: float, chance: random.Random) -> list[float]:

@@ -24,13 +24,14 @@ from lab.bench.rounds import (
     LONGEST_INTERVAL_S,
     Result,
     Round,
-    at_period,
     begins,
     each,
     full,
     judge,
+    only,
     others,
     quick,
+    slow,
     steps,
 )
 from lab.bench.shapes import HIGH, LOW, SHAPES
@@ -188,9 +189,10 @@ def test_the_others_are_all_but_the_quickest_step(lanes: int) -> None:
 
 
 def test_one_period_alone_has_its_twenty_steps() -> None:
-    assert at_period(steps(10), 15) == [Round(STEP, 15, 0)] * 2
-    assert at_period(steps(10), None) == steps(10)
-    assert at_period(quick(10), 15) == []
+    assert only(steps(10), 15, None) == [Round(STEP, 15, 0)] * 2
+    assert only(steps(10), None, None) == steps(10)
+    assert only(quick(10), 15, None) == []
+    assert only(slow(10), None, 90) == [Round(STEP, 5, 90)]
 
 
 def test_the_full_plan_leaves_ten_minutes_of_an_hour_to_make_the_lab() -> None:
