@@ -20,6 +20,8 @@ from lab.artifacts import CACHE
 from lab.gpu.pci import MODELS as GPU_MODELS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lab.graph import Graph
 
 CHECKOUT = preflight.CHECKOUT
@@ -84,6 +86,11 @@ def containers(lab: str | None = None) -> list[dict[str, Any]]:
     """The lab's containers as podman lists them; those of all labs without a name."""
     label = f"{LABEL}={lab}" if lab else LABEL
     return json.loads(podman("ps", "--all", "--filter", f"label={label}", "--format", "json"))
+
+
+def stats(containers: Sequence[str]) -> list[dict[str, Any]]:
+    """What each uses, by its id. podman fails over one whose process is gone, and without an id tells of all."""
+    return json.loads(podman("stats", "--no-stream", "--format", "json", *containers)) if containers else []
 
 
 def networks() -> list[str]:
@@ -270,17 +277,18 @@ def status(args: argparse.Namespace) -> None:
     if not found:
         print(f"lab {args.lab} is down; `make lab-up` starts it")
         return
-    usage = {
-        row["name"]: row["mem_usage"]
-        for row in json.loads(podman("stats", "--no-stream", "--format", "json", *(row["Id"] for row in found)))
-    }
+    living = [container["Id"] for container in found if lives(container)]
+    usage = {row["name"]: row["mem_usage"] for row in stats(living)}
     rows = [("container", "state", "since", "memory")]
     for container in found:
         name = container["Names"][0]
-        rows.append((name, container["State"], container["Status"], usage.get(name, "-")))
+        gone = container["State"] == "running" and container["Id"] not in living
+        rows.append((name, "gone" if gone else container["State"], container["Status"], usage.get(name, "-")))
     print(f"lab {args.lab}")
     for name, state, since, memory in rows:
         print(f"  {name:{max(len(row[0]) for row in rows)}}  {state:10}  {since:24}  {memory}")
+    if any(state == "gone" for _name, state, _since, _memory in rows):
+        print("gone: the machine was restarted, or its session was killed; `make lab-up` starts the lab anew")
 
 
 def shell(args: argparse.Namespace) -> None:
