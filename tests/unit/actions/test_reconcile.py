@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,13 +11,17 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.preflight import state_before
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.snapshot import ClusterSnapshot, Objects
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.targets import TargetState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
     manifests,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
@@ -486,6 +491,28 @@ def test_a_list_that_contradicts_itself(wanted: list[Autoscaler], seen: str) -> 
     with pytest.raises(HopError, match=seen):
         run(transport, wanted)
     assert {request.method for request in transport.requests} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        lambda name: {"name": "s0-prometheus", "selector": {"scaledobject.keda.sh/name": name}},
+        lambda name: {"name": "requests", "query": f'requests{{ingress="{name}"}}', "per": "workload"},
+    ],
+    ids=["served by somebody else", "of a workload"],
+)
+def test_a_name_of_no_shared_rule_may_be_there_twice(metric: Callable[[str], dict[str, Any]]) -> None:
+    """KEDA calls the first trigger of each ScaledObject alike."""
+    of_all = {"namespace": "ml", "metric_type": "External", "target_value": 5, "max_replicas": 1}
+    wanted = [
+        Autoscaler.from_params({**of_all, "target": {"name": name}, "metric": metric(name)})
+        for name in ("chat", "embed")
+    ]
+    targets = {autoscaler.key: TargetState(True, True, deployment(autoscaler.name)) for autoscaler in wanted}
+
+    state = state_before(wanted, Objects({}, {}), ClusterSnapshot(targets), RULE_OPTIONS)
+
+    assert list(one_query_each.judge(state)) == []
 
 
 def test_removal_needs_neither_prometheus_nor_targets() -> None:

@@ -47,7 +47,9 @@ SPEC_QUERY_TWICE = FindingType(
 
 @check("each metric has one query", SPEC_QUERY_TWICE)
 def one_query_each(state: State) -> Iterator[CheckResult]:
-    for name, times in Counter(profile.name for profile in profiles_of(state.plan.autoscalers)).items():
+    """What is recorded of one workload, or served by somebody else, has a rule of its own or none."""
+    shared = (profile.name for profile in profiles_of(state.plan.autoscalers) if profile.recorded)
+    for name, times in Counter(shared).items():
         if times > 1:
             yield CheckResult(SPEC_QUERY_TWICE, "metrics", f"metric {name} has {times} queries")
 
