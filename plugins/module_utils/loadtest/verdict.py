@@ -9,6 +9,7 @@ from itertools import takewhile
 from math import ceil
 from typing import Any
 
+from ..autoscaling.controller import Behavior, Controller
 from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
 
 # The HPA leaves the replicas as they are within a tenth of the target (--horizontal-pod-autoscaler-tolerance).
@@ -17,6 +18,10 @@ TOLERANCE = 0.1
 TOLERATED_DROPS = 0.01
 # Two looks at an autoscaler are half of this apart. The first requests take the rest on their way.
 LOOK_S = 1.0
+# The HPA controller looks so often by default. At worst a look comes just before a period is over.
+_SYNC_S = 14.999
+# A pod that is given up is ready for a while, and so is the last look before.
+_ENDS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Seen:
     ready_s:    until `needed` replicas were ready.
     peak:       most replicas wanted.
     down_s:     until fewer were wanted; minimum_s: until no more than `before` were wanted and ready.
+    rest:       replicas that the HPA's own rules let it still have when the test ended.
     """
 
     before: int
@@ -43,6 +49,7 @@ class Seen:
     peak: int
     down_s: float | None
     minimum_s: float | None
+    rest: int
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ def figures(run: Mapping[str, Any]) -> Seen:
     settled = int(held[-1]["desired"])
     needed = _needed(held, run.get("budget_s") or 0.0)
     undecided = takewhile(lambda sample: sample["desired"] <= before, rising)
+    peak = max(int(sample["desired"]) for sample in run["samples"])
     return Seen(
         before=before,
         reaction_s=_first(rising, up_s, lambda sample: sample["desired"] > before),
@@ -89,9 +97,10 @@ def figures(run: Mapping[str, Any]) -> Seen:
         needed=needed,
         settled=settled,
         ready_s=_first(rising, up_s, lambda sample: sample["ready"] >= (needed or settled)),
-        peak=max(int(sample["desired"]) for sample in run["samples"]),
+        peak=peak,
         down_s=_first(falling, down_s, lambda sample: sample["desired"] < settled),
         minimum_s=_first(falling, down_s, lambda sample: max(sample["desired"], sample["ready"]) <= before),
+        rest=_rest(run, peak, before),
     )
 
 
@@ -100,7 +109,7 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
 
     run: `began_s`, Unix seconds; `shape` and `stages`, see shapes.py; `samples`, see watched.py; `budget_s`, worst
          reaction by the periods of the chain or None; `requests` with served, rejected, failed and dropped ones, or
-         none; `minimum` and `maximum` of the HPA's replicas.
+         none; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
     """
     seen = figures(run)
     requests = dict(run.get("requests") or {})
@@ -129,7 +138,9 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
         if seen.needed is not None and seen.peak > _tolerated(seen.needed, run):
             yield f"the HPA asked for {seen.peak} replicas, and {seen.needed} carry the load"
     if AFTER in names and seen.reaction_s is not None and seen.minimum_s is None:
-        yield f"the replicas had not come down to {seen.before} when the test ended"
+        last = run["samples"][-1]
+        if max(last["desired"], last["ready"]) > seen.rest:
+            yield f"the replicas had not come down to {seen.rest} when the test ended"
     if failed := requests.get("failed", 0):
         yield f"{failed} requests failed, {requests.get('served', 0)} were served"
     dropped, planned = requests.get("dropped", 0), sum(requests.values())
@@ -190,6 +201,19 @@ def _unchanged_s(held: Sequence[Mapping[str, Any]]) -> list[float]:
 def _held(stages: Sequence[Passed]) -> list[Mapping[str, Any]]:
     """Under the whole load. Where that was too short for a look, the looks before it."""
     return _samples(stages, LOAD) or _samples(stages, RISE)
+
+
+def _rest(run: Mapping[str, Any], peak: int, before: int) -> int:
+    """From the most replicas that there were. The window begins when the last value of the load has been seen."""
+    if "behavior" not in run or peak <= before:
+        return before
+    controller = Controller(int(run["minimum"]), int(run["maximum"]), Behavior.of_hpa(run))
+    fall_s = sum(stage["seconds"] for stage in run["stages"] if stage["name"] == AFTER)
+    left_s, now_s, replicas = fall_s - _ENDS_S - (run.get("budget_s") or 0.0), 0.0, peak
+    while now_s <= left_s and replicas > before:
+        replicas = controller.decide(now_s, replicas, before).replicas
+        now_s += _SYNC_S
+    return replicas
 
 
 def _tolerated(needed: int, run: Mapping[str, Any]) -> int:

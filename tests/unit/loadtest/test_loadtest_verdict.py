@@ -20,6 +20,7 @@ def test_figures_of_a_test_that_passed():
         "peak": 5,
         "down_s": 60.0,
         "minimum_s": 65.0,
+        "rest": 1,
         "budget_s": 10.0,
         "requests": {"served": 12_000, "rejected": 35, "failed": 0, "dropped": 0},
         "problems": [],
@@ -110,8 +111,26 @@ def test_a_metric_without_a_value_judges_nothing():
 
 
 def test_replicas_that_stay():
-    stay = {0: (1, 1, 0.25), RISES_S + 7: (5, 5, 0.92)}
-    assert problems(stay) == ["the replicas had not come down to 1 when the test ended"]
+    assert problems(STAYS) == ["the replicas had not come down to 1 when the test ended"]
+
+
+ONE_IN_30_S = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 30}]}
+STAYS = {0: (1, 1, 0.25), RISES_S + 7: (5, 5, 0.92)}
+
+
+@pytest.mark.parametrize(
+    ("scale_down", "after", "left"),
+    [
+        pytest.param(ONE_IN_30_S, {FALLS_S + 40: (4, 4, 0.1)}, None, id="as slowly as the rules say"),
+        pytest.param(ONE_IN_30_S, {}, 4, id="more slowly"),
+        pytest.param({"stabilizationWindowSeconds": 300}, {}, None, id="the test ends in the window"),
+        pytest.param({"selectPolicy": "Disabled"}, {}, None, id="never"),
+        pytest.param({"stabilizationWindowSeconds": 0}, {}, 1, id="at once"),
+    ],
+)
+def test_replicas_come_down_as_the_hpa_s_own_rules_let_them(scale_down, after, left):
+    told = [f"the replicas had not come down to {left} when the test ended"] if left else []
+    assert problems(STAYS | after, behavior={"scaleDown": scale_down}) == told
 
 
 def test_requests_that_failed_or_were_not_sent():
