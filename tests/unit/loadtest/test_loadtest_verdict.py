@@ -15,6 +15,7 @@ def test_figures_of_a_test_that_passed():
         "reaction_s": 7.0,
         "undecided_s": 6.0,
         "needed": 5,
+        "enough": 5,
         "settled": 5,
         "ready_s": 30.0,
         "peak": 5,
@@ -67,6 +68,25 @@ def test_more_replicas_than_the_load_needs():
     assert up_to(12, 0.825, maximum=20) == ["the HPA asked for 12 replicas, and 10 carry the load"]
 
 
+def test_what_the_hpa_tolerates_is_enough():
+    """It leaves replicas as they are whose metric is a tenth above its target, and so they carry the load."""
+    assert up_to(4, 1.08) == []
+    assert up_to(4, 1.08, maximum=4) == []
+    assert up_to(4, 1.12) == ["5 replicas carry the load, and fewer were ready as long as it was held"]
+
+
+def test_a_tolerance_of_its_own():
+    def tolerating(tolerance):
+        return {"behavior": {way: {"tolerance": tolerance} for way in ("scaleUp", "scaleDown")}}
+
+    assert up_to(4, 1.2, **tolerating("300m")) == []
+    assert up_to(4, 1.08, **tolerating("50m")) == [
+        "5 replicas carry the load, and fewer were ready as long as it was held"
+    ]
+    assert up_to(7, 0.71, **tolerating("300m")) == []
+    assert up_to(8, 0.1, **tolerating("1")) == []  # it never goes down
+
+
 def test_more_for_a_moment_only():
     over = {RISES_S + 20: (7, 7, 0.7), RISES_S + 25: (5, 5, 0.92)}
     assert up_to(5, 0.92, besides=over) == ["the HPA asked for 7 replicas, and 5 carry the load"]
@@ -91,7 +111,7 @@ def test_replicas_that_are_never_ready():
 
 def test_values_of_pods_that_have_just_come_judge_nothing():
     """Seen on the lab with a hold of 30 s: six replicas carried what five do, by values from before they were there."""
-    late = {0: (1, 1, 0.25), RISES_S + 7: (5, 1, 1.6), RISES_S + 113: (5, 5, 1.1), FALLS_S + 9: (1, 1, 0.1)}
+    late = {0: (1, 1, 0.25), RISES_S + 7: (5, 1, 1.6), RISES_S + 113: (5, 5, 1.2), FALLS_S + 9: (1, 1, 0.1)}
     assert problems(late, budget_s=None) == ["6 replicas carry the load, and fewer were ready as long as it was held"]
     assert problems(late) == [
         "at the end of the load 5 replicas had been ready for 6 s, and values take 10 s to follow, "
