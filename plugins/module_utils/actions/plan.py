@@ -15,6 +15,7 @@ from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
 from ..autoscaling.manifests import Manifest, autoscaler_of
 from ..autoscaling.plan import TODAY, Subject, overload_of, plan
+from ..autoscaling.pod_names import are_cut
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
 from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
 from ..chain.objects import Key, pod_spec
@@ -34,6 +35,9 @@ from .targets import TargetState, read_targets
 PLAN = "plan"
 # Processes that replay side by side; fewer autoscalers than this are not worth a second one.
 PROCESSES, WORTH_PROCESSES = 2, 20
+# Why there is nothing to replay.
+_UNRECORDED = "Prometheus has recorded none of its metrics in that time"
+_UNTOLD = "its load is told by the names of its pods, and they leave out a part of such a long name"
 # What explains decisions is read finer than what is replayed.
 _RECENT_STEP_S = 5
 
@@ -188,7 +192,7 @@ def _subject(
     if options.load is not None:
         known = [metric for metric in autoscaler.metric_targets if _has_the_load(metric, autoscaler)]
     if recorded is None or not known:
-        return "Prometheus has recorded none of its metrics in that time"
+        return _UNTOLD if are_cut(autoscaler.target.kind, autoscaler.target.name) else _UNRECORDED
     metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
     today = Setting(
         metrics,

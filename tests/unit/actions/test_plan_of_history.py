@@ -236,6 +236,13 @@ def test_a_step_is_a_look_of_the_controller_unless_it_is_given() -> None:
         assert plan["history"]["step_s"] == expected
 
 
+@pytest.mark.parametrize(("letters", "why"), [(46, "Prometheus has recorded none"), (47, "leave out a part")])
+def test_pods_whose_names_are_cut_are_not_told(letters: int, why: str) -> None:
+    """Prometheus has recorded them, and nobody knows whose they are."""
+    (left_out,) = planned(autoscaler("x" * letters), {})["not_planned"]
+    assert why in left_out["reason"]
+
+
 def test_a_load_of_ones_own_is_that_of_the_demand_too() -> None:
     """All that is asked for at once: full GPUs alone would ask for one more."""
     chat = autoscaler(demand={"source": "istio"})
