@@ -28,7 +28,7 @@ from .intervals import sync_period
 from .load_history import Recorded, Window, demand_series, read_loads
 from .outcome import Outcome
 from .read_autoscalers import recorded_queries
-from .snapshot import read_hpas
+from .snapshot import read_hpas, read_reachable_hpas
 from .targets import TargetState, read_targets
 
 # The hop at which options that cannot be are refused.
@@ -140,7 +140,7 @@ def make_plans(
 
     Raises: HopError if one that is named does not exist; ApiError, QueryError if Prometheus does not answer.
     """
-    hpas = read_hpas(kube, namespace)
+    hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, {key[0] for key in keys})[0]
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isnan, nan
 from typing import Any
 
@@ -25,10 +25,11 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     prometheus_rules,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.objects import Key
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from fake_cluster import FakeTransport
+from fake_cluster import FakeTransport, refusal
 
 WINDOW = Window(end_s=1007, length_s=60, step_s=15)
 OPTIONS = {
@@ -203,17 +204,27 @@ def test_the_rest_is_taken() -> None:
 
 
 MANAGER = "kube-controller-manager"
+HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 TIME = {"time()": [Series({}, (1007.0,), (1007.0,))]}
 
 
 def planned(
-    chat: Autoscaler, answers: Mapping[str, list[Series]], hpa: Manifest | None = None, **options: object
+    chat: Autoscaler,
+    answers: Mapping[str, list[Series]],
+    hpa: Manifest | None = None,
+    place: str = "",
+    keys: Collection[Key] = (),
+    **options: object,
 ) -> dict[str, Any]:
-    """The result for an HPA on a control plane of ours, which decides every 5 s."""
+    """The result for an HPA on a control plane of ours, which decides every 5 s.
+
+    place: namespace, as in a path, that the HPA may be listed in; empty for the whole cluster.
+    """
     rules = [*prometheus_rules([chat], RuleOptions())]
     manager = {"spec": {"containers": [{"command": [MANAGER, "--horizontal-pod-autoscaler-sync-period=5s"]}]}}
     served = {
-        "/apis/autoscaling/v2/horizontalpodautoscalers": {"items": [hpa or horizontal_pod_autoscaler(chat)]},
+        HPAS: refusal(403, "forbidden"),
+        HPAS.replace("v2/", f"v2/{place}"): {"items": [hpa or horizontal_pod_autoscaler(chat)]},
         "/apis/monitoring.coreos.com/v1/prometheusrules": {"items": rules},
         "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment"}]},
         "/apis/apps/v1/deployments": {"items": []},
@@ -223,7 +234,7 @@ def planned(
         KubeClient(FakeTransport({f"GET {path}": answer for path, answer in served.items()})),
         Recording({**TIME, **answers}),  # type: ignore[arg-type]
         namespace=None,
-        keys=(),
+        keys=keys,
         options=PlanOptions.from_params({**OPTIONS, **options}),
     )
     return outcome.result
@@ -249,6 +260,12 @@ def test_a_load_of_ones_own_is_that_of_the_demand_too() -> None:
     (plan,) = planned(chat, {}, load=[20.0, 270.0, 270.0, 270.0])["plans"]
     assert plan["settings"][0]["replicas"] == [1, 1, 5, 5]
     assert plan["notes"] == []
+
+
+def test_who_may_see_one_namespace_names_its_autoscalers() -> None:
+    load = {"sum by": [Series({"namespace": "ml", "workload": "chat"}, (186.0,), (990.0,))]}
+    (plan,) = planned(autoscaler(), load, place="namespaces/ml/", keys=[("ml", "chat")])["plans"]
+    assert plan["name"] == "chat"
 
 
 def test_a_load_of_ones_own_is_none_of_an_hpa_of_cpu_alone() -> None:
