@@ -9,6 +9,7 @@ from math import isnan, nan
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import (
     PlanOptions,
@@ -26,6 +27,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.objects import Key
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import QueryError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
@@ -52,13 +54,16 @@ class Recording:
 
     service = ("monitoring", "prometheus")
 
-    def __init__(self, answers: Mapping[str, list[Series]]) -> None:
+    def __init__(self, answers: Mapping[str, list[Series] | QueryError]) -> None:
         self.asked: list[str] = []
         self._answers = answers
 
     def query(self, promql: str) -> list[Series]:
         self.asked.append(promql)
-        return next((found for words, found in self._answers.items() if words in promql), [])
+        found = next((found for words, found in self._answers.items() if words in promql), [])
+        if isinstance(found, QueryError):
+            raise found
+        return found
 
 
 def test_samples_stand_at_whole_multiples_of_the_step() -> None:
@@ -260,6 +265,21 @@ def test_a_load_of_ones_own_is_that_of_the_demand_too() -> None:
     (plan,) = planned(chat, {}, load=[20.0, 270.0, 270.0, 270.0])["plans"]
     assert plan["settings"][0]["replicas"] == [1, 1, 5, 5]
     assert plan["notes"] == []
+
+
+def test_of_several_replicas_the_one_with_most_of_it_tells_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Service asks any of them, each time anew, and one that has lost its disk begins anew."""
+    load = {"sum by": [Series({"namespace": "ml", "workload": "chat"}, (186.0,), (990.0,))], **TIME}
+    count = "max(count_over_time(kube_horizontalpodautoscaler_status_desired_replicas[3600s]))"
+    full, fresh, away = (
+        Recording({count: found, **load}) for found in ([Series({}, (120.0,), (1007.0,))], [], QueryError("busy"))
+    )
+    monkeypatch.setattr(plan, "read_replicas", lambda _kube, _client: [fresh, full, away])
+
+    (made,) = planned(autoscaler(), {count: [Series({}, (20.0,), (1007.0,))]})["plans"]
+
+    assert 186.0 in made["history"]["load"]
+    assert (fresh.asked, away.asked) == ([count], [count])
 
 
 def test_who_may_see_one_namespace_names_its_autoscalers() -> None:
