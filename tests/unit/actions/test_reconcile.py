@@ -633,6 +633,23 @@ def test_a_query_that_others_scale_on_is_not_changed_under_them(kind: str) -> No
     assert [entry["action"] for entry in outcome.result["rules"]] == ["changed"]
 
 
+def test_who_does_not_see_the_others_is_told_that_their_query_may_change() -> None:
+    """One namespace's rights do not show the HPAs of others, and the rule is that of all."""
+    mine = own()
+    rule, hpa = manifests(mine, RULE_OPTIONS)
+    live = deepcopy(rule)
+    live["spec"]["groups"][0]["rules"][0]["expr"] = "another"
+    answers = {
+        f"GET {HPAS}": refusal(403, "no"),
+        f"GET {HPAS.replace('v2/', 'v2/namespaces/ml/')}": {"items": []},
+        f"PATCH {RULES}/{rule['metadata']['name']}": rule,
+        PATCH_CHAT: hpa,
+    }
+    told = "rule kubegpu-queue has another query, and HPAs of other namespaces cannot be seen"
+    assert any(told in text for text in run(cluster(("chat",), [live], **found(POD), **answers), mine).warnings)
+    assert not any(told in text for text in run(cluster(("chat",), [rule], **found(POD), **answers), mine).warnings)
+
+
 def test_who_may_not_see_keda_is_told_and_served() -> None:
     scaled = {"GET /apis/keda.sh/v1alpha1/scaledobjects": refusal(403, "no")}
     wanted = autoscalers("chat")
