@@ -12,8 +12,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     RuleOptions,
     manifests,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler, read_specs
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Plan, State
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 
 
 def gpu_autoscaler_manifests(
@@ -32,9 +34,19 @@ def gpu_autoscaler_manifests(
     labels = {} if rule_labels is None else {"labels": rule_labels}
     rules = RuleOptions(namespace=rule_namespace, evaluation_interval_s=evaluation_interval, **labels)
     try:
-        return manifests(read_specs(checked.validated_parameters["autoscalers"]), rules)
+        autoscalers = read_specs(checked.validated_parameters["autoscalers"])
+        _refuse_contradictions(autoscalers)
+        return manifests(autoscalers, rules)
     except HopError as err:
         raise AnsibleFilterError(str(err)) from err
+
+
+def _refuse_contradictions(autoscalers: Sequence[Autoscaler]) -> None:
+    """Of the module's checks before a change, those that need no cluster."""
+    state = State(0.0, plan=Plan(autoscalers))
+    found = [result.error() for check in (one_name_each, one_query_each) for result in check.judge(state)]
+    if found:
+        raise first_of_all(found)
 
 
 def _plain(value: Any) -> Any:

@@ -88,6 +88,7 @@ result:
     target: {description: Kind and name of what it scales., type: dict}
     min_replicas: {description: Fewest replicas., type: int}
     max_replicas: {description: Most replicas., type: int}
+    behavior: {description: Scaling rules of the HPA as it has them; empty for those of Kubernetes., type: dict}
     scale_down_window_s: {description: Seconds that the HPA waits before it scales down., type: int}
     samples:
       description:
@@ -110,6 +111,7 @@ result:
     target: {kind: Deployment, name: inference}
     min_replicas: 1
     max_replicas: 8
+    behavior: {scaleDown: {stabilizationWindowSeconds: 300, policies: [{type: Pods, value: 1, periodSeconds: 60}]}}
     scale_down_window_s: 300
     samples:
       - {time_s: 1795000004.2, desired: 3, current: 1, ready: 1, ratio: 1.6}

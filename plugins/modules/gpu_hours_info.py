@@ -13,7 +13,7 @@ description:
   - Busy is the part of that time in which the GPU was at work. Idle is the rest, and what no exporter reports is
     neither.
   - A minute that nobody has recorded counts nothing. RV(result.weeks[].recorded_hours) says how much of a week there
-    is.
+    is. Of several replicas of Prometheus the one tells a week that has most of it.
   - Changes nothing.
 author:
   - kubegpu (@kubegpu)
@@ -137,6 +137,7 @@ fix:
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.gpu_hours import read_hours
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prometheus_replicas import read_replicas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import HOURS, PROMETHEUS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
@@ -144,8 +145,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import G
 def main() -> None:
     module = GpuModule(argument_spec={**PROMETHEUS, **HOURS})
     with module.boundary():
-        prometheus = module.prometheus_client(module.kube_client())
-        module.outcome = read_hours(prometheus, weeks=module.params["weeks"], namespaces=module.params["namespaces"])
+        kube, params = module.kube_client(), module.params
+        prometheus = module.prometheus_client(kube)
+        replicas = read_replicas(kube, prometheus)
+        module.outcome = read_hours(prometheus, replicas, weeks=params["weeks"], namespaces=params["namespaces"])
 
 
 if __name__ == "__main__":

@@ -78,6 +78,25 @@ def test_a_target_that_is_still_to_come_is_named_and_the_others_are_made(
     assert [hpa.metadata.name for hpa in hpas(workloads.namespace).items] == ["chat"]
 
 
+def test_an_autoscaler_whose_target_is_gone_is_not_proven(
+    tmp_path: Path,
+    plane: tuple[ControlPlane, client.ApiClient],
+    workloads: Workloads,
+    autoscalers: list[dict[str, Any]],
+) -> None:
+    """One that is still to come is nothing to prove, and one whose workload somebody has deleted is broken."""
+    kubeconfig, later = plane[0].kubeconfig, {**autoscalers[0], "target": {"name": "later"}}
+    play(tmp_path, kubeconfig, gpu_autoscaling_autoscalers=autoscalers)
+    variables = {"kubegpu_kubeconfig": str(kubeconfig), "gpu_autoscaling_wait_timeout": 1}
+    coming = run_playbook(tmp_path, "kubegpu.autoscale.verify", {**variables, "gpu_autoscaling_autoscalers": [later]})
+    assert coming.returncode == 0
+    client.AppsV1Api(plane[1]).delete_namespaced_deployment("chat", workloads.namespace)
+    both = {**variables, "gpu_autoscaling_autoscalers": [*autoscalers, later]}
+    gone = run_playbook(tmp_path, "kubegpu.autoscale.verify", both)
+    assert gone.returncode == 2
+    assert f"autoscaler {workloads.namespace}/chat" in gone.stdout
+
+
 def test_check_mode_without_a_cluster_says_what_would_be_made(tmp_path: Path) -> None:
     options = {
         "gpu_autoscaling_autoscalers": [{"target": {"name": "chat"}, "max_replicas": "{{ gpus | int }}"}],

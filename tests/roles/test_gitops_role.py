@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from playbook import changed, run_playbook
+from role_values import RoleValues
 
 CHAT = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
 
@@ -53,6 +54,14 @@ def test_a_folder_is_the_same_however_it_is_written(
     made = folder.files()
     assert folder.write(**place)[0] == 0
     assert folder.files() == made != set()
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [("./clusters/gpus/", "clusters/gpus"), ("/clusters/gpus", "clusters/gpus"), ("./", ""), ("/", ""), (".", "")],
+)
+def test_a_path_in_the_repository_may_be_written_as_one_likes(given: str, path: str) -> None:
+    assert RoleValues("gitops", {"gitops_path": given}, {"kubegpu_chart_mirror": ""})["__gitops_place"]["path"] == path
 
 
 def test_a_component_that_somebody_else_brings_is_not_written(folder: Folder) -> None:

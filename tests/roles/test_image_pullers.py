@@ -14,10 +14,10 @@ DOT = "meta-llama-3-1-70b-instruct-awq-int4-eu-central.predictor-of-chat"
 NAMES = ["chat", DASH, DOT, "x" * 63]
 
 
-def pullers(*names: str) -> list[dict[str, Any]]:
+def pullers(*names: str, kind: str = "Deployment") -> list[dict[str, Any]]:
     pod = {"containers": [{"name": "main", "image": "service"}]}
     targets = [
-        {"kind": "Deployment", "metadata": {"name": name, "namespace": "ml"}, "spec": {"template": {"spec": pod}}}
+        {"kind": kind, "metadata": {"name": name, "namespace": "ml"}, "spec": {"template": {"spec": pod}}}
         for name in names
     ]
     found: list[dict[str, Any]] = RoleValues(
@@ -39,7 +39,7 @@ def test_a_long_name_is_cut_to_one_that_is_valid(name: str) -> None:
 
 def test_a_short_name_stays() -> None:
     (puller,) = pullers("chat")
-    assert puller["metadata"]["name"] == "kubegpu-images-chat"
+    assert puller["metadata"]["name"] == "kubegpu-images-deployment-chat"
     assert puller["spec"]["selector"]["matchLabels"] == {"kubegpu.autoscale/images-of": "deployment-chat"}
 
 
@@ -47,3 +47,10 @@ def test_long_names_that_begin_alike_stay_apart() -> None:
     made = pullers(DASH + "-a", DASH + "-b")
     assert len({puller["metadata"]["name"] for puller in made}) == len(made)
     assert len({str(puller["spec"]["selector"]) for puller in made}) == len(made)
+
+
+def test_a_workload_that_becomes_another_kind_gets_another_daemon_set() -> None:
+    """A Deployment becomes a Rollout of its name: nobody can change the selector of what is there."""
+    [before], [after] = pullers("chat"), pullers("chat", kind="Rollout")
+    assert before["spec"]["selector"] != after["spec"]["selector"]
+    assert before["metadata"]["name"] != after["metadata"]["name"]

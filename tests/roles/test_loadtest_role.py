@@ -78,6 +78,32 @@ def test_the_plan_goes_with_the_job() -> None:
     assert owners(__gpu_loadtest_owners=[owner]) == [owner]
 
 
+RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-26T01:00:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("load", "exits"),
+    [({"terminated": {"exitCode": 0}}, [0]), ({"terminated": {"exitCode": 99}}, [99]), (RUNS, []), (None, [])],
+    ids=["done", "failed", "running", "not started"],
+)
+def test_a_proxy_that_goes_on_beside_the_generator_is_not_waited_for(load: Any, exits: list[int]) -> None:
+    """The Job does not end as long as a mesh's proxy runs in its pod."""
+    statuses = [{"name": "istio-proxy", "state": RUNS}, {"name": "load", "state": load}]
+    pod = {"status": {"containerStatuses": statuses} if load else {"phase": "Pending"}}
+
+    role = RoleValues("gpu_loadtest", LOAD, {"__gpu_loadtest_pods": {"resources": [pod]}})
+
+    assert role["__gpu_loadtest_exits"] == exits
+
+
+def test_the_log_of_the_generator_is_read_and_of_no_proxy() -> None:
+    """Where a pod has several containers the API server wants to be told which."""
+    [_info, _clean, block, _judge] = yaml.safe_load((ROOT / "roles/gpu_loadtest/tasks/load.yml").read_text())
+    [log] = [task["kubernetes.core.k8s_log"] for task in block["block"] if "kubernetes.core.k8s_log" in task]
+    [container] = re.findall(r"^ +- name: (\S+)$", JOB.read_text(), re.MULTILINE)
+    assert log["container"] == container
+
+
 @pytest.mark.parametrize("name", ["chat", "meta-llama-3-1-70b-instruct-awq-int4-production-predictor", "x" * 63])
 def test_the_job_of_an_autoscaler_with_a_long_name_has_a_valid_one(name: str) -> None:
     """A Job's name is a label of its pods: 63 characters, and no dash at the end."""

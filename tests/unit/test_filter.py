@@ -50,6 +50,22 @@ def test_what_the_module_refuses_the_filter_refuses(changes: dict[str, Any], see
         manifests([{**CHAT, **changes}])
 
 
+OWN = {**CHAT, "metric": {"name": "queue", "query": "queue_of_chat"}, "target_value": 5}
+
+
+@pytest.mark.parametrize(
+    ("other", "seen"),
+    [
+        (CHAT, "2 autoscalers are called ml/chat"),
+        ({**OWN, "name": "twin", "metric": {"name": "queue", "query": "queue_of_twin"}}, "metric queue has 2 queries"),
+    ],
+)
+def test_a_list_that_contradicts_itself_is_refused(other: dict[str, Any], seen: str) -> None:
+    """Of two objects of one name a repository would have both, and Flux then applies nothing of it."""
+    with pytest.raises(AnsibleFilterError, match=seen):
+        manifests([OWN, other])
+
+
 EXAMPLES = [task["kubegpu.autoscale.gpu_autoscaler"] for task in yaml.safe_load(gpu_autoscaler.EXAMPLES)]
 
 

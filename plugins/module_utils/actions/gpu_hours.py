@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 from ..errors import HopError
 from ..hops import Hop
 from .outcome import Outcome
+
+Answer = TypeVar("Answer")
 
 # The hop at which options that cannot be are refused.
 HOURS = "GPU hours"
@@ -59,24 +62,47 @@ def weeks_until(now: datetime, number: int) -> list[Week]:
     return [Week(start, min(start + _WEEK, now)) for start in starts]
 
 
-def read_hours(prometheus: PrometheusClient, *, weeks: int, namespaces: Sequence[str]) -> Outcome:
+def read_hours(
+    prometheus: PrometheusClient, replicas: Sequence[PrometheusClient] = (), *, weeks: int, namespaces: Sequence[str]
+) -> Outcome:
     """Changes nothing.
 
+    replicas: the pods behind the Service of Prometheus, if there are several that may be asked. Each has recorded for
+              itself: a week is told by the one that has most of it.
     Raises: HopError if an option cannot be, or nothing is recorded; ApiError if Prometheus does not answer.
     """
     _refuse(weeks, namespaces)
     now = datetime.fromtimestamp(_clock(prometheus), UTC)
     try:
         wanted = weeks_until(now, weeks)
-        since = _recorded_since(prometheus, wanted)
+        begins = _of_each(prometheus, replicas, lambda client: _recorded_since(client, wanted))
+        since = min(filter(None, begins), default=None)
         if since is None:
             raise _nothing_recorded(prometheus, wanted[0].start)
-        found = [_of_week(week, prometheus.query(_query(week, namespaces))) for week in wanted]
+        found = [_fullest(week, prometheus, replicas, _query(week, namespaces)) for week in wanted]
     except QueryError as err:
         fix = "see that Prometheus is 2.33 or later, and its limits on queries"
         raise HopError(HOURS, f"Prometheus {prometheus.name} refuses the query: {err}", fix) from err
     result = {"recorded_since": written(since), "weeks": found, "workloads": totals(found)}
     return Outcome(result=result, warnings=list(_late(since, wanted)))
+
+
+def _of_each(
+    prometheus: PrometheusClient, replicas: Iterable[PrometheusClient], ask: Callable[[PrometheusClient], Answer]
+) -> list[Answer]:
+    """A replica that does not answer is passed over."""
+    found = [ask(prometheus)]
+    for replica in replicas:
+        with suppress(ApiError):
+            found.append(ask(replica))
+    return found
+
+
+def _fullest(
+    week: Week, prometheus: PrometheusClient, replicas: Iterable[PrometheusClient], query: str
+) -> dict[str, Any]:
+    answers = _of_each(prometheus, replicas, lambda client: _of_week(week, client.query(query)))
+    return max(answers, key=lambda answer: answer["recorded_hours"])
 
 
 def _clock(prometheus: PrometheusClient) -> float:

@@ -100,6 +100,11 @@ def _read(
             found[key].desired = values
 
 
+def how_much_of(length_s: int) -> str:
+    """PromQL: the samples of so many seconds that there are of any HPA."""
+    return f"max(count_over_time({_DESIRED}[{length_s}s]))"
+
+
 def demand_series(autoscaler: Autoscaler) -> str:
     """Where the load that is asked for is recorded, in the unit of the first metric; if it is known."""
     return f"namespace_workload:{autoscaler.demand_name}:sum"

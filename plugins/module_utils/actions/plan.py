@@ -15,6 +15,7 @@ from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
 from ..autoscaling.manifests import Manifest, autoscaler_of
 from ..autoscaling.plan import TODAY, Subject, overload_of, plan
+from ..autoscaling.pod_names import are_cut
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
 from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
 from ..chain.objects import Key, pod_spec
@@ -24,16 +25,20 @@ from ..errors import HopError
 from ..hops import Hop
 from ..marks import is_managed
 from .intervals import sync_period
-from .load_history import Recorded, Window, demand_series, read_loads
+from .load_history import Recorded, Window, demand_series, how_much_of, read_loads
 from .outcome import Outcome
+from .prometheus_replicas import fullest, read_replicas
 from .read_autoscalers import recorded_queries
-from .snapshot import read_hpas
+from .snapshot import read_hpas, read_reachable_hpas
 from .targets import TargetState, read_targets
 
 # The hop at which options that cannot be are refused.
 PLAN = "plan"
 # Processes that replay side by side; fewer autoscalers than this are not worth a second one.
 PROCESSES, WORTH_PROCESSES = 2, 20
+# Why there is nothing to replay.
+_UNRECORDED = "Prometheus has recorded none of its metrics in that time"
+_UNTOLD = "its load is told by the names of its pods, and they leave out a part of such a long name"
 # What explains decisions is read finer than what is replayed.
 _RECENT_STEP_S = 5
 
@@ -136,13 +141,14 @@ def make_plans(
 
     Raises: HopError if one that is named does not exist; ApiError, QueryError if Prometheus does not answer.
     """
-    hpas = read_hpas(kube, namespace)
+    hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, {key[0] for key in keys})[0]
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = recorded_queries(kube, prometheus.service[0])
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
     targets = read_targets(kube, autoscalers, managers=False)
+    prometheus = fullest(prometheus, read_replicas(kube, prometheus), how_much_of(options.history_s))
     now_s = prometheus.query("time()")[0].values[0]
     with_metrics = [autoscaler for autoscaler in autoscalers if autoscaler.metric_targets]
     step_s = options.step_s or max(1, round(sync_period(kube).seconds))
@@ -188,7 +194,7 @@ def _subject(
     if options.load is not None:
         known = [metric for metric in autoscaler.metric_targets if _has_the_load(metric, autoscaler)]
     if recorded is None or not known:
-        return "Prometheus has recorded none of its metrics in that time"
+        return _UNTOLD if are_cut(autoscaler.target.kind, autoscaler.target.name) else _UNRECORDED
     metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
     today = Setting(
         metrics,

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ..chain.objects import Manifest, containers_of, is_ready, labels_of
 from ..chain.selectors import format_selector, labels_match
-from ..cluster.errors import ApiError
+from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import PODS, SERVICES, KubeClient
 from ..cluster.prometheus import PrometheusClient
 
@@ -26,6 +26,18 @@ def read_replicas(kube: KubeClient, client: PrometheusClient) -> list[Prometheus
         return replicas_of(client, service, kube.list(PODS, namespace=namespace, label_selector=selector) or ())
     except ApiError:
         return []
+
+
+def fullest(client: PrometheusClient, replicas: Sequence[PrometheusClient], query: str) -> PrometheusClient:
+    """The replica whose answer to `query`, a number, is the largest; the client itself where there are none."""
+
+    def number(replica: PrometheusClient) -> float:
+        try:
+            return next((series.values[0] for series in replica.query(query)), 0.0)
+        except (ApiError, QueryError):
+            return -1.0
+
+    return max((*replicas, client), key=number) if replicas else client
 
 
 def replicas_of(client: PrometheusClient, service: Manifest, pods: Iterable[Manifest]) -> list[PrometheusClient]:

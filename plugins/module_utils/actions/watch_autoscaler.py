@@ -72,7 +72,8 @@ def watch_autoscaler(
             break
         sleep(min(watch.look_s, left_s))
     spec = hpa["spec"]
-    down = (spec.get("behavior") or {}).get("scaleDown") or {}
+    behavior = spec.get("behavior") or {}
+    down = behavior.get("scaleDown") or {}
     return Outcome(
         result={
             "began_s": round(began_s, 2),
@@ -80,6 +81,7 @@ def watch_autoscaler(
             "target": {"kind": spec["scaleTargetRef"]["kind"], "name": spec["scaleTargetRef"]["name"]},
             "min_replicas": spec.get("minReplicas", 1),
             "max_replicas": spec["maxReplicas"],
+            "behavior": behavior,
             "scale_down_window_s": down.get("stabilizationWindowSeconds", _SCALE_DOWN_WINDOW_S),
             "samples": samples.as_dicts(),
             "events": _in_order(event for event in _events(kube, watch, hpa) if _event_key(event) not in events_before),

@@ -20,6 +20,11 @@ def pod_names(kind: str, name: str) -> str:
     return f"{escaped(name)}-{ends(kind)}"
 
 
+def are_cut(kind: str, name: str) -> bool:
+    """Whether pods may have names that leave out a part of their workload's and of its revision's."""
+    return _ENDS.get(kind) == _OF_DEPLOYMENTS and len(name) > LONGEST_NAME
+
+
 def ends(kind: str) -> str:
     """Regular expression of what follows the workload's name and a dash."""
     return _ENDS.get(kind, _NUMBERED)

@@ -12,7 +12,7 @@ from ..hops import Hop
 from .demand import KINDS as DEMAND_KINDS
 from .demand import Demand, demand_metric, sustained_metric
 from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
-from .pod_names import LONGEST_NAME, pod_names
+from .pod_names import LONGEST_NAME, are_cut, pod_names
 from .scaling import (
     ASSUMED_DEAD_TIME_S,
     LONGEST_DEAD_TIME_S,
@@ -360,7 +360,7 @@ def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: 
             f"a demand cannot tell the pods of a {target.kind}",
             f"leave demand out; it knows {enumeration(list(DEMAND_KINDS))}",
         )
-    if target.kind == "Deployment" and len(target.name) > LONGEST_NAME:
+    if are_cut(target.kind, target.name):
         raise _refusal(
             name,
             f"a demand cannot tell the pods of {target}, whose names leave out a part of such a long name",

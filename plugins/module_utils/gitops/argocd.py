@@ -47,7 +47,7 @@ def _chart(release: Release) -> Manifest:
 
 
 def _folder(folder: str, place: Place) -> Manifest:
-    return {"repoURL": place.repository, "targetRevision": place.revision, "path": f"{place.path}/{folder}"}
+    return {"repoURL": place.repository, "targetRevision": place.revision, "path": place.below(folder)}
 
 
 def _application(name: str, source: Manifest, namespace: str, wave: int, place: Place) -> Manifest:

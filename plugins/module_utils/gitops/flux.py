@@ -40,7 +40,7 @@ def _kustomization(folder: str, folders: Sequence[str], place: Place) -> Manifes
         "interval": place.interval,
         "retryInterval": "1m",
         "timeout": place.timeout,
-        "path": f"./{place.path}/{folder}",
+        "path": f"./{place.below(folder)}",
         "prune": True,
         "wait": True,
         "sourceRef": dict(place.source),

@@ -52,7 +52,7 @@ class Part:
 class Place:
     """Where the folder is in Git, and how the tool follows it.
 
-    path:       of the folder in its repository.
+    path:       of the folder in its repository; empty for its root.
     namespace:  of the tool's own objects.
     source:     Flux: kind and name of the source that has the repository.
     repository: Argo CD: the URL of the repository; `revision` is the branch or tag, `project` the AppProject.
@@ -68,6 +68,10 @@ class Place:
     interval: str
     timeout: str
     mirror: str = ""
+
+    def below(self, folder: str) -> str:
+        """Path of a folder in this one. Argo CD takes none that begins with a slash."""
+        return "/".join(filter(None, (self.path, folder)))
 
 
 def read_parts(rows: Sequence[Mapping[str, Any]], mirror: str = "") -> list[Part]:

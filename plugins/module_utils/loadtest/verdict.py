@@ -6,17 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
-from math import ceil
+from math import ceil, floor, inf
 from typing import Any
 
+from ..autoscaling.controller import Behavior, Controller
 from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
 
-# The HPA leaves the replicas as they are within a tenth of the target (--horizontal-pod-autoscaler-tolerance).
-TOLERANCE = 0.1
 # Of all requests. Some are never sent while k6 makes another user; the load is what was asked for all the same.
 TOLERATED_DROPS = 0.01
 # Two looks at an autoscaler are half of this apart. The first requests take the rest on their way.
 LOOK_S = 1.0
+# The HPA controller looks so often by default. At worst a look comes just before a period is over.
+_SYNC_S = 14.999
+# A pod that is given up is ready for a while, and so is the last look before.
+_ENDS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -28,21 +31,25 @@ class Seen:
     undecided_s: of the last look at which it had not.
     needed:     replicas that carry the load at the target, by the last quarter of the time that it was held; None if
                 nobody can say.
+    enough:     the fewest that the HPA leaves as they are under that load: it tolerates some more than its target.
     settled:    replicas that were wanted at the end of that time.
-    ready_s:    until `needed` replicas were ready.
+    ready_s:    until `enough` replicas were ready.
     peak:       most replicas wanted.
     down_s:     until fewer were wanted; minimum_s: until no more than `before` were wanted and ready.
+    rest:       replicas that the HPA's own rules let it still have when the test ended.
     """
 
     before: int
     reaction_s: float | None
     undecided_s: float
     needed: int | None
+    enough: int | None
     settled: int
     ready_s: float | None
     peak: int
     down_s: float | None
     minimum_s: float | None
+    rest: int
 
 
 @dataclass(frozen=True)
@@ -80,18 +87,22 @@ def figures(run: Mapping[str, Any]) -> Seen:
     up_s, down_s = _began_s(stages, RISE, LOAD), _began_s(stages, AFTER)
     before = int(calm[-1]["desired"] if calm else rising[0]["desired"])
     settled = int(held[-1]["desired"])
-    needed = _needed(held, run.get("budget_s") or 0.0)
+    load = _load(held, run.get("budget_s") or 0.0)
+    enough = _replicas(load, 1 + Behavior.of_hpa(run).tolerance.up)
     undecided = takewhile(lambda sample: sample["desired"] <= before, rising)
+    peak = max(int(sample["desired"]) for sample in run["samples"])
     return Seen(
         before=before,
         reaction_s=_first(rising, up_s, lambda sample: sample["desired"] > before),
         undecided_s=round(max([0.0, *(sample["time_s"] - up_s for sample in undecided)]), 1),
-        needed=needed,
+        needed=_replicas(load, 1),
+        enough=enough,
         settled=settled,
-        ready_s=_first(rising, up_s, lambda sample: sample["ready"] >= (needed or settled)),
-        peak=max(int(sample["desired"]) for sample in run["samples"]),
+        ready_s=_first(rising, up_s, lambda sample: sample["ready"] >= (enough or settled)),
+        peak=peak,
         down_s=_first(falling, down_s, lambda sample: sample["desired"] < settled),
         minimum_s=_first(falling, down_s, lambda sample: max(sample["desired"], sample["ready"]) <= before),
+        rest=_rest(run, peak, before),
     )
 
 
@@ -100,7 +111,7 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
 
     run: `began_s`, Unix seconds; `shape` and `stages`, see shapes.py; `samples`, see watched.py; `budget_s`, worst
          reaction by the periods of the chain or None; `requests` with served, rejected, failed and dropped ones, or
-         none; `minimum` and `maximum` of the HPA's replicas.
+         none; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
     """
     seen = figures(run)
     requests = dict(run.get("requests") or {})
@@ -120,16 +131,18 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
         )
     is_over_too_soon = run["shape"] == "spike"  # before its pods have started and are seen
     if seen.reaction_s is not None and not is_over_too_soon:
-        if seen.needed is None:
+        if seen.needed is None or seen.enough is None:
             yield _why_not_known(seen, _held(passed_stages(run)), budget_s or 0.0)
-        elif maximum is not None and seen.settled == maximum < seen.needed:
+        elif maximum is not None and seen.settled == maximum < seen.enough:
             yield f"the load needs {seen.needed} replicas, and the HPA allows {maximum}"
         elif seen.ready_s is None:
             yield f"{seen.needed} replicas carry the load, and fewer were ready as long as it was held"
-        if seen.needed is not None and seen.peak > _tolerated(seen.needed, run):
+        if seen.needed is not None and seen.peak > _most(seen.needed, run):
             yield f"the HPA asked for {seen.peak} replicas, and {seen.needed} carry the load"
     if AFTER in names and seen.reaction_s is not None and seen.minimum_s is None:
-        yield f"the replicas had not come down to {seen.before} when the test ended"
+        last = run["samples"][-1]
+        if max(last["desired"], last["ready"]) > seen.rest:
+            yield f"the replicas had not come down to {seen.rest} when the test ended"
     if failed := requests.get("failed", 0):
         yield f"{failed} requests failed, {requests.get('served', 0)} were served"
     dropped, planned = requests.get("dropped", 0), sum(requests.values())
@@ -140,8 +153,8 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
         )
 
 
-def _needed(held: Sequence[Mapping[str, Any]], budget_s: float) -> int | None:
-    """From the last quarter of the load: pods that are ready, times how far their metric is from its target.
+def _load(held: Sequence[Mapping[str, Any]], budget_s: float) -> float | None:
+    """In replicas at the target, of the last quarter: pods that are ready, times how far their metric is from it.
 
     Looks at which fewer are ready than wanted do not count: what is full does not say how much more there is to do.
     Nor do those within `budget_s` of a change: until then, values may be of the pods before it.
@@ -157,7 +170,12 @@ def _needed(held: Sequence[Mapping[str, Any]], budget_s: float) -> int | None:
         and sample["ratio"] is not None
         and sample["ready"] == sample["desired"]
     ]
-    return max(1, ceil(round(sum(totals) / len(totals), 2))) if totals else None
+    return sum(totals) / len(totals) if totals else None
+
+
+def _replicas(load: float | None, ratio: float) -> int | None:
+    """How many carry the load at so much of the target."""
+    return None if load is None else max(1, ceil(round(load / ratio, 2)))
 
 
 def _why_not_known(seen: Seen, held: Sequence[Mapping[str, Any]], budget_s: float) -> str:
@@ -192,9 +210,23 @@ def _held(stages: Sequence[Passed]) -> list[Mapping[str, Any]]:
     return _samples(stages, LOAD) or _samples(stages, RISE)
 
 
-def _tolerated(needed: int, run: Mapping[str, Any]) -> int:
+def _rest(run: Mapping[str, Any], peak: int, before: int) -> int:
+    """From the most replicas that there were. The window begins when the last value of the load has been seen."""
+    if "behavior" not in run or peak <= before:
+        return before
+    controller = Controller(int(run["minimum"]), int(run["maximum"]), Behavior.of_hpa(run))
+    fall_s = sum(stage["seconds"] for stage in run["stages"] if stage["name"] == AFTER)
+    left_s, now_s, replicas = fall_s - _ENDS_S - (run.get("budget_s") or 0.0), 0.0, peak
+    while now_s <= left_s and replicas > before:
+        replicas = controller.decide(now_s, replicas, before).replicas
+        now_s += _SYNC_S
+    return replicas
+
+
+def _most(needed: int, run: Mapping[str, Any]) -> float:
     """Replicas that the HPA leaves as they are though `needed` would do."""
-    return max(int(needed / (1 - TOLERANCE)), int(run.get("minimum") or 1))
+    lowest, _highest = Behavior.of_hpa(run).tolerance.band
+    return max(floor(needed / lowest) if lowest > 0 else inf, int(run.get("minimum") or 1))
 
 
 def _samples(stages: Sequence[Passed], *names: str) -> list[Mapping[str, Any]]:

@@ -79,7 +79,8 @@ def _figures(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     needed = "?" if verdict["needed"] is None else verdict["needed"]
     yield "replicas before, needed, at most", f"{verdict['before']}, {needed}, {verdict['peak']}"
     yield "first step down after the load fell", _seconds(verdict["down_s"])
-    yield "as few as before", _seconds(verdict["minimum_s"])
+    is_held = verdict["minimum_s"] is None and verdict["rest"] > verdict["before"]
+    yield "as few as before", "not so soon, by the HPA's rules" if is_held else _seconds(verdict["minimum_s"])
     if requests := verdict["requests"]:
         names = ("served", "rejected", "failed", "dropped")
         yield "requests", ", ".join(f"{requests.get(name, 0):,} {name}" for name in names)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from ..chain.objects import clock
 from .elements import element, figures_table
 from .page import page
 from .plot import (
@@ -66,8 +66,7 @@ def _row(plan: Plan, setting: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _decision(decision: Mapping[str, Any]) -> str:
-    time = datetime.fromtimestamp(decision["time_s"], UTC).strftime("%H:%M:%S")
-    return f"{time} {decision['before']} to {decision['after']}: {decision['sentence']}"
+    return f"{clock(decision['time_s'])} {decision['before']} to {decision['after']}: {decision['sentence']}"
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:

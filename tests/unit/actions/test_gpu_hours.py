@@ -47,8 +47,8 @@ def values(value: float, **labels: str) -> list[Series]:
     return [Series(labels, (value,))]
 
 
-def read(prometheus: Recording, weeks: int = 2, namespaces: list[str] | None = None) -> Any:
-    return read_hours(prometheus, weeks=weeks, namespaces=namespaces or [])  # type: ignore[arg-type]
+def read(prometheus: Recording, *replicas: Recording, weeks: int = 2, namespaces: list[str] | None = None) -> Any:
+    return read_hours(prometheus, replicas, weeks=weeks, namespaces=namespaces or [])  # type: ignore[arg-type]
 
 
 def test_a_week_begins_on_monday_and_the_running_one_ends_now() -> None:
@@ -91,6 +91,26 @@ def test_samples_are_minutes_and_what_is_neither_busy_nor_idle_is_unknown() -> N
     assert running["recorded_hours"] == 0
     assert [row["gpu_hours"] for row in outcome.result["workloads"]] == [150, 110]
     assert outcome.result["recorded_since"] == "2026-11-16T00:00:00Z"
+
+
+def test_of_several_replicas_the_one_with_most_of_a_week_tells_it() -> None:
+    """The Service asks any of them, and one that has lost its disk begins anew."""
+
+    def recording(since: datetime, whole_week: int, running_week: int) -> Recording:
+        def week(minutes: int) -> list[Series]:
+            return [*values(minutes, of="recorded_hours"), *values(minutes, of="gpu_hours", **CHAT)]
+
+        at = f"@ {int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())}"
+        return Recording(
+            {"timestamp": values(since.timestamp()), at: week(whole_week), "sum_over_time": week(running_week)}
+        )
+
+    fresh, old = recording(NOW, 0, 3600), recording(MONDAY, 10080, 60)
+    away = Recording({"sum_over_time": ApiError(503, "no endpoints", "query")})
+    result = read(fresh, old, away).result
+
+    assert result["recorded_since"] == "2026-11-16T00:00:00Z"
+    assert [week["gpu_hours"] for week in result["weeks"]] == [168, 60]
 
 
 def test_namespaces_choose_workloads_and_not_the_cluster() -> None:

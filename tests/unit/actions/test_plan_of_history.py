@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isnan, nan
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import (
     PlanOptions,
@@ -25,10 +26,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     prometheus_rules,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.objects import Key
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import QueryError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from fake_cluster import FakeTransport
+from fake_cluster import FakeTransport, refusal
 
 WINDOW = Window(end_s=1007, length_s=60, step_s=15)
 OPTIONS = {
@@ -51,13 +54,16 @@ class Recording:
 
     service = ("monitoring", "prometheus")
 
-    def __init__(self, answers: Mapping[str, list[Series]]) -> None:
+    def __init__(self, answers: Mapping[str, list[Series] | QueryError]) -> None:
         self.asked: list[str] = []
         self._answers = answers
 
     def query(self, promql: str) -> list[Series]:
         self.asked.append(promql)
-        return next((found for words, found in self._answers.items() if words in promql), [])
+        found = next((found for words, found in self._answers.items() if words in promql), [])
+        if isinstance(found, QueryError):
+            raise found
+        return found
 
 
 def test_samples_stand_at_whole_multiples_of_the_step() -> None:
@@ -203,17 +209,27 @@ def test_the_rest_is_taken() -> None:
 
 
 MANAGER = "kube-controller-manager"
+HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 TIME = {"time()": [Series({}, (1007.0,), (1007.0,))]}
 
 
 def planned(
-    chat: Autoscaler, answers: Mapping[str, list[Series]], hpa: Manifest | None = None, **options: object
+    chat: Autoscaler,
+    answers: Mapping[str, list[Series]],
+    hpa: Manifest | None = None,
+    place: str = "",
+    keys: Collection[Key] = (),
+    **options: object,
 ) -> dict[str, Any]:
-    """The result for an HPA on a control plane of ours, which decides every 5 s."""
+    """The result for an HPA on a control plane of ours, which decides every 5 s.
+
+    place: namespace, as in a path, that the HPA may be listed in; empty for the whole cluster.
+    """
     rules = [*prometheus_rules([chat], RuleOptions())]
     manager = {"spec": {"containers": [{"command": [MANAGER, "--horizontal-pod-autoscaler-sync-period=5s"]}]}}
     served = {
-        "/apis/autoscaling/v2/horizontalpodautoscalers": {"items": [hpa or horizontal_pod_autoscaler(chat)]},
+        HPAS: refusal(403, "forbidden"),
+        HPAS.replace("v2/", f"v2/{place}"): {"items": [hpa or horizontal_pod_autoscaler(chat)]},
         "/apis/monitoring.coreos.com/v1/prometheusrules": {"items": rules},
         "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment"}]},
         "/apis/apps/v1/deployments": {"items": []},
@@ -223,7 +239,7 @@ def planned(
         KubeClient(FakeTransport({f"GET {path}": answer for path, answer in served.items()})),
         Recording({**TIME, **answers}),  # type: ignore[arg-type]
         namespace=None,
-        keys=(),
+        keys=keys,
         options=PlanOptions.from_params({**OPTIONS, **options}),
     )
     return outcome.result
@@ -236,12 +252,40 @@ def test_a_step_is_a_look_of_the_controller_unless_it_is_given() -> None:
         assert plan["history"]["step_s"] == expected
 
 
+@pytest.mark.parametrize(("letters", "why"), [(46, "Prometheus has recorded none"), (47, "leave out a part")])
+def test_pods_whose_names_are_cut_are_not_told(letters: int, why: str) -> None:
+    """Prometheus has recorded them, and nobody knows whose they are."""
+    (left_out,) = planned(autoscaler("x" * letters), {})["not_planned"]
+    assert why in left_out["reason"]
+
+
 def test_a_load_of_ones_own_is_that_of_the_demand_too() -> None:
     """All that is asked for at once: full GPUs alone would ask for one more."""
     chat = autoscaler(demand={"source": "istio"})
     (plan,) = planned(chat, {}, load=[20.0, 270.0, 270.0, 270.0])["plans"]
     assert plan["settings"][0]["replicas"] == [1, 1, 5, 5]
     assert plan["notes"] == []
+
+
+def test_of_several_replicas_the_one_with_most_of_it_tells_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Service asks any of them, each time anew, and one that has lost its disk begins anew."""
+    load = {"sum by": [Series({"namespace": "ml", "workload": "chat"}, (186.0,), (990.0,))], **TIME}
+    count = "max(count_over_time(kube_horizontalpodautoscaler_status_desired_replicas[3600s]))"
+    full, fresh, away = (
+        Recording({count: found, **load}) for found in ([Series({}, (120.0,), (1007.0,))], [], QueryError("busy"))
+    )
+    monkeypatch.setattr(plan, "read_replicas", lambda _kube, _client: [fresh, full, away])
+
+    (made,) = planned(autoscaler(), {count: [Series({}, (20.0,), (1007.0,))]})["plans"]
+
+    assert 186.0 in made["history"]["load"]
+    assert (fresh.asked, away.asked) == ([count], [count])
+
+
+def test_who_may_see_one_namespace_names_its_autoscalers() -> None:
+    load = {"sum by": [Series({"namespace": "ml", "workload": "chat"}, (186.0,), (990.0,))]}
+    (plan,) = planned(autoscaler(), load, place="namespaces/ml/", keys=[("ml", "chat")])["plans"]
+    assert plan["name"] == "chat"
 
 
 def test_a_load_of_ones_own_is_none_of_an_hpa_of_cpu_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,13 +11,17 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.preflight import state_before
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.snapshot import ClusterSnapshot, Objects
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.targets import TargetState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
     manifests,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
@@ -488,6 +493,28 @@ def test_a_list_that_contradicts_itself(wanted: list[Autoscaler], seen: str) -> 
     assert {request.method for request in transport.requests} == {"GET"}
 
 
+@pytest.mark.parametrize(
+    "metric",
+    [
+        lambda name: {"name": "s0-prometheus", "selector": {"scaledobject.keda.sh/name": name}},
+        lambda name: {"name": "requests", "query": f'requests{{ingress="{name}"}}', "per": "workload"},
+    ],
+    ids=["served by somebody else", "of a workload"],
+)
+def test_a_name_of_no_shared_rule_may_be_there_twice(metric: Callable[[str], dict[str, Any]]) -> None:
+    """KEDA calls the first trigger of each ScaledObject alike."""
+    of_all = {"namespace": "ml", "metric_type": "External", "target_value": 5, "max_replicas": 1}
+    wanted = [
+        Autoscaler.from_params({**of_all, "target": {"name": name}, "metric": metric(name)})
+        for name in ("chat", "embed")
+    ]
+    targets = {autoscaler.key: TargetState(True, True, deployment(autoscaler.name)) for autoscaler in wanted}
+
+    state = state_before(wanted, Objects({}, {}), ClusterSnapshot(targets), RULE_OPTIONS)
+
+    assert list(one_query_each.judge(state)) == []
+
+
 def test_removal_needs_neither_prometheus_nor_targets() -> None:
     rule, hpa = manifests(autoscalers("chat"), RULE_OPTIONS)
     paths = [
@@ -604,6 +631,23 @@ def test_a_query_that_others_scale_on_is_not_changed_under_them(kind: str) -> No
     answers = {f"PATCH {RULES}/{rule['metadata']['name']}": rule, PATCH_CHAT: hpa}
     outcome = run(cluster(("chat",), [live], **found(POD), **answers), mine)
     assert [entry["action"] for entry in outcome.result["rules"]] == ["changed"]
+
+
+def test_who_does_not_see_the_others_is_told_that_their_query_may_change() -> None:
+    """One namespace's rights do not show the HPAs of others, and the rule is that of all."""
+    mine = own()
+    rule, hpa = manifests(mine, RULE_OPTIONS)
+    live = deepcopy(rule)
+    live["spec"]["groups"][0]["rules"][0]["expr"] = "another"
+    answers = {
+        f"GET {HPAS}": refusal(403, "no"),
+        f"GET {HPAS.replace('v2/', 'v2/namespaces/ml/')}": {"items": []},
+        f"PATCH {RULES}/{rule['metadata']['name']}": rule,
+        PATCH_CHAT: hpa,
+    }
+    told = "rule kubegpu-queue has another query, and HPAs of other namespaces cannot be seen"
+    assert any(told in text for text in run(cluster(("chat",), [live], **found(POD), **answers), mine).warnings)
+    assert not any(told in text for text in run(cluster(("chat",), [rule], **found(POD), **answers), mine).warnings)
 
 
 def test_who_may_not_see_keda_is_told_and_served() -> None:

@@ -75,6 +75,7 @@ def test_replicas_over_time():
     ]
     assert (seen["began_s"], seen["ended_s"]) == (BEGAN_S, BEGAN_S + 2)
     assert (seen["min_replicas"], seen["max_replicas"], seen["scale_down_window_s"]) == (1, 8, 30)
+    assert seen["behavior"] == HPA["spec"]["behavior"]
 
 
 def test_one_look():

@@ -109,6 +109,14 @@ def test_argocd_goes_by_waves() -> None:
     assert waves == {"kubegpu": 0, "plugin": 0, "stack": 0, "exporter": 1, "kubegpu-objects": 2}
 
 
+@pytest.mark.parametrize(("path", "objects"), [("clusters/gpus", "clusters/gpus/objects"), ("", "objects")])
+def test_the_folder_may_be_the_whole_repository(path: str, objects: str) -> None:
+    """Argo CD refuses a path that begins with a slash."""
+    files = gitops_files(PARTS, "argocd", {**PLACE, "path": path})
+    [application] = yaml.safe_load_all(files["applications/objects.yaml"])
+    assert application["spec"]["source"]["path"] == objects
+
+
 @pytest.mark.parametrize("tool", ["flux", "argocd"])
 def test_a_runtime_class_comes_beside_the_release_whose_pods_need_it(tool: str) -> None:
     folder = {"flux": "releases", "argocd": "applications"}[tool]

@@ -30,6 +30,13 @@ def test_the_first_problem_is_the_headline():
     )
 
 
+def test_replicas_that_the_rules_of_the_hpa_still_hold():
+    """`never` would read as a fault."""
+    slowly = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}}}
+    lines = gpu_loadtest_report(a_run({0: (1, 1, 0.25), RISES_S + 7: (5, 5, 0.92)}, **slowly))
+    assert "  as few as before                    not so soon, by the HPA's rules" in lines
+
+
 def test_a_stage_while_the_test_is_under_way():
     run = a_run()
     run["samples"] = [sample for sample in run["samples"] if sample["time_s"] < run["began_s"] + FALLS_S]

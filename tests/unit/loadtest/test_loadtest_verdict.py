@@ -15,11 +15,13 @@ def test_figures_of_a_test_that_passed():
         "reaction_s": 7.0,
         "undecided_s": 6.0,
         "needed": 5,
+        "enough": 5,
         "settled": 5,
         "ready_s": 30.0,
         "peak": 5,
         "down_s": 60.0,
         "minimum_s": 65.0,
+        "rest": 1,
         "budget_s": 10.0,
         "requests": {"served": 12_000, "rejected": 35, "failed": 0, "dropped": 0},
         "problems": [],
@@ -66,6 +68,25 @@ def test_more_replicas_than_the_load_needs():
     assert up_to(12, 0.825, maximum=20) == ["the HPA asked for 12 replicas, and 10 carry the load"]
 
 
+def test_what_the_hpa_tolerates_is_enough():
+    """It leaves replicas as they are whose metric is a tenth above its target, and so they carry the load."""
+    assert up_to(4, 1.08) == []
+    assert up_to(4, 1.08, maximum=4) == []
+    assert up_to(4, 1.12) == ["5 replicas carry the load, and fewer were ready as long as it was held"]
+
+
+def test_a_tolerance_of_its_own():
+    def tolerating(tolerance):
+        return {"behavior": {way: {"tolerance": tolerance} for way in ("scaleUp", "scaleDown")}}
+
+    assert up_to(4, 1.2, **tolerating("300m")) == []
+    assert up_to(4, 1.08, **tolerating("50m")) == [
+        "5 replicas carry the load, and fewer were ready as long as it was held"
+    ]
+    assert up_to(7, 0.71, **tolerating("300m")) == []
+    assert up_to(8, 0.1, **tolerating("1")) == []  # it never goes down
+
+
 def test_more_for_a_moment_only():
     over = {RISES_S + 20: (7, 7, 0.7), RISES_S + 25: (5, 5, 0.92)}
     assert up_to(5, 0.92, besides=over) == ["the HPA asked for 7 replicas, and 5 carry the load"]
@@ -90,7 +111,7 @@ def test_replicas_that_are_never_ready():
 
 def test_values_of_pods_that_have_just_come_judge_nothing():
     """Seen on the lab with a hold of 30 s: six replicas carried what five do, by values from before they were there."""
-    late = {0: (1, 1, 0.25), RISES_S + 7: (5, 1, 1.6), RISES_S + 113: (5, 5, 1.1), FALLS_S + 9: (1, 1, 0.1)}
+    late = {0: (1, 1, 0.25), RISES_S + 7: (5, 1, 1.6), RISES_S + 113: (5, 5, 1.2), FALLS_S + 9: (1, 1, 0.1)}
     assert problems(late, budget_s=None) == ["6 replicas carry the load, and fewer were ready as long as it was held"]
     assert problems(late) == [
         "at the end of the load 5 replicas had been ready for 6 s, and values take 10 s to follow, "
@@ -110,8 +131,26 @@ def test_a_metric_without_a_value_judges_nothing():
 
 
 def test_replicas_that_stay():
-    stay = {0: (1, 1, 0.25), RISES_S + 7: (5, 5, 0.92)}
-    assert problems(stay) == ["the replicas had not come down to 1 when the test ended"]
+    assert problems(STAYS) == ["the replicas had not come down to 1 when the test ended"]
+
+
+ONE_IN_30_S = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 30}]}
+STAYS = {0: (1, 1, 0.25), RISES_S + 7: (5, 5, 0.92)}
+
+
+@pytest.mark.parametrize(
+    ("scale_down", "after", "left"),
+    [
+        pytest.param(ONE_IN_30_S, {FALLS_S + 40: (4, 4, 0.1)}, None, id="as slowly as the rules say"),
+        pytest.param(ONE_IN_30_S, {}, 4, id="more slowly"),
+        pytest.param({"stabilizationWindowSeconds": 300}, {}, None, id="the test ends in the window"),
+        pytest.param({"selectPolicy": "Disabled"}, {}, None, id="never"),
+        pytest.param({"stabilizationWindowSeconds": 0}, {}, 1, id="at once"),
+    ],
+)
+def test_replicas_come_down_as_the_hpa_s_own_rules_let_them(scale_down, after, left):
+    told = [f"the replicas had not come down to {left} when the test ended"] if left else []
+    assert problems(STAYS | after, behavior={"scaleDown": scale_down}) == told
 
 
 def test_requests_that_failed_or_were_not_sent():

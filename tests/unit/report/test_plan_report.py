@@ -44,7 +44,7 @@ def test_the_lines_have_the_advice_the_table_and_the_decisions() -> None:
     assert "ml/<chat>: " in text
     assert "GPU-minutes  Overload, min  Turns  Peak" in text
     assert "  target 40" in text
-    assert "- 00:00:05 2 to 4: wanted 4: 2 pods at 93 % against 60 %" in text
+    assert "- 1970-01-01 00:00:05Z 2 to 4: wanted 4: 2 pods at 93 % against 60 %" in text
     assert "ml/cpu: not planned: nothing is recorded" in text
 
 

@@ -47,7 +47,9 @@ SPEC_QUERY_TWICE = FindingType(
 
 @check("each metric has one query", SPEC_QUERY_TWICE)
 def one_query_each(state: State) -> Iterator[CheckResult]:
-    for name, times in Counter(profile.name for profile in profiles_of(state.plan.autoscalers)).items():
+    """What is recorded of one workload, or served by somebody else, has a rule of its own or none."""
+    shared = (profile.name for profile in profiles_of(state.plan.autoscalers) if profile.recorded)
+    for name, times in Counter(shared).items():
         if times > 1:
             yield CheckResult(SPEC_QUERY_TWICE, "metrics", f"metric {name} has {times} queries")
 
@@ -157,7 +159,17 @@ SPEC_RULE_OF_OTHERS = FindingType(
 )
 
 
-@check("no query changes what others scale on", SPEC_RULE_OF_OTHERS)
+SPEC_RULE_MAY_BE_OTHERS = FindingType(
+    "SPEC_RULE_MAY_BE_OTHERS",
+    Hop.SPEC,
+    "warning",
+    cause="a metric is one recording rule for the cluster: whoever else scales on it follows the new query",
+    fix="give this metric another name, unless it is used in this namespace alone",
+    before="warn",
+)
+
+
+@check("no query changes what others scale on", SPEC_RULE_OF_OTHERS, SPEC_RULE_MAY_BE_OTHERS)
 def shared_rules(state: State) -> Iterator[CheckResult]:
     wanted = {autoscaler.key for autoscaler in state.plan.autoscalers}
     for profile in profiles_of(state.plan.autoscalers):
@@ -177,6 +189,9 @@ def shared_rules(state: State) -> Iterator[CheckResult]:
                     f"metric {metric.name}",
                     f"rule {profile.rule_name} has another query, and HPA {enumeration(sorted(users))} scales on it",
                 )
+            elif state.plan.unread:
+                seen = f"rule {profile.rule_name} has another query, and HPAs of other namespaces cannot be seen"
+                yield CheckResult(SPEC_RULE_MAY_BE_OTHERS, f"metric {metric.name}", seen)
 
 
 SPEC_QUERY_WRONG = FindingType(
