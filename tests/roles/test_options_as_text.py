@@ -1,0 +1,103 @@
+"""Options of the roles for servers as a command line gives them: `-e name=false` is a text, and a text is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+from driver_machines import L4, Look, Machine
+from jinja2 import Environment, nodes
+from role_values import ROLES, RoleValues
+
+SERVER_ROLES = ("containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver")
+EXPRESSIONS = {"changed_when", "failed_when", "that", "until", "when"}
+COUNTS = (nodes.BinExpr, nodes.Compare, nodes.Operand)
+
+
+def options(kind: str) -> list[str]:
+    specs = (yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text()) for role in SERVER_ROLES)
+    return [
+        name for spec in specs for name, row in spec["argument_specs"]["main"]["options"].items() if row["type"] == kind
+    ]
+
+
+def templates(value: Any, key: str = "") -> Iterator[str]:
+    """All that Ansible renders below a value of YAML."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield from templates(below, str(name))
+    elif isinstance(value, list):
+        for below in value:
+            yield from templates(below, key)
+    elif isinstance(value, str):
+        yield f"{{{{ {value} }}}}" if key in EXPRESSIONS else value
+
+
+@cache
+def parsed() -> tuple[tuple[Path, nodes.Template], ...]:
+    """Those in the roles and playbooks that speak of an option."""
+    environment, found, names = Environment(), [], [*options("bool"), *options("int")]
+    for path in [*ROLES.rglob("*.yml"), *ROLES.rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml")]:
+        text = path.read_text()
+        if path.parent.name == "meta" or not any(name in text for name in names):
+            continue
+        rows = [text] if path.suffix == ".j2" else [row for page in yaml.safe_load_all(text) for row in templates(page)]
+        found += [(path, environment.parse(row)) for row in rows if any(name in row for name in names)]
+    return tuple(found)
+
+
+def reads(name: str) -> Iterator[tuple[Path, list[nodes.Node]]]:
+    """Each place where a variable is read, with all that it is in, the nearest first."""
+    for path, template in parsed():
+        for way in ways(template, name):
+            yield path, way
+
+
+def ways(node: nodes.Node, name: str) -> Iterator[list[nodes.Node]]:
+    for child in node.iter_child_nodes():
+        if isinstance(child, nodes.Name) and child.name == name:
+            yield [node]
+        yield from ([*way, node] for way in ways(child, name))
+
+
+def filters(way: list[nodes.Node]) -> list[str]:
+    names = []
+    for node in way:
+        if not isinstance(node, nodes.Filter):
+            break
+        names.append(node.name)
+    return names
+
+
+@pytest.mark.parametrize("name", options("bool"))
+def test_a_switch_is_read_as_one(name: str) -> None:
+    places = list(reads(name))
+    assert places
+    assert [str(path.relative_to(ROOT)) for path, way in places if "bool" not in filters(way)] == []
+
+
+@pytest.mark.parametrize("name", options("int"))
+def test_a_number_is_counted_with_as_one(name: str) -> None:
+    assert [str(path.relative_to(ROOT)) for path, way in reads(name) if isinstance(way[0], COUNTS)] == []
+
+
+@pytest.mark.parametrize(("reboot_ok", "refused"), [("false", True), ("true", False)])
+def test_a_driver_is_not_replaced_under_pods_by_a_text(tmp_path: Path, reboot_ok: str, refused: bool) -> None:
+    older = "libnvidia-ml1 install installed 570.86.15-1"
+    node = Machine(
+        devices=[L4], installed=[older], loaded="570.86.15", member=True, options={"nvidia_driver_reboot_ok": reboot_ok}
+    )
+
+    assert ("would replace 570.86.15 under its pods" in Look(tmp_path / "gpu1", node).refusal) == refused
+
+
+def test_ports_of_metrics_stay_closed_where_a_text_says_so() -> None:
+    said = {"kubernetes_control_plane_metrics": "false"}
+    kubernetes = RoleValues("kubernetes", {"groups": {}, **said}, {})
+
+    assert kubernetes["__kubernetes_metrics_kubeproxy"] == kubernetes["__kubernetes_metrics_cluster"] == {}
