@@ -82,6 +82,11 @@ TOPOLOGIES = {
     "metrics for the cluster": {"kubernetes_control_plane_metrics": True},
     "numbers for flags": {"kubernetes_controller_manager_args": {"concurrent-job-syncs": 7}},
     "an address of its own": {"kubernetes_node_ip": "192.0.2.1", "kubernetes_schedule_on_control_plane": True},
+    "IPv4 and IPv6": {
+        "kubernetes_node_ip": "192.0.2.1,2001:db8::1",
+        "kubernetes_pod_subnet": "10.244.0.0/16,2001:db8:1::/56",
+        "kubernetes_service_subnet": "10.96.0.0/16,2001:db8:2::/112",
+    },
 }
 
 
