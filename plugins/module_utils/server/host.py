@@ -17,6 +17,7 @@ RUNTIMES = ("usr/local/bin/containerd", "usr/bin/crio", "usr/local/bin/crio")
 CLUSTERS = (
     "etc/kubernetes/kubelet.conf",  # kubeadm, kubespray
     "etc/rancher/k3s",
+    "var/lib/rancher/k3s",  # an agent's; it has no settings of its own
     "etc/rancher/rke2",
     "var/lib/k0s",
     "var/snap/microk8s",

@@ -57,6 +57,18 @@ def test_swap_runtimes_and_clusters_are_told(capsys: pytest.CaptureFixture[str],
     assert seen["clusters"] == ["/etc/rancher/k3s"]
 
 
+def test_an_agent_of_k3s_is_a_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Its installer makes no folder of settings, which is the server's."""
+    password, kubelet = "etc/rancher/node/password", "var/lib/rancher/k3s/agent/kubelet.kubeconfig"
+
+    assert look(capsys, tmp_path, {password: "", kubelet: ""})["clusters"] == ["/var/lib/rancher/k3s"]
+
+
+def test_one_that_has_left_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Its uninstaller leaves the node's password behind."""
+    assert look(capsys, tmp_path, {"etc/rancher/node/password": ""})["clusters"] == []
+
+
 FORMS = {
     "a line": ("list", "deb [arch=amd64 signed-by=/etc/apt/keyrings/docker.asc] {uri} noble stable # theirs\n"),
     "a line without options": ("list", "deb {uri}/ noble stable\n"),
