@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_forks import ansible_playbook
 from programs import program
+from role_values import RoleValues
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RENDERED = """
@@ -116,6 +117,15 @@ def test_metrics_of_the_control_plane_are_opened_as_a_whole(tmp_path: Path) -> N
 
 def test_they_are_closed_by_default(tmp_path: Path) -> None:
     assert "0.0.0.0" not in render(tmp_path, CLUSTER)["cp1"]["config"]
+
+
+def test_the_proxy_is_for_the_host_that_the_repository_sends_apt_to() -> None:
+    kubernetes = RoleValues("kubernetes", {"kubegpu_apt_proxy": "http://proxy:1", "inventory_hostname": "cp1"}, {})
+    kubernetes.tell(_common_apt=kubernetes["__kubernetes_apt"])
+    settings = kubernetes["_common_apt_config"]
+
+    for host in ("pkgs.k8s.io", "prod-cdn.packages.k8s.io"):
+        assert f'Acquire::https::Proxy::{host} "http://proxy:1";\n' in settings
 
 
 def test_kubeadm_refuses_a_field_that_it_does_not_know(tmp_path: Path) -> None:
