@@ -1,0 +1,61 @@
+"""Next steps that a message names can be taken, and nothing is refused for servers that a run leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+from role_values import RoleValues
+
+NODES = ROOT / "playbooks/nodes.yml"
+SERVERS = ROOT / "roles/_common/tasks/servers.yml"
+VERIFY = ROOT / "roles/nvidia_driver/tasks/verify.yml"
+
+
+def task(path: Path, name: str) -> dict[str, Any]:
+    entries = yaml.safe_load(path.read_text())
+    rows = [row for entry in entries for row in [entry, *entry.get("tasks", []), *entry.get("post_tasks", [])]]
+    return next(row for row in rows if row["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("limit", "looks"), [({}, True), ({"ansible_limit": "cp3,localhost"}, False)], ids=["all", "one"]
+)
+def test_a_server_without_a_gpu_comes_alone_to_those_that_have_some(limit: dict[str, str], looks: bool) -> None:
+    """A control plane that takes the place of a lost one needs none."""
+    condition = task(SERVERS, "Refuse servers without a GPU")["when"]
+
+    assert RoleValues("_common", limit, {})[condition] == looks
+
+
+@pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
+@pytest.mark.parametrize("clusters", [[], ["/etc/kubernetes/kubelet.conf"]], ids=["bare", "node"])
+def test_the_server_that_ansible_runs_on_is_rebooted_by_hand(
+    connection: str, reboots: bool, clusters: list[str]
+) -> None:
+    """Ansible's module refuses to end its own run, whatever nvidia_driver_reboot_ok says."""
+    told = {
+        "_common_server": {"result": {"clusters": clusters}},
+        "__nvidia_driver_facts": {"reboot_reason": "nouveau is loaded"},
+    }
+    role = RoleValues("nvidia_driver", {"inventory_hostname": "gpu1", "ansible_connection": connection}, told)
+    said = role.text(task(VERIFY, "Tell that the GPUs wait for a reboot")["ansible.builtin.debug"]["msg"])
+    others = "upgrade_driver" if clusters else "set nvidia_driver_reboot_ok"
+
+    assert (others in said) == reboots
+    assert "eboot it" in said
+
+
+@pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
+def test_a_first_run_says_so_too(connection: str, reboots: bool) -> None:
+    waits = task(NODES, "Refuse to make nodes of servers that wait for a reboot")
+    gpu1 = {"nvidia_driver_reboot_reason": "nouveau is loaded", "ansible_connection": connection}
+    role = RoleValues("_common", {}, {"waiting": ["gpu1"], "ansible_play_hosts": ["gpu1"], "hostvars": {"gpu1": gpu1}})
+    role.tell(connections=role[waits["vars"]["connections"].strip("{} ")])
+    said = " ".join(role.text(waits["ansible.builtin.assert"]["fail_msg"]).split())
+
+    assert ("or set nvidia_driver_reboot_ok: true and run it again, which does that." in said) == reboots
+    assert ("Next: reboot them and run this again." in said) != reboots
