@@ -101,6 +101,7 @@ def test_a_source_is_read_in_both_formats(capsys: pytest.CaptureFixture[str], tm
         ("docker.list", "# deb http://a b c\ndeb-src http://a b c\n"),
         ("docker.sources", "Types: deb-src\nURIs: http://a\nSuites: b\n"),
         ("docker.sources", "Enabled: no\nTypes: deb\nURIs: http://a\nSuites: b\n"),
+        ("docker.sources", "Enabled: False\nTypes: deb\nURIs: http://a\nSuites: b\n"),
         ("docker.list.save", "deb http://a b c\n"),
     ],
 )
