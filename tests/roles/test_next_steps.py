@@ -12,6 +12,7 @@ from role_values import RoleValues
 
 NODES = ROOT / "playbooks/nodes.yml"
 SERVERS = ROOT / "roles/_common/tasks/servers.yml"
+INSTALL = ROOT / "roles/nvidia_driver/tasks/install.yml"
 VERIFY = ROOT / "roles/nvidia_driver/tasks/verify.yml"
 
 
@@ -59,3 +60,24 @@ def test_a_first_run_says_so_too(connection: str, reboots: bool) -> None:
 
     assert ("or set nvidia_driver_reboot_ok: true and run it again, which does that." in said) == reboots
     assert ("Next: reboot them and run this again." in said) != reboots
+
+
+@pytest.mark.parametrize(
+    ("logs", "blamed"),
+    [
+        ({"nvidia/580.178.04": 1, "zfs/2.2.2": 2}, "nvidia/580.178.04"),
+        ({"nvidia-current/550.163.01": 1, "nvidia/580.178.04": 2}, "nvidia/580.178.04"),
+        ({"zfs/2.2.2": 1}, ""),
+    ],
+    ids=["the driver's", "the last one", "none of it"],
+)
+def test_a_module_of_somebody_else_is_not_why_a_driver_did_not_come(logs: dict[str, int], blamed: str) -> None:
+    """A log of DKMS stays, and apt may have failed for another reason."""
+    [install] = [row for row in yaml.safe_load(INSTALL.read_text()) if row["name"] == "Install"]
+    [read] = [row for row in install["rescue"] if row["name"] == "Read why"]
+    files = [{"path": f"/var/lib/dkms/{name}/build/make.log", "mtime": time} for name, time in logs.items()]
+    role = RoleValues("nvidia_driver", {}, {"__nvidia_driver_logs": {"files": files, "matched": len(files)}})
+
+    assert role[read["when"]] == bool(blamed)
+    if blamed:
+        assert role.text(read["ansible.builtin.slurp"]["src"]) == f"/var/lib/dkms/{blamed}/build/make.log"
