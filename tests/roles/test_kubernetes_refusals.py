@@ -136,6 +136,14 @@ def test_a_kubeconfig_has_an_ipv6_address_in_brackets() -> None:
     assert kubernetes["__kubernetes_kubeconfig"].strip() == "server: https://[2001:db8::a]:6443"
 
 
+def test_a_boot_reads_ours_after_somebodys_sysctl_conf() -> None:
+    """Debian and Ubuntu have it as 99-sysctl.conf, where hardened servers forward nothing: the last name wins."""
+    [sysctl] = role()["__kubernetes_kernel_files"]
+
+    assert Path(sysctl["path"]).parent == Path("/etc/sysctl.d")
+    assert Path(sysctl["path"]).name > "99-sysctl.conf"
+
+
 @pytest.mark.parametrize(("subnet", "forwards"), [("10.244.0.0/16", False), ("10.244.0.0/16,2001:db8::/56", True)])
 def test_pods_with_ipv6_are_forwarded_by_it(subnet: str, forwards: bool) -> None:
     """kubeadm refuses to begin without it: FileContent--proc-sys-net-ipv6-conf-default-forwarding."""
