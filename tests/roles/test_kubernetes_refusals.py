@@ -136,6 +136,28 @@ def test_a_kubeconfig_has_an_ipv6_address_in_brackets() -> None:
     assert kubernetes["__kubernetes_kubeconfig"].strip() == "server: https://[2001:db8::a]:6443"
 
 
+@pytest.mark.parametrize(
+    ("left", "network", "refused"),
+    [
+        ("10-flannel.conflist", "bridge", True),
+        ("10-flannel.conflist", "flannel", False),
+        ("05-cilium.conflist", "calico", True),
+        ("05-cilium.conflist", "cilium", False),
+        ("87-podman-bridge.conflist", "bridge", False),
+        ("10-kubegpu.conflist", "bridge", False),
+    ],
+)
+def test_a_pod_network_that_containerd_would_take_before_ours_is_refused(
+    left: str, network: str, refused: bool
+) -> None:
+    """`kubeadm reset` leaves it behind, and the first name is the network of all pods."""
+    path = f"/etc/cni/net.d/{left}"
+    told = reasons(path, group="kube_node", kubernetes_cni=network)
+
+    assert (f"cp1 has a pod network of somebody else, {path}," in told) == refused
+    assert path not in reasons(*WORKER, path, group="kube_node", kubernetes_cni=network)
+
+
 def test_a_boot_reads_ours_after_somebodys_sysctl_conf() -> None:
     """Debian and Ubuntu have it as 99-sysctl.conf, where hardened servers forward nothing: the last name wins."""
     [sysctl] = role()["__kubernetes_kernel_files"]

@@ -21,12 +21,21 @@ def looked_for() -> dict[str, Any]:
     return next(task["ansible.builtin.find"] for task in tasks if "ansible.builtin.find" in task)
 
 
+def is_found(name: str) -> bool:
+    patterns = RoleValues("kubernetes", {}, {})[looked_for()["patterns"].strip("{} ")]
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_that_decides_is_looked_for(name: str) -> None:
     """`upgrading` is one: a node whose upgrade ended before it took pods again would stay cordoned."""
     role, look = RoleValues("kubernetes", {}, {}), looked_for()
     path = PurePosixPath(role[name])
 
-    assert any(fnmatch(path.name, pattern) for pattern in role[look["patterns"].strip("{} ")])
+    assert is_found(path.name)
     assert path.is_relative_to(look["paths"])
     assert len(path.relative_to(look["paths"]).parts) <= look["depth"]
+
+
+def test_pod_networks_of_others_are_looked_for() -> None:
+    assert is_found("10-flannel.conflist")
