@@ -32,6 +32,16 @@ def test_a_server_without_a_gpu_comes_alone_to_those_that_have_some(limit: dict[
     assert RoleValues("_common", limit, {})[condition] == looks
 
 
+def test_room_is_asked_of_each_folder_that_an_inventory_names() -> None:
+    [look] = yaml.safe_load((SERVERS.parent / "server.yml").read_text())
+    wanted = {"/var/lib": 5, "/var/lib/containerd": 200}
+    role = RoleValues("_common", {"kubegpu_free_gib": wanted}, {})
+    folders = role[look["kubegpu.autoscale.server_info"]["folders"].strip("{} ")]
+    role.tell(_common_server={"result": {"free_gib": dict.fromkeys(folders, 100)}})
+
+    assert role["_common_full"] == ["/var/lib/containerd"]
+
+
 @pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
 @pytest.mark.parametrize("clusters", [[], ["/etc/kubernetes/kubelet.conf"]], ids=["bare", "node"])
 def test_the_server_that_ansible_runs_on_is_rebooted_by_hand(

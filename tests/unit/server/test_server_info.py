@@ -20,12 +20,12 @@ DOCKER = {
 }
 
 
-def look(capsys: pytest.CaptureFixture[str], root: Path, files: dict[str, str]) -> dict[str, Any]:
+def look(capsys: pytest.CaptureFixture[str], root: Path, files: dict[str, str], **options: Any) -> dict[str, Any]:
     """What the module returns for a machine with these files."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    with patch_module_args({"root": str(root)}), pytest.raises(SystemExit):
+    with patch_module_args({"root": str(root), **options}), pytest.raises(SystemExit):
         server_info.main()
     return json.loads(capsys.readouterr().out)["result"]
 
@@ -41,6 +41,13 @@ def test_a_bare_server_has_nothing(capsys: pytest.CaptureFixture[str], tmp_path:
     }
     assert seen["free_gib"].keys() == DESCRIBED["free_gib"]["sample"].keys()
     assert min(seen["free_gib"].values()) > 0
+
+
+def test_room_is_told_of_folders_that_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Images may have a disk of their own."""
+    seen = look(capsys, tmp_path, {}, folders=["/var/lib/containerd"])
+
+    assert seen["free_gib"].keys() == {"/var/lib/containerd"}
 
 
 def test_every_key_is_described_and_no_other(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
