@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 from collection import ROOT
 from role_values import RoleValues
 
@@ -91,3 +92,16 @@ def test_a_module_of_somebody_else_is_not_why_a_driver_did_not_come(logs: dict[s
     assert role[read["when"]] == bool(blamed)
     if blamed:
         assert role.text(read["ansible.builtin.slurp"]["src"]) == f"/var/lib/dkms/{blamed}/build/make.log"
+
+
+@pytest.mark.parametrize("role", ["kubernetes", "nvidia_driver"])
+@pytest.mark.parametrize(("nodes", "passes_over"), [(1, True), (2, False)], ids=["one node", "several"])
+def test_the_only_node_is_drained_whatever_budgets_say(role: str, nodes: int, passes_over: bool) -> None:
+    """Of the adapter's two replicas the second would never go: nowhere could the first one come back."""
+    path = ROOT / f"roles/{role}/tasks/drain.yml"
+    tasks = DataLoader().load_from_file(str(path), trusted_as_template=True)
+    [drain] = [row for task in tasks for row in task.get("block", []) if row["name"] == "Drain it"]
+    told = {f"__{role}_nodes_beside": {"resources": [{}] * nodes}, **drain["vars"]}
+    options = RoleValues(role, {}, told)[drain["kubernetes.core.k8s_drain"]["delete_options"].strip("{} ")]
+
+    assert options["disable_eviction"] == passes_over
