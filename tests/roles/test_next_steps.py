@@ -28,9 +28,10 @@ def task(path: Path, name: str) -> dict[str, Any]:
 )
 def test_a_server_without_a_gpu_comes_alone_to_those_that_have_some(limit: dict[str, str], looks: bool) -> None:
     """A control plane that takes the place of a lost one needs none."""
-    condition = task(SERVERS, "Refuse servers without a GPU")["when"]
+    role = RoleValues("_common", limit, {"gpus": []})
 
-    assert RoleValues("_common", limit, {})[condition] == looks
+    assert role[task(SERVERS, "Refuse servers without a GPU")["when"]] == looks
+    assert role[task(SERVERS, "Say that the run is limited to servers without a GPU")["when"]] != looks
 
 
 def test_room_is_asked_of_each_folder_that_an_inventory_names() -> None:
