@@ -158,6 +158,19 @@ def test_a_pod_network_that_containerd_would_take_before_ours_is_refused(
     assert path not in reasons(*WORKER, path, group="kube_node", kubernetes_cni=network)
 
 
+@pytest.mark.parametrize("subnet", ["10.244.0.0/16", "10.244.0.0/16,2001:db8::/56"])
+def test_calico_has_a_pool_for_each_subnet(subnet: str) -> None:
+    """Its operator takes one network for each, and refuses two with a comma between."""
+    charts = role(kubernetes_cni="calico", kubernetes_pod_subnet=subnet)["__kubernetes_cni_charts"]
+    [pools] = [
+        chart["values"]["installation"]["calicoNetwork"]["ipPools"]
+        for chart in charts
+        if chart["name"] == "tigera-operator"
+    ]
+
+    assert pools == [{"cidr": cidr, "encapsulation": "VXLANCrossSubnet"} for cidr in subnet.split(",")]
+
+
 def test_a_boot_reads_ours_after_somebodys_sysctl_conf() -> None:
     """Debian and Ubuntu have it as 99-sysctl.conf, where hardened servers forward nothing: the last name wins."""
     [sysctl] = role()["__kubernetes_kernel_files"]
