@@ -40,6 +40,11 @@ options:
         type: list
         elements: str
         required: true
+      hosts:
+        description: Other hosts that the repository redirects to. The way there is by O(proxy) as well.
+        type: list
+        elements: str
+        default: []
   proxy:
     description: Proxy on the way to repositories with an address, C(http://host:port).
     type: str
@@ -103,6 +108,7 @@ REPOSITORY: dict[str, Any] = {
     "suite": {"type": "str", "required": True},
     "components": {"type": "str", "default": ""},
     "packages": {"type": "list", "elements": "str", "required": True},
+    "hosts": {"type": "list", "elements": "str", "default": []},
 }
 ARGUMENTS: dict[str, Any] = {
     "repositories": {"type": "list", "elements": "dict", "required": True, "options": REPOSITORY},
@@ -113,7 +119,7 @@ ARGUMENTS: dict[str, Any] = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     repositories = [
-        Repository(**{**repository, "packages": tuple(repository["packages"])})
+        Repository(**{**repository, "packages": tuple(repository["packages"]), "hosts": tuple(repository["hosts"])})
         for repository in module.params["repositories"]
     ]
     try:

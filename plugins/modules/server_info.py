@@ -17,6 +17,11 @@ options:
     description: Folder that holds the machine's C(etc), C(proc), C(usr) and C(var). Another one than V(/) is a copy.
     type: path
     default: /
+  folders:
+    description: Folders whose free space is told.
+    type: list
+    elements: path
+    default: [/boot, /usr, /var/lib]
 attributes:
   check_mode:
     description: Can run in check mode and return what it would return otherwise.
@@ -73,14 +78,20 @@ result:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import ROOM, read_host
+
+ARGUMENTS: dict[str, Any] = {
+    "root": {"type": "path", "default": "/"},
+    "folders": {"type": "list", "elements": "path", "default": [*ROOM]},
+}
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
-    host, warnings = read_host(Path(module.params["root"]))
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    host, warnings = read_host(Path(module.params["root"]), module.params["folders"])
     for warning in warnings:
         module.warn(warning)
     module.exit_json(changed=False, result=host)

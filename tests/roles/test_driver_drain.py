@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from role_values import ROLES, RoleValues
 
 
 def drain(folder: Path, servers: list[str], **variables: Any) -> tuple[int, str]:
@@ -53,3 +55,22 @@ def test_nodes_are_drained_together_by_the_playbook_for_it_alone(
 
     assert ("has to reboot, and so may gpu2 at the same time" in said) == is_refused, said
     assert ("Cordon it" in said) != is_refused
+
+
+@pytest.mark.parametrize(
+    ("clusters", "node", "goes_back"),
+    [([], {}, False), (["/etc/kubernetes/kubelet.conf"], {}, True), ([], {"metadata": {"name": "gpu1"}}, True)],
+    ids=["bare", "a node", "drained as a node"],
+)
+def test_a_bare_server_waits_for_no_cluster(clusters: list[str], node: dict[str, Any], goes_back: bool) -> None:
+    """The kubeconfig may be of a cluster that is gone: for half an hour nothing would answer."""
+    tasks = yaml.safe_load((ROLES / "nvidia_driver/tasks/main.yml").read_text())
+    [back] = [task for task in tasks if task["name"] == "Put the node back into service"]
+    told = {
+        "__nvidia_driver_gpus": [{}],
+        "_common_server": {"result": {"clusters": clusters}},
+        "__nvidia_driver_node": node,
+        "ansible_check_mode": False,
+    }
+
+    assert RoleValues("nvidia_driver", {"nvidia_driver_reboot_ok": True}, told)[back["when"]] == goes_back

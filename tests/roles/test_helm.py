@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import tarfile
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,22 @@ def test_a_name_that_the_path_does_not_have_is_refused(controller: Controller) -
     assert "no folder of the PATH has helm3. Nothing was changed." in controller.finds(
         "helm", kubegpu_helm_binary="helm3"
     )
+
+
+def test_its_archive_is_unpacked_by_the_tar_of_a_mac(controller: Controller) -> None:
+    """Ansible's unarchive takes that of GNU alone."""
+    says = "[ \"$1\" != --version ] || { echo 'bsdtar 3.5.3 - libarchive 3.7.4'; exit 0; }"
+    (controller.programs / "tar").write_text(f'#!/bin/sh\n{says}\nexec /bin/tar "$@"\n')
+    (controller.programs / "tar").chmod(0o755)
+    (controller.folder / "helm").write_text("#!/bin/sh\n")
+    archive = controller.folder / f"mirror/get.helm.sh/helm-{HELM['version']}-linux-amd64.tar.gz"
+    archive.parent.mkdir(parents=True)
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(controller.folder / "helm", "linux-amd64/helm")
+    digits = sha256(archive.read_bytes()).hexdigest()
+    mirror = {"kubegpu_chart_mirror": f"file://{controller.folder}/mirror", "helm_platform": "linux-amd64"}
+
+    assert controller.finds("helm", helm_checksum=f"sha256:{digits}", **mirror).startswith(
+        f"{controller.own} of ours: True"
+    )
+    assert controller.own.read_text() == "#!/bin/sh\n"

@@ -113,6 +113,81 @@ def test_an_api_server_that_the_controller_will_not_reach_is_refused(
     assert bool(said) == ("controller -> API server" in told)
 
 
+@pytest.mark.parametrize(
+    ("variables", "asked"),
+    [
+        ({"kubernetes_node_ip": "2001:db8::10"}, "[2001:db8::10]:6443"),
+        ({"kubernetes_node_ip": "192.0.2.1,2001:db8::10"}, "192.0.2.1:6443"),
+        ({"kubernetes_node_ip": "192.0.2.1", "kubernetes_api_address": "2001:db8::a"}, "[2001:db8::a]:6443"),
+        ({"kubernetes_control_plane_endpoint": "[2001:db8::2]:8443"}, "[2001:db8::2]:8443"),
+        ({"kubernetes_control_plane_endpoint": "k8s.example"}, "k8s.example:6443"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_api_server_is_asked_for_by_an_address_that_a_url_takes(variables: dict[str, str], asked: str) -> None:
+    """The last digits of an IPv6 address are no port."""
+    assert role(**variables)["__kubernetes_api_asked"] == asked
+
+
+def test_a_kubeconfig_has_an_ipv6_address_in_brackets() -> None:
+    fetched = {"content": b64encode(b"    server: https://192.0.2.1:6443\n").decode()}
+    kubernetes = role(kubernetes_api_address="2001:db8::a", __kubernetes_admin=fetched)
+
+    assert kubernetes["__kubernetes_kubeconfig"].strip() == "server: https://[2001:db8::a]:6443"
+
+
+@pytest.mark.parametrize(
+    ("left", "network", "refused"),
+    [
+        ("10-flannel.conflist", "bridge", True),
+        ("10-flannel.conflist", "flannel", False),
+        ("05-cilium.conflist", "calico", True),
+        ("05-cilium.conflist", "cilium", False),
+        ("87-podman-bridge.conflist", "bridge", False),
+        ("10-kubegpu.conflist", "bridge", False),
+    ],
+)
+def test_a_pod_network_that_containerd_would_take_before_ours_is_refused(
+    left: str, network: str, refused: bool
+) -> None:
+    """`kubeadm reset` leaves it behind, and the first name is the network of all pods."""
+    path = f"/etc/cni/net.d/{left}"
+    told = reasons(path, group="kube_node", kubernetes_cni=network)
+
+    assert (f"cp1 has a pod network of somebody else, {path}," in told) == refused
+    assert path not in reasons(*WORKER, path, group="kube_node", kubernetes_cni=network)
+
+
+@pytest.mark.parametrize("subnet", ["10.244.0.0/16", "10.244.0.0/16,2001:db8::/56"])
+def test_calico_has_a_pool_for_each_subnet(subnet: str) -> None:
+    """Its operator takes one network for each, and refuses two with a comma between."""
+    charts = role(kubernetes_cni="calico", kubernetes_pod_subnet=subnet)["__kubernetes_cni_charts"]
+    [pools] = [
+        chart["values"]["installation"]["calicoNetwork"]["ipPools"]
+        for chart in charts
+        if chart["name"] == "tigera-operator"
+    ]
+
+    assert pools == [{"cidr": cidr, "encapsulation": "VXLANCrossSubnet"} for cidr in subnet.split(",")]
+
+
+def test_a_boot_reads_ours_after_somebodys_sysctl_conf() -> None:
+    """Debian and Ubuntu have it as 99-sysctl.conf, where hardened servers forward nothing: the last name wins."""
+    [sysctl] = role()["__kubernetes_kernel_files"]
+
+    assert Path(sysctl["path"]).parent == Path("/etc/sysctl.d")
+    assert Path(sysctl["path"]).name > "99-sysctl.conf"
+
+
+@pytest.mark.parametrize(("subnet", "forwards"), [("10.244.0.0/16", False), ("10.244.0.0/16,2001:db8::/56", True)])
+def test_pods_with_ipv6_are_forwarded_by_it(subnet: str, forwards: bool) -> None:
+    """kubeadm refuses to begin without it: FileContent--proc-sys-net-ipv6-conf-default-forwarding."""
+    [sysctl] = role(kubernetes_pod_subnet=subnet)["__kubernetes_kernel_files"]
+
+    assert ("net.ipv6.conf.all.forwarding = 1\n" in sysctl["content"]) == forwards
+    assert sysctl["content"].endswith("net.bridge.bridge-nf-call-ip6tables = 1\n") != forwards
+
+
 @pytest.mark.parametrize(("swap", "refused"), [("refuse", True), ("allow", False), ("disable", False)])
 def test_swap_is_refused_only_where_it_is_asked_for(swap: str, refused: bool) -> None:
     server = {"result": {"clusters": [], "swaps": ["/swap.img"]}}

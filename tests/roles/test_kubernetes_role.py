@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_forks import ansible_playbook
 from programs import program
+from role_values import RoleValues
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RENDERED = """
@@ -82,6 +83,11 @@ TOPOLOGIES = {
     "metrics for the cluster": {"kubernetes_control_plane_metrics": True},
     "numbers for flags": {"kubernetes_controller_manager_args": {"concurrent-job-syncs": 7}},
     "an address of its own": {"kubernetes_node_ip": "192.0.2.1", "kubernetes_schedule_on_control_plane": True},
+    "IPv4 and IPv6": {
+        "kubernetes_node_ip": "192.0.2.1,2001:db8::1",
+        "kubernetes_pod_subnet": "10.244.0.0/16,2001:db8:1::/56",
+        "kubernetes_service_subnet": "10.96.0.0/16,2001:db8:2::/112",
+    },
 }
 
 
@@ -111,6 +117,15 @@ def test_metrics_of_the_control_plane_are_opened_as_a_whole(tmp_path: Path) -> N
 
 def test_they_are_closed_by_default(tmp_path: Path) -> None:
     assert "0.0.0.0" not in render(tmp_path, CLUSTER)["cp1"]["config"]
+
+
+def test_the_proxy_is_for_the_host_that_the_repository_sends_apt_to() -> None:
+    kubernetes = RoleValues("kubernetes", {"kubegpu_apt_proxy": "http://proxy:1", "inventory_hostname": "cp1"}, {})
+    kubernetes.tell(_common_apt=kubernetes["__kubernetes_apt"])
+    settings = kubernetes["_common_apt_config"]
+
+    for host in ("pkgs.k8s.io", "prod-cdn.packages.k8s.io"):
+        assert f'Acquire::https::Proxy::{host} "http://proxy:1";\n' in settings
 
 
 def test_kubeadm_refuses_a_field_that_it_does_not_know(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def _of_stanzas(name: str, text: str) -> Iterator[AptSource]:
             key.lower(): value.split()
             for key, value in re.findall(r"^([\w-]+):((?:.*\n[ \t])*.*)$", lines, re.MULTILINE)
         }
-        if "deb" not in fields.get("types", []) or _NO & set(fields.get("enabled", [])):
+        if "deb" not in fields.get("types", []) or _NO & {word.lower() for word in fields.get("enabled", [])}:
             continue
         for uri in fields.get("uris", []):
             for suite in fields.get("suites", []):

@@ -47,6 +47,7 @@ class Repository:
     suite:      codename, or a path that ends with a slash for a flat repository.
     components: none of a flat repository.
     packages:   `name=version`, where `*` stands for anything, or a name alone.
+    hosts:      others that it redirects to.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Repository:
     suite: str
     components: str
     packages: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -94,9 +96,7 @@ class Offer:
             config.write_text(
                 _SETTINGS.format(folder=folder)
                 + (_SOURCES.format(folder=folder) if repositories else "")
-                + "".join(
-                    _proxy(urlsplit(repository.uri).hostname or "", proxy) for repository in repositories if proxy
-                )
+                + "".join(_proxy(repository, proxy) for repository in repositories if proxy)
             )
             told = _run("apt-get", *_option(config), "update")
             lines = (told.stdout + told.stderr).splitlines()
@@ -158,8 +158,10 @@ def _installed(repositories: Sequence[Repository]) -> Offer:
     return found
 
 
-def _proxy(host: str, proxy: str) -> str:
-    return "".join(f'Acquire::{scheme}::Proxy::{host} "{proxy}";\n' for scheme in ("http", "https"))
+def _proxy(repository: Repository, proxy: str) -> str:
+    """A setting for each host: apt asks anew where it is sent to."""
+    hosts = (urlsplit(repository.uri).hostname or "", *repository.hosts)
+    return "".join(f'Acquire::{scheme}::Proxy::{host} "{proxy}";\n' for host in hosts for scheme in ("http", "https"))
 
 
 def _option(config: Path | None) -> list[str]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ RUNTIMES = ("usr/local/bin/containerd", "usr/bin/crio", "usr/local/bin/crio")
 CLUSTERS = (
     "etc/kubernetes/kubelet.conf",  # kubeadm, kubespray
     "etc/rancher/k3s",
+    "var/lib/rancher/k3s",  # an agent's; it has no settings of its own
     "etc/rancher/rke2",
     "var/lib/k0s",
     "var/snap/microk8s",
@@ -24,7 +26,7 @@ CLUSTERS = (
 ROOM = ("/boot", "/usr", "/var/lib")
 
 
-def read_host(root: Path) -> tuple[dict[str, Any], list[str]]:
+def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any], list[str]]:
     """What is true of the machine below `root`, as the module server_info documents it, and warnings."""
     files = Files(root)
     # The first line is the table's head.
@@ -34,7 +36,7 @@ def read_host(root: Path) -> tuple[dict[str, Any], list[str]]:
         "apt_sources": [asdict(source) for source in apt_sources(files)],
         "runtimes": [f"/{name}" for name in RUNTIMES if files.is_there(name)],
         "clusters": [f"/{name}" for name in CLUSTERS if files.is_there(name)],
-        "free_gib": {folder: _free_gib(root / folder.lstrip("/")) for folder in ROOM},
+        "free_gib": {folder: _free_gib(root / folder.lstrip("/")) for folder in folders},
     }, files.warnings
 
 

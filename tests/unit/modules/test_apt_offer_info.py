@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -84,6 +87,40 @@ def test_the_proxy_is_asked_for_the_repository(capsys: pytest.CaptureFixture[str
     seen = look(capsys, there, proxy="http://127.0.0.1:9")
 
     assert "127.0.0.1:9" in " ".join(seen["failures"])
+
+
+class Redirecting(BaseHTTPRequestHandler):
+    """A proxy before two hosts: the first one sends to the second, which has the packages."""
+
+    packages = b""
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        there = self.packages if url.hostname == "second.invalid" and url.path.endswith("/Packages") else b""
+        self.send_response(302 if url.hostname == "first.invalid" else 200 if there else 404)
+        self.send_header("Location", f"http://second.invalid{url.path}")
+        self.send_header("Content-Length", str(len(there)))
+        self.end_headers()
+        self.wfile.write(there)
+
+    def log_message(self, *_words: object) -> None:
+        """Nothing."""
+
+
+def test_a_host_that_a_repository_redirects_to_is_reached_by_the_proxy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """pkgs.k8s.io is one, and apt asks a setting of its own for each host."""
+    repository(tmp_path / "there", kubegpu1=["1"])
+    first = {"name": "first", "uri": "http://first.invalid/apt", "packages": ["kubegpu1=1"]}
+    handler = type("Handler", (Redirecting,), {"packages": (tmp_path / "there" / "Packages").read_bytes()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        proxy = f"http://127.0.0.1:{server.server_port}"
+        seen = look(capsys, {**first, "hosts": ["second.invalid"]}, proxy=proxy)
+        server.shutdown()
+
+    assert seen["missing"] == [], seen["failures"]
 
 
 def test_the_settings_and_lists_of_the_machine_stay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

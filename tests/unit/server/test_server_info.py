@@ -20,12 +20,12 @@ DOCKER = {
 }
 
 
-def look(capsys: pytest.CaptureFixture[str], root: Path, files: dict[str, str]) -> dict[str, Any]:
+def look(capsys: pytest.CaptureFixture[str], root: Path, files: dict[str, str], **options: Any) -> dict[str, Any]:
     """What the module returns for a machine with these files."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    with patch_module_args({"root": str(root)}), pytest.raises(SystemExit):
+    with patch_module_args({"root": str(root), **options}), pytest.raises(SystemExit):
         server_info.main()
     return json.loads(capsys.readouterr().out)["result"]
 
@@ -43,6 +43,13 @@ def test_a_bare_server_has_nothing(capsys: pytest.CaptureFixture[str], tmp_path:
     assert min(seen["free_gib"].values()) > 0
 
 
+def test_room_is_told_of_folders_that_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Images may have a disk of their own."""
+    seen = look(capsys, tmp_path, {}, folders=["/var/lib/containerd"])
+
+    assert seen["free_gib"].keys() == {"/var/lib/containerd"}
+
+
 def test_every_key_is_described_and_no_other(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert look(capsys, tmp_path, {}).keys() == DESCRIBED.keys()
 
@@ -55,6 +62,18 @@ def test_swap_runtimes_and_clusters_are_told(capsys: pytest.CaptureFixture[str],
     assert seen["swaps"] == ["/swap.img", "/dev/zram0"]
     assert seen["runtimes"] == ["/usr/local/bin/containerd"]
     assert seen["clusters"] == ["/etc/rancher/k3s"]
+
+
+def test_an_agent_of_k3s_is_a_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Its installer makes no folder of settings, which is the server's."""
+    password, kubelet = "etc/rancher/node/password", "var/lib/rancher/k3s/agent/kubelet.kubeconfig"
+
+    assert look(capsys, tmp_path, {password: "", kubelet: ""})["clusters"] == ["/var/lib/rancher/k3s"]
+
+
+def test_one_that_has_left_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Its uninstaller leaves the node's password behind."""
+    assert look(capsys, tmp_path, {"etc/rancher/node/password": ""})["clusters"] == []
 
 
 FORMS = {
@@ -89,6 +108,7 @@ def test_a_source_is_read_in_both_formats(capsys: pytest.CaptureFixture[str], tm
         ("docker.list", "# deb http://a b c\ndeb-src http://a b c\n"),
         ("docker.sources", "Types: deb-src\nURIs: http://a\nSuites: b\n"),
         ("docker.sources", "Enabled: no\nTypes: deb\nURIs: http://a\nSuites: b\n"),
+        ("docker.sources", "Enabled: False\nTypes: deb\nURIs: http://a\nSuites: b\n"),
         ("docker.list.save", "deb http://a b c\n"),
     ],
 )

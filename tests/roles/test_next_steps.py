@@ -1,0 +1,108 @@
+"""Next steps that a message names can be taken, and nothing is refused for servers that a run leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from collection import ROOT
+from role_values import RoleValues
+
+NODES = ROOT / "playbooks/nodes.yml"
+SERVERS = ROOT / "roles/_common/tasks/servers.yml"
+INSTALL = ROOT / "roles/nvidia_driver/tasks/install.yml"
+VERIFY = ROOT / "roles/nvidia_driver/tasks/verify.yml"
+
+
+def task(path: Path, name: str) -> dict[str, Any]:
+    entries = yaml.safe_load(path.read_text())
+    rows = [row for entry in entries for row in [entry, *entry.get("tasks", []), *entry.get("post_tasks", [])]]
+    return next(row for row in rows if row["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("limit", "looks"), [({}, True), ({"ansible_limit": "cp3,localhost"}, False)], ids=["all", "one"]
+)
+def test_a_server_without_a_gpu_comes_alone_to_those_that_have_some(limit: dict[str, str], looks: bool) -> None:
+    """A control plane that takes the place of a lost one needs none."""
+    role = RoleValues("_common", limit, {"gpus": []})
+
+    assert role[task(SERVERS, "Refuse servers without a GPU")["when"]] == looks
+    assert role[task(SERVERS, "Say that the run is limited to servers without a GPU")["when"]] != looks
+
+
+def test_room_is_asked_of_each_folder_that_an_inventory_names() -> None:
+    [look] = yaml.safe_load((SERVERS.parent / "server.yml").read_text())
+    wanted = {"/var/lib": 5, "/var/lib/containerd": 200}
+    role = RoleValues("_common", {"kubegpu_free_gib": wanted}, {})
+    folders = role[look["kubegpu.autoscale.server_info"]["folders"].strip("{} ")]
+    role.tell(_common_server={"result": {"free_gib": dict.fromkeys(folders, 100)}})
+
+    assert role["_common_full"] == ["/var/lib/containerd"]
+
+
+@pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
+@pytest.mark.parametrize("clusters", [[], ["/etc/kubernetes/kubelet.conf"]], ids=["bare", "node"])
+def test_the_server_that_ansible_runs_on_is_rebooted_by_hand(
+    connection: str, reboots: bool, clusters: list[str]
+) -> None:
+    """Ansible's module refuses to end its own run, whatever nvidia_driver_reboot_ok says."""
+    told = {
+        "_common_server": {"result": {"clusters": clusters}},
+        "__nvidia_driver_facts": {"reboot_reason": "nouveau is loaded"},
+    }
+    role = RoleValues("nvidia_driver", {"inventory_hostname": "gpu1", "ansible_connection": connection}, told)
+    said = role.text(task(VERIFY, "Tell that the GPUs wait for a reboot")["ansible.builtin.debug"]["msg"])
+    others = "upgrade_driver" if clusters else "set nvidia_driver_reboot_ok"
+
+    assert (others in said) == reboots
+    assert "eboot it" in said
+
+
+@pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
+def test_a_first_run_says_so_too(connection: str, reboots: bool) -> None:
+    waits = task(NODES, "Refuse to make nodes of servers that wait for a reboot")
+    gpu1 = {"nvidia_driver_reboot_reason": "nouveau is loaded", "ansible_connection": connection}
+    role = RoleValues("_common", {}, {"waiting": ["gpu1"], "ansible_play_hosts": ["gpu1"], "hostvars": {"gpu1": gpu1}})
+    role.tell(connections=role[waits["vars"]["connections"].strip("{} ")])
+    said = " ".join(role.text(waits["ansible.builtin.assert"]["fail_msg"]).split())
+
+    assert ("or set nvidia_driver_reboot_ok: true and run it again, which does that." in said) == reboots
+    assert ("Next: reboot them and run this again." in said) != reboots
+
+
+@pytest.mark.parametrize(
+    ("logs", "blamed"),
+    [
+        ({"nvidia/580.178.04": 1, "zfs/2.2.2": 2}, "nvidia/580.178.04"),
+        ({"nvidia-current/550.163.01": 1, "nvidia/580.178.04": 2}, "nvidia/580.178.04"),
+        ({"zfs/2.2.2": 1}, ""),
+    ],
+    ids=["the driver's", "the last one", "none of it"],
+)
+def test_a_module_of_somebody_else_is_not_why_a_driver_did_not_come(logs: dict[str, int], blamed: str) -> None:
+    """A log of DKMS stays, and apt may have failed for another reason."""
+    [install] = [row for row in yaml.safe_load(INSTALL.read_text()) if row["name"] == "Install"]
+    [read] = [row for row in install["rescue"] if row["name"] == "Read why"]
+    files = [{"path": f"/var/lib/dkms/{name}/build/make.log", "mtime": time} for name, time in logs.items()]
+    role = RoleValues("nvidia_driver", {}, {"__nvidia_driver_logs": {"files": files, "matched": len(files)}})
+
+    assert role[read["when"]] == bool(blamed)
+    if blamed:
+        assert role.text(read["ansible.builtin.slurp"]["src"]) == f"/var/lib/dkms/{blamed}/build/make.log"
+
+
+@pytest.mark.parametrize("role", ["kubernetes", "nvidia_driver"])
+@pytest.mark.parametrize(("nodes", "passes_over"), [(1, True), (2, False)], ids=["one node", "several"])
+def test_the_only_node_is_drained_whatever_budgets_say(role: str, nodes: int, passes_over: bool) -> None:
+    """Of the adapter's two replicas the second would never go: nowhere could the first one come back."""
+    path = ROOT / f"roles/{role}/tasks/drain.yml"
+    tasks = DataLoader().load_from_file(str(path), trusted_as_template=True)
+    [drain] = [row for task in tasks for row in task.get("block", []) if row["name"] == "Drain it"]
+    told = {f"__{role}_nodes_beside": {"resources": [{}] * nodes}, **drain["vars"]}
+    options = RoleValues(role, {}, told)[drain["kubernetes.core.k8s_drain"]["delete_options"].strip("{} ")]
+
+    assert options["disable_eviction"] == passes_over

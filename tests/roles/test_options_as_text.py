@@ -1,0 +1,161 @@
+"""Options of the roles for servers as a command line gives them: `-e name=false` is a text, and a text is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+from driver_machines import L4, Look, Machine
+from jinja2 import Environment, nodes
+from role_values import ROLES, RoleValues
+
+SERVER_ROLES = ("containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver")
+EXPRESSIONS = {"changed_when", "failed_when", "that", "until", "when"}
+COUNTS = (nodes.BinExpr, nodes.Compare, nodes.Operand)
+
+
+def options(kind: str) -> list[str]:
+    specs = (yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text()) for role in SERVER_ROLES)
+    return [
+        name for spec in specs for name, row in spec["argument_specs"]["main"]["options"].items() if row["type"] == kind
+    ]
+
+
+def templates(value: Any, key: str = "") -> Iterator[str]:
+    """All that Ansible renders below a value of YAML."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield from templates(below, str(name))
+    elif isinstance(value, list):
+        for below in value:
+            yield from templates(below, key)
+    elif isinstance(value, str):
+        yield f"{{{{ {value} }}}}" if key in EXPRESSIONS else value
+
+
+@cache
+def parsed() -> tuple[tuple[Path, nodes.Template], ...]:
+    """Those in the roles and playbooks that speak of an option."""
+    environment, found, names = Environment(), [], [*options("bool"), *options("int")]
+    for path in [*ROLES.rglob("*.yml"), *ROLES.rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml")]:
+        text = path.read_text()
+        if path.parent.name == "meta" or not any(name in text for name in names):
+            continue
+        rows = [text] if path.suffix == ".j2" else [row for page in yaml.safe_load_all(text) for row in templates(page)]
+        found += [(path, environment.parse(row)) for row in rows if any(name in row for name in names)]
+    return tuple(found)
+
+
+def reads(name: str) -> Iterator[tuple[Path, list[nodes.Node]]]:
+    """Each place where a variable is read, with all that it is in, the nearest first."""
+    for path, template in parsed():
+        for way in ways(template, name):
+            yield path, way
+
+
+def ways(node: nodes.Node, name: str) -> Iterator[list[nodes.Node]]:
+    for child in node.iter_child_nodes():
+        if isinstance(child, nodes.Name) and child.name == name:
+            yield [node]
+        yield from ([*way, node] for way in ways(child, name))
+
+
+def filters(way: list[nodes.Node]) -> list[str]:
+    names = []
+    for node in way:
+        if not isinstance(node, nodes.Filter):
+            break
+        names.append(node.name)
+    return names
+
+
+@pytest.mark.parametrize("name", options("bool"))
+def test_a_switch_is_read_as_one(name: str) -> None:
+    places = list(reads(name))
+    assert places
+    assert [str(path.relative_to(ROOT)) for path, way in places if "bool" not in filters(way)] == []
+
+
+@pytest.mark.parametrize("name", options("int"))
+def test_a_number_is_counted_with_as_one(name: str) -> None:
+    assert [str(path.relative_to(ROOT)) for path, way in reads(name) if isinstance(way[0], COUNTS)] == []
+
+
+@pytest.mark.parametrize(("reboot_ok", "refused"), [("false", True), ("true", False)])
+def test_a_driver_is_not_replaced_under_pods_by_a_text(tmp_path: Path, reboot_ok: str, refused: bool) -> None:
+    older = "libnvidia-ml1 install installed 570.86.15-1"
+    node = Machine(
+        devices=[L4], installed=[older], loaded="570.86.15", member=True, options={"nvidia_driver_reboot_ok": reboot_ok}
+    )
+
+    assert ("would replace 570.86.15 under its pods" in Look(tmp_path / "gpu1", node).refusal) == refused
+
+
+def test_ports_of_metrics_stay_closed_where_a_text_says_so() -> None:
+    said = {"kubernetes_control_plane_metrics": "false"}
+    kubernetes = RoleValues("kubernetes", {"groups": {}, **said}, {})
+
+    assert kubernetes["__kubernetes_metrics_kubeproxy"] == kubernetes["__kubernetes_metrics_cluster"] == {}
+
+
+LISTS = {
+    "kubegpu_no_proxy": ("containerd", "__containerd_proxy_bypass", [".corp", "10.0.0.0/8"]),
+    "containerd_mirrored_registries": ("containerd", "__containerd_mirrors", ["docker.io", "quay.io"]),
+    "kubernetes_ignore_preflight_errors": ("kubernetes", "__kubernetes_preflight", ["NumCPU", "Mem"]),
+    "kubernetes_lost_nodes": ("kubernetes", "__kubernetes_gone", ["cp2", "gpu3"]),
+    "kubegpu_ignored_gpus": ("nvidia_driver", "__nvidia_driver_shown", ["0000:03:00.0", "0000:C4:00.0"]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_may_be_a_text_with_commas(name: str) -> None:
+    """As kubeadm's own flag and NO_PROXY are; the roles' specifications take one for a list, too."""
+    role, expression, rows = LISTS[name]
+    lines = ["00000000:03:00.0, Enabled", "00000000:C4:00.0, Enabled", "00000000:17:00.0, Enabled"]
+    told = {
+        "__kubernetes_found": {"files": []},
+        "__kubernetes_elsewhere": {"results": []},
+        "__nvidia_driver_smi": {"stdout_lines": lines},
+        "ansible_play_hosts": [],
+        "groups": {},
+        "hostvars": {},
+    }
+    asked = [RoleValues(role, {name: given}, told)[expression] for given in (rows, ",".join(rows), rows[:1], rows[0])]
+
+    assert asked[0] == asked[1] != asked[2] == asked[3]
+
+
+def test_an_upgrade_passes_over_the_same_errors() -> None:
+    tasks = yaml.safe_load((ROLES / "kubernetes/tasks/upgrade_node.yml").read_text())
+    [command] = [task["ansible.builtin.command"] for task in tasks if "kubeadm upgrade" in str(task)]
+    told = {"__kubernetes_before_state": {"apply": True}, "groups": {}, "inventory_hostname": "cp1"}
+    said = RoleValues("kubernetes", {"kubernetes_ignore_preflight_errors": "NumCPU,Mem"}, told).text(command)
+
+    assert said.split()[-1] == "--ignore-preflight-errors=NumCPU,Mem"
+
+
+@pytest.mark.parametrize("role", ["containerd", "docker", "nvidia_container_toolkit", "nvidia_driver"])
+@pytest.mark.parametrize("version", [580, 2.3])
+def test_a_version_may_be_a_number(role: str, version: float) -> None:
+    """YAML makes one of 580, and of 2.3. Whether there is such a version, apt is asked."""
+    gpu = {"bound_driver": None, "generation": "ada", "pci_address": "0000:03:00.0"}
+    system = {"distribution": "Ubuntu", "distribution_version": "24.04", "distribution_release": "noble"}
+    facts = {**system, "architecture": "x86_64", "kernel": "6.8.0-60-generic"}
+    found = {"gpus": [gpu], "driver_flavour": "either", "fabric_manager_needed": False, "nvlsm_needed": False}
+    found |= {"driver_branch_max": None, "secure_boot": None, "driver_origin": None}
+    found |= {"driver_version_installed": None, "driver_version_loaded": None}
+    told = {
+        "ansible_facts": {**facts, "gpu_facts": found},
+        "_common_server": {"result": {"runtimes": [], "clusters": [], "apt_sources": []}},
+    }
+    told["_common_pin_roles"] = [role]
+    variables = {f"{role}_version": version, "docker_state": "present", "inventory_hostname": "gpu1"}
+    values = RoleValues(role, variables, told)
+
+    assert isinstance(values[f"__{role}_reasons"], list)
+    assert any(str(version) in package for package in values["_common_brought[0].packages"] if "headers" not in package)
