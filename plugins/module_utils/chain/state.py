@@ -606,10 +606,17 @@ class State:
         ages = [self.condition_age_s(pod, "Ready") for pod in pods]
         return max((age for age in ages if age is not None), default=None)
 
-    def missing_for_s(self, autoscaler: AutoscalerState, names: Sequence[str]) -> float | None:
-        """Since when the objects of these names should have a value: since the first such pod was ready."""
-        pods = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] in names]
-        return self.longest_ready_s(pods or autoscaler.ready_pods)
+    def missing_for_s(
+        self, autoscaler: AutoscalerState, names: Sequence[str], *, of_gpus: bool = False
+    ) -> float | None:
+        """Since when the objects of these names should have a value: since the first such pod was ready.
+
+        of_gpus: exporters serve the value. Since a restart, that of the pods' nodes has none for its first seconds.
+        """
+        pods = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] in names] or autoscaler.ready_pods
+        nodes = {pod["spec"].get("nodeName") for pod in pods} if of_gpus else ()
+        exporters = [pod for pod in self.exporter_pods if pod["spec"].get("nodeName") in nodes]
+        return youngest([self.longest_ready_s(pods), *(self.condition_age_s(pod, "Ready") for pod in exporters)])
 
     def readable_s(self, pods: Iterable[Manifest]) -> float | None:
         """Since when Prometheus could read the pod that has been ready longest."""

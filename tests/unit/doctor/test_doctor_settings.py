@@ -16,7 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.adapter_co
     takes_all,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from clusters import ADAPTER_RULES, EXPORTER, OPERATOR, Cluster, at, ids, metric, pod, service, webhook
+from clusters import ADAPTER_RULES, EXPORTER, OLD, OPERATOR, Cluster, at, ids, metric, pod, service, turned, webhook
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_doctor_checks import (
@@ -536,3 +536,14 @@ def test_labels_that_a_node_lacks_are_those_that_it_is_to_have() -> None:
     del cluster.pods["dcgm-exporter-gpu1"]
     finding = next(found for found in cluster.report(grace=False)["findings"] if found["hop"] == "exporter")
     assert "the DaemonSet's node affinity leaves the node out" in finding["cause"]
+
+
+@pytest.mark.parametrize("name", ["METRIC_WITHOUT_VALUE", "RULE_GIVES_NOTHING"])
+@pytest.mark.parametrize(("ready_s", "is_found"), [(3, False), (OLD, True)])
+def test_an_exporter_that_has_just_restarted_has_no_values_yet(name: str, ready_s: float, is_found: bool) -> None:
+    """It is ready and scraped. The rule has forgotten the values from before."""
+    cluster = Cluster()
+    FAULTS[name](cluster)
+    for exporter in ("dcgm-exporter-gpu1", "dcgm-exporter-gpu2"):
+        cluster.pods[exporter]["status"]["conditions"] = [turned("Ready", age_s=ready_s)]
+    assert ids(cluster.report()) == ([name] if is_found else [])

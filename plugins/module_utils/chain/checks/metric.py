@@ -68,7 +68,8 @@ def values(state: State) -> Iterator[CheckResult]:
                 *(state.condition_age_s(pod, "Ready") for pod in api.pods),
             ]
             missing = metric.missing_in_api
-            age_s = youngest([state.missing_for_s(autoscaler, missing), *settled_s, state.prometheus_age_s])
+            missing_s = state.missing_for_s(autoscaler, missing, of_gpus=metric.is_of_gpus)
+            age_s = youngest([missing_s, *settled_s, state.prometheus_age_s])
             template_vars = {"owner": api.owner or metric.group, "series": metric.series or "its series"}
             # Others list one name for all that they serve, or a few of them: only prometheus-adapter's list is whole.
             if missing and metric.type == EXTERNAL and metric.name != metric.name.lower():

@@ -262,7 +262,7 @@ def rules_give_values(state: State) -> Iterator[CheckResult]:
                 name,
                 f"{metric.series} has no value for {enumeration(missing)}",
                 affected | {f"node {node}" for node in autoscaler.nodes},
-                youngest([state.missing_for_s(autoscaler, missing), state.prometheus_age_s]),
+                youngest([state.missing_for_s(autoscaler, missing, of_gpus=metric.is_of_gpus), state.prometheus_age_s]),
                 more_grace_s=autoscaler.lag_s,
             )
 
