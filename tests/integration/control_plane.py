@@ -18,6 +18,7 @@ from kubernetes import client, config
 from programs import program
 
 STARTUP_S = 120
+_GIVEN: set[int] = set()
 
 
 class ControlPlane:
@@ -86,6 +87,8 @@ class ControlPlane:
 
     def _is_ready(self) -> bool:
         """With its own roles: what everybody may read is among these."""
+        for name, process in self._processes.items():
+            assert process.poll() is None, f"{name} ended: {(self.work / f'{name}.log').read_text()[-1000:]}"
         with suppress(OSError):
             return self._text("/readyz") == b"ok" and self._text("/api/v1/namespaces/default") != b""
         return False
@@ -134,9 +137,14 @@ def running(work: Path, *controllers: str) -> Iterator[tuple[ControlPlane, clien
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has, and that was not given before: the system may name one twice in a row."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        if port not in _GIVEN:
+            _GIVEN.add(port)
+            return port
 
 
 def eventually(probe: Callable[[], object], what: str, timeout_s: float) -> None:
