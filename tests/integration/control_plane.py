@@ -17,7 +17,7 @@ from typing import Any
 from kubernetes import client, config
 from programs import program
 
-STARTUP_S = 120
+STARTUP_S = 300
 _GIVEN: set[int] = set()
 
 

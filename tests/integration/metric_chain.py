@@ -25,7 +25,7 @@ from programs import program
 from urllib3.exceptions import HTTPError
 
 MONITORING = "monitoring"
-STARTUP_S = 60
+STARTUP_S = 300
 # Scrape, evaluation and the adapter's relist take a few seconds in this chain, and many on a busy machine.
 PROOF_S = 120
 RELOAD_S = 30  # for one request; the next one tries again

@@ -40,7 +40,7 @@ def test_hours_of_a_prometheus(
 
     chain.exporter.text = RECORDED
     seen = "count_over_time(cluster:gpus_offered:sum[1h]) >= 5"
-    eventually(lambda: '"value"' in chain.answer(seen), "some samples are there", 40)
+    eventually(lambda: '"value"' in chain.answer(seen), "some samples are there", 120)
     found = run(HOURS)
     assert not found.get("failed")
     assert not found["changed"]
