@@ -88,9 +88,9 @@ def containers(lab: str | None = None) -> list[dict[str, Any]]:
     return json.loads(podman("ps", "--all", "--filter", f"label={label}", "--format", "json"))
 
 
-def stats(containers: Sequence[str]) -> list[dict[str, Any]]:
-    """What each uses, by its id. podman fails over one whose process is gone, and without an id tells of all."""
-    return json.loads(podman("stats", "--no-stream", "--format", "json", *containers)) if containers else []
+def stats(ids: Sequence[str]) -> list[dict[str, Any]]:
+    """What these containers use. podman fails if the process of one is gone, and tells of all if none is named."""
+    return json.loads(podman("stats", "--no-stream", "--format", "json", *ids)) if ids else []
 
 
 def networks() -> list[str]:

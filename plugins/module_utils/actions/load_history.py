@@ -100,8 +100,8 @@ def _read(
             found[key].desired = values
 
 
-def how_much_of(length_s: int) -> str:
-    """PromQL: the samples of so many seconds that there are of any HPA."""
+def recorded_samples(length_s: int) -> str:
+    """PromQL: how many samples of an HPA there are in so many seconds, of the HPA that has most."""
     return f"max(count_over_time({_DESIRED}[{length_s}s]))"
 
 

@@ -25,7 +25,7 @@ from ..errors import HopError
 from ..hops import Hop
 from ..marks import is_managed
 from .intervals import sync_period
-from .load_history import Recorded, Window, demand_series, how_much_of, read_loads
+from .load_history import Recorded, Window, demand_series, read_loads, recorded_samples
 from .outcome import Outcome
 from .prometheus_replicas import fullest, read_replicas
 from .read_autoscalers import recorded_queries
@@ -148,7 +148,7 @@ def make_plans(
     queries = recorded_queries(kube, prometheus.service[0])
     autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
     targets = read_targets(kube, autoscalers, managers=False)
-    prometheus = fullest(prometheus, read_replicas(kube, prometheus), how_much_of(options.history_s))
+    prometheus = fullest(prometheus, read_replicas(kube, prometheus), recorded_samples(options.history_s))
     now_s = prometheus.query("time()")[0].values[0]
     with_metrics = [autoscaler for autoscaler in autoscalers if autoscaler.metric_targets]
     step_s = options.step_s or max(1, round(sync_period(kube).seconds))
