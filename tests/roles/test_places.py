@@ -432,7 +432,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         role = {"name": "kubegpu.autoscale.prometheus_adapter", "tasks_from": "preflight", "public": True}
         variables = {"kubegpu_prometheus": where, "kubegpu_cluster": cluster, "kubegpu_cluster_ready": True}
         blocks.append({"vars": variables, "block": [{"ansible.builtin.include_role": role}, asks]})
-    done = run_playbook(tmp_path_factory.mktemp("play"), local(*blocks), {}, ANSIBLE_STDOUT_CALLBACK="minimal")
+    plays = [play for block in blocks for play in local(block)]
+    done = run_playbook(tmp_path_factory.mktemp("play"), plays, {}, ANSIBLE_STDOUT_CALLBACK="minimal")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines() if "CASE " in line]
     return dict(line.partition("CASE ")[2].rstrip('"').split(": ", 1) for line in lines)
 
