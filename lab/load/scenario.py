@@ -133,14 +133,17 @@ def play(
         cluster.demand(step.gpus)
         begin = recording.begins[step.name] = round(clock() - start, 2)
         steady_since: float | None = None
-        while steady_since is None or clock() - start - steady_since < step.hold_s:
+        while True:
             sample = cluster.observe(clock() - start, step.name)
             recording.samples.append(sample)
             show(step, sample)
-            if sample.ready == sample.desired == step.replicas and (not step.learns or cluster.has_learned()):
-                steady_since = sample.at_s if steady_since is None else steady_since
-            else:
+            if not sample.ready == sample.desired == step.replicas:
                 steady_since = None
+            elif steady_since is None:
+                steady_since = sample.at_s
+            held = steady_since is not None and clock() - start - steady_since >= step.hold_s
+            if held and (not step.learns or cluster.has_learned()):
+                break
             if sample.at_s - begin > step.deadline_s:
                 raise NotReached(step, sample)
             pause(INTERVAL_S)

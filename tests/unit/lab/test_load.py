@@ -90,7 +90,7 @@ def test_a_step_holds_before_the_next_begins() -> None:
 
 def test_a_demand_settles_until_it_has_learned() -> None:
     plan = steps(replace(AUTOSCALER, has_demand=True), 0.15, 2.75)
-    assert played(FakeCluster(learns_after_s=70), plan).begins["step up"] == pytest.approx(80, abs=0.5)
+    assert played(FakeCluster(learns_after_s=70), plan).begins["step up"] == pytest.approx(70, abs=0.5)
     assert played(FakeCluster(learns_after_s=70)).begins["step up"] == pytest.approx(10, abs=0.5)
 
 
