@@ -115,7 +115,7 @@ lint-lab: lab-env test-env programs ## helm lint of the lab's charts, go vet and
 	@echo "lint-lab: passed"
 
 unit: lab-env test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
-	@$(PYTEST) $(or $(ARGS),tests --ignore tests/faults --ignore tests/integration \
+	@$(PYTEST) $(or $(ARGS),tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
 integration: lab-env test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")

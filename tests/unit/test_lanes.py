@@ -46,6 +46,13 @@ def test_a_run_that_passes(ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert re.fullmatch(r"make test: passed after \d+:\d\d", printed.splitlines()[-1])
 
 
+def test_what_a_step_leaves_out_is_another() -> None:
+    words = {word for step in lanes.STEPS for word in step}
+    left = {word.partition("=")[2] for word in words if word.startswith("WITHOUT=")}
+    assert left
+    assert {f"ARGS=tests/{folder}" for folder in left} <= words
+
+
 def test_a_failure_is_shown_and_the_others_run(
     ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
