@@ -1,4 +1,4 @@
-"""Options of the roles for servers as a command line gives them: `-e name=false` is a text, and a text is true."""
+"""Options of the roles as a command line gives them: `-e name=false` is a text, and a text is true."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ from driver_machines import L4, Look, Machine
 from jinja2 import Environment, nodes
 from role_values import ROLES, RoleValues
 
-SERVER_ROLES = ("containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver")
 EXPRESSIONS = {"changed_when", "failed_when", "that", "until", "when"}
 COUNTS = (nodes.BinExpr, nodes.Compare, nodes.Operand)
 
 
+class Loader(yaml.SafeLoader):
+    """Of files as Ansible reads them. What is unsafe it does not render."""
+
+
+Loader.add_constructor("!unsafe", lambda _loader, _node: None)
+
+
 def options(kind: str) -> list[str]:
-    specs = (yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text()) for role in SERVER_ROLES)
-    return [
-        name for spec in specs for name, row in spec["argument_specs"]["main"]["options"].items() if row["type"] == kind
-    ]
+    """Of all roles and their entry points, each once."""
+    specs = [yaml.safe_load(path.read_text())["argument_specs"] for path in ROLES.glob("*/meta/argument_specs.yml")]
+    points = [point.get("options", {}) for spec in specs for point in spec.values()]
+    return sorted({name for rows in points for name, row in rows.items() if row["type"] == kind})
 
 
 def templates(value: Any, key: str = "") -> Iterator[str]:
@@ -46,7 +52,9 @@ def parsed() -> tuple[tuple[Path, nodes.Template], ...]:
         text = path.read_text()
         if path.parent.name == "meta" or not any(name in text for name in names):
             continue
-        rows = [text] if path.suffix == ".j2" else [row for page in yaml.safe_load_all(text) for row in templates(page)]
+        rows = (
+            [text] if path.suffix == ".j2" else [row for page in yaml.load_all(text, Loader) for row in templates(page)]
+        )
         found += [(path, environment.parse(row)) for row in rows if any(name in row for name in names)]
     return tuple(found)
 
@@ -74,7 +82,11 @@ def filters(way: list[nodes.Node]) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("name", options("bool"))
+# One file of `_common` reads those of all charts by their names.
+ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
+
+
+@pytest.mark.parametrize("name", [name for name in options("bool") if name not in ADOPT])
 def test_a_switch_is_read_as_one(name: str) -> None:
     places = list(reads(name))
     assert places
@@ -84,6 +96,24 @@ def test_a_switch_is_read_as_one(name: str) -> None:
 @pytest.mark.parametrize("name", options("int"))
 def test_a_number_is_counted_with_as_one(name: str) -> None:
     assert [str(path.relative_to(ROOT)) for path, way in reads(name) if isinstance(way[0], COUNTS)] == []
+
+
+CHARTS = [name.removesuffix("_adopt") for name in ADOPT]
+
+
+@pytest.mark.parametrize("role", CHARTS)
+def test_a_chart_gets_the_same_values(role: str) -> None:
+    """Helm takes any text for true, and the API server takes none for a number."""
+    defaults = yaml.load((ROLES / role / "defaults/main.yml").read_text(), Loader)
+    given = {name: not value for name, value in defaults.items() if isinstance(value, bool)}
+    given |= {name: value + 1 for name, value in defaults.items() if type(value) is int}
+    told = {"kubegpu_cluster": {"components": {}, "context": "test"}, "groups": {}, "hostvars": {}}
+    typed, text, default = (
+        RoleValues(role, options, told)[f"__{role}_values"]
+        for options in (given, {name: str(value).lower() for name, value in given.items()}, {})
+    )
+
+    assert text == typed != default
 
 
 @pytest.mark.parametrize(("reboot_ok", "refused"), [("false", True), ("true", False)])
