@@ -47,7 +47,7 @@ def templates(value: Any, key: str = "") -> Iterator[str]:
 @cache
 def parsed() -> tuple[tuple[Path, nodes.Template], ...]:
     """Those in the roles and playbooks that speak of an option."""
-    environment, found, names = Environment(), [], [*options("bool"), *options("int")]
+    environment, found, names = Environment(), [], [*options("bool"), *options("int"), *options("path")]
     for path in [*ROLES.rglob("*.yml"), *ROLES.rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml")]:
         text = path.read_text()
         if path.parent.name == "meta" or not any(name in text for name in names):
@@ -96,6 +96,15 @@ def test_a_switch_is_read_as_one(name: str) -> None:
 @pytest.mark.parametrize("name", options("int"))
 def test_a_number_is_counted_with_as_one(name: str) -> None:
     assert [str(path.relative_to(ROOT)) for path, way in reads(name) if isinstance(way[0], COUNTS)] == []
+
+
+# One is a path of nodes.
+@pytest.mark.parametrize("name", [name for name in options("path") if name != "nvidia_device_plugin_driver_root"])
+def test_a_relative_path_begins_where_the_command_was_given(name: str) -> None:
+    """Modules begin in the folder of the playbook, which is the collection's."""
+    places = list(reads(name))
+    assert places
+    assert [str(path.relative_to(ROOT)) for path, way in places if "realpath" not in filters(way)] == []
 
 
 CHARTS = [name.removesuffix("_adopt") for name in ADOPT]

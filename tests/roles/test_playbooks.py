@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
+from role_values import RoleValues
 
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 ON_CONTROLLER = [
@@ -105,6 +107,39 @@ def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: P
     assert "Nothing was changed." in said
     said = run(uninstall, tmp_path, kubeconfig=several, kubegpu_context="gone")
     assert "kubeconfig has no context gone)" in said
+
+
+def test_a_relative_kubeconfig_is_refused_where_modules_would_look_elsewhere(tmp_path: Path) -> None:
+    """They look beside the playbook, in the collection. What they say of it does not even have the name."""
+    said = run(ROOT / "playbooks" / "doctor.yml", tmp_path, "-e", "kubegpu_kubeconfig=kubeconfig")
+
+    assert "kubegpu_kubeconfig is the relative path kubeconfig, and modules look for it in" in said
+    assert f"Next: set kubegpu_kubeconfig to {tmp_path}/kubeconfig" in said
+
+
+@pytest.mark.parametrize("place", [".", "elsewhere"])
+def test_a_relative_kubeconfig_beside_a_playbook_of_ones_own_is_used(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).mkdir(exist_ok=True)
+    reach = {"name": "kubegpu.autoscale._common", "tasks_from": "cluster"}
+    play = {"hosts": "localhost", "gather_facts": False, "vars": {"ansible_become": False}}
+    tasks = [{"ansible.builtin.include_role": reach, "vars": {"_common_cluster_state": "present"}}]
+    (tmp_path / place / "play.yml").write_text(json.dumps([{**play, "tasks": tasks}]))
+    flags = ("-e", "kubegpu_kubeconfig=kubeconfig")
+    said = run(tmp_path / place / "play.yml", tmp_path, *flags, kubegpu_cluster_timeout=1)
+
+    assert ("https://127.0.0.1:9 gave no answer in time" in said) is (place == ".")
+    assert ("is the relative path" in said) is (place != ".")
+
+
+def test_the_inventory_of_a_cluster_that_is_there_takes_a_relative_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "some/kubeconfig")
+    monkeypatch.chdir(tmp_path)
+    path = ROOT / "inventories/existing-cluster/group_vars/all.yml"
+    inventory = DataLoader().load_from_file(str(path), trusted_as_template=True)
+
+    assert RoleValues("_common", inventory, {})["kubegpu_kubeconfig"] == f"{tmp_path}/some/kubeconfig"
 
 
 def test_a_role_that_changes_servers_goes_by_facts_of_this_run():
