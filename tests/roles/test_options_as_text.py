@@ -147,6 +147,8 @@ LISTS = {
     "containerd_mirrored_registries": ("containerd", "__containerd_mirrors", ["docker.io", "quay.io"]),
     "kubernetes_ignore_preflight_errors": ("kubernetes", "__kubernetes_preflight", ["NumCPU", "Mem"]),
     "kubernetes_lost_nodes": ("kubernetes", "__kubernetes_gone", ["cp2", "gpu3"]),
+    "gpu_alerts_disabled": ("gpu_alerts", "__gpu_alerts_left_out", ["GpuHot", "GpuXidError"]),
+    "gitops_roles": ("gitops", "__gitops_roles", ["gpu_alerts", "gpu_dashboards"]),
     "kubegpu_ignored_gpus": ("nvidia_driver", "__nvidia_driver_shown", ["0000:03:00.0", "0000:C4:00.0"]),
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from programs import program
+from role_values import RoleValues
 
 from lab.charts.check import releases
 
@@ -39,6 +40,15 @@ RECEIVERS: list[dict[str, Any]] = [
     {"name": "pager", "type": "webhook", "secret": {"name": "pager", "key": "url"}},
 ]
 SECRETS = "/etc/alertmanager/secrets"
+
+
+def test_severities_may_be_a_text_with_commas() -> None:
+    """A text was matched letter by letter: nobody was told of anything."""
+    for said, matcher in (("critical", "critical"), ("critical, warning", "critical|warning")):
+        routes = RoleValues(
+            "prometheus_stack", {"prometheus_stack_receivers": [{**RECEIVERS[0], "severities": said}]}, {}
+        )
+        assert routes["__prometheus_stack_routes"][0]["matchers"] == [f'severity =~ "{matcher}"']
 
 
 @pytest.fixture(scope="module")
