@@ -125,6 +125,28 @@ def test_a_chart_gets_the_same_values(role: str) -> None:
     assert text == typed != default
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["gpu_autoscaling_autoscalers", "kubegpu_fleet", "kubegpu_gpu_node_selector", "kubegpu_prometheus"],
+)
+@pytest.mark.parametrize("role", CHARTS)
+def test_an_option_of_several_roles_without_a_value_is_an_empty_one(role: str, name: str) -> None:
+    """All of its lines may be comments. Its own role says what it lacks; others ended with an error of Jinja."""
+    told = {"kubegpu_cluster": {"components": {}, "context": "test"}, "groups": {}, "hostvars": {}}
+    empty: Any = [] if name.endswith("autoscalers") else {}
+    nothing, none = (RoleValues(role, {name: value}, told)[f"__{role}_chart"] for value in (None, empty))
+
+    assert nothing == none
+
+
+def test_receivers_without_a_value_are_named_as_what_is_wrong() -> None:
+    """By the role's specification. Its default of another option ended the check of it, with an error of Jinja."""
+    assert (
+        RoleValues("prometheus_stack", {"prometheus_stack_receivers": None}, {})["prometheus_stack_alertmanager"]
+        is False
+    )
+
+
 @pytest.mark.parametrize(("reboot_ok", "refused"), [("false", True), ("true", False)])
 def test_a_driver_is_not_replaced_under_pods_by_a_text(tmp_path: Path, reboot_ok: str, refused: bool) -> None:
     older = "libnvidia-ml1 install installed 570.86.15-1"
