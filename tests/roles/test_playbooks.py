@@ -183,3 +183,13 @@ def test_an_uninstall_removes_what_has_monitors_before_their_kind() -> None:
     for role in ("gpu_alerts", "dcgm_exporter", "gpu_operator", "gpu_workload"):
         assert order.index(role) < order.index("prometheus_stack"), role
     assert order.index("gpu_mig") < order.index("gpu_operator"), "whose manager takes the partitions back"
+
+
+@pytest.mark.parametrize(("waits", "expected"), [(True, True), ("true", True), (False, False), ("false", False)])
+def test_the_playbook_of_several_charts_waits_for_those_that_are_to_be_waited_for(waits: Any, expected: bool) -> None:
+    """The roles start side by side, whatever the option says. A chart that it leaves out failed the run at its end."""
+    (play,) = yaml.safe_load((ROOT / "playbooks" / "monitoring.yml").read_text())
+    (wait,) = (task for task in play["post_tasks"] if "loop" in task)
+    for role in wait["loop"]:
+        told = {"kubegpu_cluster_ready": True, "ansible_check_mode": False, "item": role}
+        assert RoleValues(role, {f"{role}_wait": waits}, told)[wait["when"]] is expected
