@@ -193,3 +193,27 @@ def test_the_playbook_of_several_charts_waits_for_those_that_are_to_be_waited_fo
     for role in wait["loop"]:
         told = {"kubegpu_cluster_ready": True, "ansible_check_mode": False, "item": role}
         assert RoleValues(role, {f"{role}_wait": waits}, told)[wait["when"]] is expected
+
+
+@pytest.mark.parametrize(
+    ("playbook", "tag", "task"),
+    [
+        ("gpu", "gpu_node_labels", "Gather their names"),
+        ("gpu", "gpu_node_labels", "Look at the PCI devices"),
+        ("gpu", "gpu_node_labels_configure", "Look at the PCI devices"),
+        ("doctor", "gpu_doctor", "Look at GPUs and drivers"),
+        ("doctor", "gpu_doctor_verify", "Look at GPUs and drivers"),
+    ],
+)
+def test_a_role_alone_knows_the_gpus_of_the_servers(tmp_path: Path, playbook: str, tag: str, task: str) -> None:
+    """Without them the labels said that no server has a GPU."""
+    words = ("-i", "localhost,", ROOT / "playbooks" / f"{playbook}.yml", "--list-tasks", "--tags", tag)
+    done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+
+    assert task in done.stdout
+
+
+def test_the_facts_of_the_doctor_are_read_where_its_role_runs_alone(tmp_path: Path) -> None:
+    """An include is tagged, and what it includes by `apply`."""
+    (include,) = yaml.safe_load((ROOT / "playbooks" / "doctor.yml").read_text())[0]["tasks"]
+    assert include["tags"] == include["ansible.builtin.include_role"]["apply"]["tags"]
