@@ -45,7 +45,10 @@ def test_pods_that_nobody_could_make_are_told_with_the_reason() -> None:
     assert said([], events) == (
         "DCGM: 0 of 2. There is no pod app=exporter in gpus. Refused were those of "
         'ReplicaSet adapter-5d: pods "adapter-5d-" is forbidden: RuntimeClass "nvidia" not found; '
-        'of DaemonSet exporter: pods "exporter-b" is forbidden: violates PodSecurity "baseline:latest". Next: look'
+        'of DaemonSet exporter: pods "exporter-b" is forbidden: violates PodSecurity "baseline:latest". '
+        "The namespace's level of Pod Security is too strict for them: "
+        "`kubectl label --overwrite namespace gpus pod-security.kubernetes.io/enforce=privileged` "
+        "(docs/kubernetes.md). Next: look"
     )
 
 
