@@ -114,6 +114,33 @@ def test_a_container_that_others_wait_for_is_told() -> None:
     assert "is Pending, toolkit: ImagePullBackOff (no such image), plugin: PodInitializing." in said([pod])
 
 
+def running(name: str, ready: bool = True) -> dict[str, Any]:
+    state = {"running": {}} if ready else {"waiting": {"reason": "CrashLoopBackOff"}}
+    status = {"phase": "Running", "containerStatuses": [{"name": "main", "ready": ready, "state": state}]}
+    return {"metadata": {"name": name}, "spec": {"nodeName": "gpu1"}, "status": status}
+
+
+def test_a_refusal_is_told_beside_pods_that_are_well() -> None:
+    """A quota that has room for the operator and none for Prometheus: of the pods there nobody learns why."""
+    refused = [refusal("StatefulSet", "prometheus", 'pods "prometheus-0" is forbidden: exceeded quota: memory')]
+    words = 'Refused were those of StatefulSet prometheus: pods "prometheus-0" is forbidden: exceeded quota: memory.'
+    assert words in said([running("operator")], refused)
+
+
+@pytest.mark.parametrize(
+    ("pods", "asked"),
+    [
+        ([], True),
+        ([running("operator"), running("exporter")], True),
+        ([running("operator"), running("exporter", ready=False)], False),
+        ([{"metadata": {"name": "x"}, "spec": {}, "status": {"phase": "Pending"}}], False),
+    ],
+)
+def test_refusals_are_asked_for_where_no_pod_says_why(pods: list[dict[str, Any]], asked: bool) -> None:
+    """Else those of the last hour may be over."""
+    assert RoleValues("_common", {}, {"_common_pods_seen": {"resources": pods}})[TASKS[1]["when"]] is asked
+
+
 def test_events_are_asked_for_where_there_is_no_pod() -> None:
     """Who may not list events is told the rest all the same."""
     asked = TASKS[1]
