@@ -65,3 +65,20 @@ def test_a_runtime_class_goes_if_it_is_ours(cluster: Cluster, labels: dict[str, 
     assert bool(left) is (labels != OURS)
     if left:
         cluster.node.delete_runtime_class("gpus")
+
+
+def test_a_runtime_class_of_ours_stays_as_long_as_a_daemon_set_runs_with_it(cluster: Cluster) -> None:
+    """An exporter, or the device plugin that takes the place of ours: none of its pods would be made any more."""
+    apps = client.AppsV1Api(cluster.core.api_client)
+    pod = {"runtimeClassName": "gpus", "containers": [{"name": "main", "image": "exporter"}]}
+    spec = {"selector": {"matchLabels": {"app": "exporter"}}}
+    spec["template"] = {"metadata": {"labels": {"app": "exporter"}}, "spec": pod}
+    cluster.node.create_runtime_class({"metadata": {"name": "gpus", "labels": OURS}, "handler": "nvidia"})
+    apps.create_namespaced_daemon_set("default", {"metadata": {"name": "exporter"}, "spec": spec})
+
+    said = cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
+    assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items != []
+    assert "RuntimeClass gpus stays: DaemonSet default/exporter runs with it." in " ".join(said.split())
+    apps.delete_namespaced_daemon_set("exporter", "default")
+    cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
+    assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items == []

@@ -90,3 +90,17 @@ def test_metrics_server_comes_when_it_is_asked_for_and_goes_without_a_trace(site
     assert changed(site.bring("metrics_server").stdout) == 0
     assert changed(site.bring("metrics_server", metrics_server_state="absent").stdout) > 0
     assert site.objects() == before
+
+
+def test_what_comes_after_a_stack_of_ours_that_goes_follows_the_one_that_stays(site: Site) -> None:
+    """In the same run: the roles decided by what was there before, and one more run was needed to mend it."""
+    chain = ("prometheus_stack", "dcgm_exporter", "prometheus_adapter")
+    for release in ("prom", "adapter"):
+        site.helm("uninstall", release, "-n", "observability")
+    assert site.bring(*chain).returncode == 0
+    site.install("prom", "kube-prometheus-stack", "observability", *STACK)
+
+    assert site.bring(*chain, prometheus_stack_state="absent").returncode == 0
+    adapter = client.AppsV1Api(site.kube).read_namespaced_deployment("prometheus-adapter", "monitoring")
+    assert ".observability.svc:" in str(adapter.spec.template.spec.containers[0])
+    assert changed(site.bring(*chain, prometheus_stack_state="absent").stdout) == 0

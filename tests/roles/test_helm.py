@@ -133,6 +133,15 @@ def test_helm_may_be_named_as_the_path_has_it(controller: Controller) -> None:
     assert not controller.was_asked()
 
 
+def test_one_may_be_named_by_a_relative_path_and_by_a_link(controller: Controller) -> None:
+    """Of snap every program is a link to one file, which goes by the name that it is called by."""
+    controller.add("snap", "v3.21.4+g825e86f")
+    (controller.programs / "helm3").symlink_to("snap")
+
+    taken = f"{controller.programs}/helm3 of ours"
+    assert controller.finds(kubegpu_helm_binary="bin/helm3").startswith(taken)
+
+
 def test_a_name_that_the_path_does_not_have_is_refused(controller: Controller) -> None:
     assert "no folder of the PATH has helm3. Nothing was changed." in controller.finds(
         "helm", kubegpu_helm_binary="helm3"

@@ -14,8 +14,8 @@ DOT = "meta-llama-3-1-70b-instruct-awq-int4-eu-central.predictor-of-chat"
 NAMES = ["chat", DASH, DOT, "x" * 63]
 
 
-def pullers(*names: str, kind: str = "Deployment") -> list[dict[str, Any]]:
-    pod = {"containers": [{"name": "main", "image": "service"}]}
+def pullers(*names: str, kind: str = "Deployment", **pod_spec: Any) -> list[dict[str, Any]]:
+    pod = {"containers": [{"name": "main", "image": "service"}], **pod_spec}
     targets = [
         {"kind": kind, "metadata": {"name": name, "namespace": "ml"}, "spec": {"template": {"spec": pod}}}
         for name in names
@@ -24,6 +24,15 @@ def pullers(*names: str, kind: str = "Deployment") -> list[dict[str, Any]]:
         "gpu_autoscaling", {}, {"__gpu_autoscaling_seen": {"result": {"objects": [targets]}}, "kubegpu_cluster": {}}
     )["__gpu_autoscaling_pullers"]
     return found
+
+
+def test_images_are_pulled_with_the_secrets_of_the_workloads_account() -> None:
+    """The API server gives a pod the pull secrets of its ServiceAccount; those of `default` open another registry."""
+    (puller,) = pullers("chat", serviceAccountName="models")
+    assert puller["spec"]["template"]["spec"]["serviceAccountName"] == "models"
+    assert puller["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    (puller,) = pullers("chat")
+    assert "serviceAccountName" not in puller["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -45,7 +45,10 @@ def test_pods_that_nobody_could_make_are_told_with_the_reason() -> None:
     assert said([], events) == (
         "DCGM: 0 of 2. There is no pod app=exporter in gpus. Refused were those of "
         'ReplicaSet adapter-5d: pods "adapter-5d-" is forbidden: RuntimeClass "nvidia" not found; '
-        'of DaemonSet exporter: pods "exporter-b" is forbidden: violates PodSecurity "baseline:latest". Next: look'
+        'of DaemonSet exporter: pods "exporter-b" is forbidden: violates PodSecurity "baseline:latest". '
+        "The namespace's level of Pod Security is too strict for them: "
+        "`kubectl label --overwrite namespace gpus pod-security.kubernetes.io/enforce=privileged` "
+        "(docs/kubernetes.md). Next: look"
     )
 
 
@@ -109,6 +112,33 @@ def test_a_container_that_others_wait_for_is_told() -> None:
     }
     pod = {"metadata": {"name": "plugin-x"}, "spec": {"nodeName": "gpu1"}, "status": status}
     assert "is Pending, toolkit: ImagePullBackOff (no such image), plugin: PodInitializing." in said([pod])
+
+
+def running(name: str, ready: bool = True) -> dict[str, Any]:
+    state = {"running": {}} if ready else {"waiting": {"reason": "CrashLoopBackOff"}}
+    status = {"phase": "Running", "containerStatuses": [{"name": "main", "ready": ready, "state": state}]}
+    return {"metadata": {"name": name}, "spec": {"nodeName": "gpu1"}, "status": status}
+
+
+def test_a_refusal_is_told_beside_pods_that_are_well() -> None:
+    """A quota that has room for the operator and none for Prometheus: of the pods there nobody learns why."""
+    refused = [refusal("StatefulSet", "prometheus", 'pods "prometheus-0" is forbidden: exceeded quota: memory')]
+    words = 'Refused were those of StatefulSet prometheus: pods "prometheus-0" is forbidden: exceeded quota: memory.'
+    assert words in said([running("operator")], refused)
+
+
+@pytest.mark.parametrize(
+    ("pods", "asked"),
+    [
+        ([], True),
+        ([running("operator"), running("exporter")], True),
+        ([running("operator"), running("exporter", ready=False)], False),
+        ([{"metadata": {"name": "x"}, "spec": {}, "status": {"phase": "Pending"}}], False),
+    ],
+)
+def test_refusals_are_asked_for_where_no_pod_says_why(pods: list[dict[str, Any]], asked: bool) -> None:
+    """Else those of the last hour may be over."""
+    assert RoleValues("_common", {}, {"_common_pods_seen": {"resources": pods}})[TASKS[1]["when"]] is asked
 
 
 def test_events_are_asked_for_where_there_is_no_pod() -> None:

@@ -47,7 +47,7 @@ def templates(value: Any, key: str = "") -> Iterator[str]:
 @cache
 def parsed() -> tuple[tuple[Path, nodes.Template], ...]:
     """Those in the roles and playbooks that speak of an option."""
-    environment, found, names = Environment(), [], [*options("bool"), *options("int")]
+    environment, found, names = Environment(), [], [*options("bool"), *options("int"), *options("path")]
     for path in [*ROLES.rglob("*.yml"), *ROLES.rglob("*.j2"), *(ROOT / "playbooks").glob("*.yml")]:
         text = path.read_text()
         if path.parent.name == "meta" or not any(name in text for name in names):
@@ -98,6 +98,15 @@ def test_a_number_is_counted_with_as_one(name: str) -> None:
     assert [str(path.relative_to(ROOT)) for path, way in reads(name) if isinstance(way[0], COUNTS)] == []
 
 
+# One is a path of nodes.
+@pytest.mark.parametrize("name", [name for name in options("path") if name != "nvidia_device_plugin_driver_root"])
+def test_a_relative_path_begins_where_the_command_was_given(name: str) -> None:
+    """Modules begin in the folder of the playbook, which is the collection's."""
+    places = list(reads(name))
+    assert places
+    assert [str(path.relative_to(ROOT)) for path, way in places if "realpath" not in filters(way)] == []
+
+
 CHARTS = [name.removesuffix("_adopt") for name in ADOPT]
 
 
@@ -114,6 +123,28 @@ def test_a_chart_gets_the_same_values(role: str) -> None:
     )
 
     assert text == typed != default
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpu_autoscaling_autoscalers", "kubegpu_fleet", "kubegpu_gpu_node_selector", "kubegpu_prometheus"],
+)
+@pytest.mark.parametrize("role", CHARTS)
+def test_an_option_of_several_roles_without_a_value_is_an_empty_one(role: str, name: str) -> None:
+    """All of its lines may be comments. Its own role says what it lacks; others ended with an error of Jinja."""
+    told = {"kubegpu_cluster": {"components": {}, "context": "test"}, "groups": {}, "hostvars": {}}
+    empty: Any = [] if name.endswith("autoscalers") else {}
+    nothing, none = (RoleValues(role, {name: value}, told)[f"__{role}_chart"] for value in (None, empty))
+
+    assert nothing == none
+
+
+def test_receivers_without_a_value_are_named_as_what_is_wrong() -> None:
+    """By the role's specification. Its default of another option ended the check of it, with an error of Jinja."""
+    assert (
+        RoleValues("prometheus_stack", {"prometheus_stack_receivers": None}, {})["prometheus_stack_alertmanager"]
+        is False
+    )
 
 
 @pytest.mark.parametrize(("reboot_ok", "refused"), [("false", True), ("true", False)])
@@ -138,6 +169,8 @@ LISTS = {
     "containerd_mirrored_registries": ("containerd", "__containerd_mirrors", ["docker.io", "quay.io"]),
     "kubernetes_ignore_preflight_errors": ("kubernetes", "__kubernetes_preflight", ["NumCPU", "Mem"]),
     "kubernetes_lost_nodes": ("kubernetes", "__kubernetes_gone", ["cp2", "gpu3"]),
+    "gpu_alerts_disabled": ("gpu_alerts", "__gpu_alerts_left_out", ["GpuHot", "GpuXidError"]),
+    "gitops_roles": ("gitops", "__gitops_roles", ["gpu_alerts", "gpu_dashboards"]),
     "kubegpu_ignored_gpus": ("nvidia_driver", "__nvidia_driver_shown", ["0000:03:00.0", "0000:C4:00.0"]),
 }
 

@@ -139,6 +139,32 @@ CASES = {
         ("absent",),
         {"dcgm_exporter_state": "absent"},
     ),
+    "ours under its name": Case(
+        EXPORTER,
+        {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
+        ("present",),
+        {"dcgm_exporter_namespace": "gpus", "dcgm_exporter_release": "dcgm"},
+    ),
+    "ours under another name": Case(
+        EXPORTER,
+        {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
+        (
+            "this collection has made release gpus/dcgm, and of two DCGMs on a node only one reads the profiling",
+            "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm",
+        ),
+    ),
+    "ours in another namespace": Case(
+        PLUGIN,
+        {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
+        ("two of them give out the same GPUs", "with nvidia_device_plugin_state=absent beside them"),
+        {"nvidia_device_plugin_state": "present"},
+    ),
+    "ours in another namespace, and it is to go": Case(
+        PLUGIN,
+        {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
+        ("absent",),
+        {"nvidia_device_plugin_state": "absent"},
+    ),
     "a second DCGM": Case(
         EXPORTER,
         {"host_engine": [found("gpu-operator/nvidia-dcgm")]},

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
+from role_values import RoleValues
 
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 ON_CONTROLLER = [
@@ -107,6 +109,39 @@ def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: P
     assert "kubeconfig has no context gone)" in said
 
 
+def test_a_relative_kubeconfig_is_refused_where_modules_would_look_elsewhere(tmp_path: Path) -> None:
+    """They look beside the playbook, in the collection. What they say of it does not even have the name."""
+    said = run(ROOT / "playbooks" / "doctor.yml", tmp_path, "-e", "kubegpu_kubeconfig=kubeconfig")
+
+    assert "kubegpu_kubeconfig is the relative path kubeconfig, and modules look for it in" in said
+    assert f"Next: set kubegpu_kubeconfig to {tmp_path}/kubeconfig" in said
+
+
+@pytest.mark.parametrize("place", [".", "elsewhere"])
+def test_a_relative_kubeconfig_beside_a_playbook_of_ones_own_is_used(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).mkdir(exist_ok=True)
+    reach = {"name": "kubegpu.autoscale._common", "tasks_from": "cluster"}
+    play = {"hosts": "localhost", "gather_facts": False, "vars": {"ansible_become": False}}
+    tasks = [{"ansible.builtin.include_role": reach, "vars": {"_common_cluster_state": "present"}}]
+    (tmp_path / place / "play.yml").write_text(json.dumps([{**play, "tasks": tasks}]))
+    flags = ("-e", "kubegpu_kubeconfig=kubeconfig")
+    said = run(tmp_path / place / "play.yml", tmp_path, *flags, kubegpu_cluster_timeout=1)
+
+    assert ("https://127.0.0.1:9 gave no answer in time" in said) is (place == ".")
+    assert ("is the relative path" in said) is (place != ".")
+
+
+def test_the_inventory_of_a_cluster_that_is_there_takes_a_relative_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "some/kubeconfig")
+    monkeypatch.chdir(tmp_path)
+    path = ROOT / "inventories/existing-cluster/group_vars/all.yml"
+    inventory = DataLoader().load_from_file(str(path), trusted_as_template=True)
+
+    assert RoleValues("_common", inventory, {})["kubegpu_kubeconfig"] == f"{tmp_path}/some/kubeconfig"
+
+
 def test_a_role_that_changes_servers_goes_by_facts_of_this_run():
     """`gather_facts: true` believes a cache, where there is one; a task does not. The doctor reads names alone."""
     plays = [play for path in PLAYBOOKS if path.stem != "doctor" for play in yaml.safe_load(path.read_text())]
@@ -148,3 +183,37 @@ def test_an_uninstall_removes_what_has_monitors_before_their_kind() -> None:
     for role in ("gpu_alerts", "dcgm_exporter", "gpu_operator", "gpu_workload"):
         assert order.index(role) < order.index("prometheus_stack"), role
     assert order.index("gpu_mig") < order.index("gpu_operator"), "whose manager takes the partitions back"
+
+
+@pytest.mark.parametrize(("waits", "expected"), [(True, True), ("true", True), (False, False), ("false", False)])
+def test_the_playbook_of_several_charts_waits_for_those_that_are_to_be_waited_for(waits: Any, expected: bool) -> None:
+    """The roles start side by side, whatever the option says. A chart that it leaves out failed the run at its end."""
+    (play,) = yaml.safe_load((ROOT / "playbooks" / "monitoring.yml").read_text())
+    (wait,) = (task for task in play["post_tasks"] if "loop" in task)
+    for role in wait["loop"]:
+        told = {"kubegpu_cluster_ready": True, "ansible_check_mode": False, "item": role}
+        assert RoleValues(role, {f"{role}_wait": waits}, told)[wait["when"]] is expected
+
+
+@pytest.mark.parametrize(
+    ("playbook", "tag", "task"),
+    [
+        ("gpu", "gpu_node_labels", "Gather their names"),
+        ("gpu", "gpu_node_labels", "Look at the PCI devices"),
+        ("gpu", "gpu_node_labels_configure", "Look at the PCI devices"),
+        ("doctor", "gpu_doctor", "Look at GPUs and drivers"),
+        ("doctor", "gpu_doctor_verify", "Look at GPUs and drivers"),
+    ],
+)
+def test_a_role_alone_knows_the_gpus_of_the_servers(tmp_path: Path, playbook: str, tag: str, task: str) -> None:
+    """Without them the labels said that no server has a GPU."""
+    words = ("-i", "localhost,", ROOT / "playbooks" / f"{playbook}.yml", "--list-tasks", "--tags", tag)
+    done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+
+    assert task in done.stdout
+
+
+def test_the_facts_of_the_doctor_are_read_where_its_role_runs_alone(tmp_path: Path) -> None:
+    """An include is tagged, and what it includes by `apply`."""
+    (include,) = yaml.safe_load((ROOT / "playbooks" / "doctor.yml").read_text())[0]["tasks"]
+    assert include["tags"] == include["ansible.builtin.include_role"]["apply"]["tags"]

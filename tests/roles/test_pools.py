@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from role_values import RoleValues
+from role_values import ROLES, RoleValues
 
 SHARED = {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}
 
@@ -80,6 +80,29 @@ def test_a_selector_is_in_each_term_and_in_what_is_waited_for() -> None:
     assert len(terms) == len(RoleValues("dcgm_exporter", {}, {})["_common_gpu_terms"]) > 1
     assert [term["matchExpressions"][1:] for term in terms] == [pool] * len(terms)
     assert values["_common_gpu_selectors"] == ["nvidia.com/gpu.present=true", "pool=inference", "tier=1", "spot=false"]
+
+
+def test_a_pool_of_numbers_and_truths_finds_its_nodes() -> None:
+    """Labels are text. Without a node the pool's configuration was nobody's, and nothing said so."""
+    labels = {"a": {"shared": "true", "tier": "1"}, "b": {"shared": "false", "tier": "1"}}
+    nodes = [{"metadata": {"name": name, "labels": row}} for name, row in labels.items()]
+    pools = [{"name": "dev", "nodes": {"shared": True, "tier": 1}}]
+    told = {"__nvidia_device_plugin_pool_nodes": {"resources": nodes}, "__nvidia_device_plugin_state": "present"}
+    values = RoleValues("nvidia_device_plugin", {"nvidia_device_plugin_pools": pools}, told)
+
+    assert values["__nvidia_device_plugin_wanted"] == {"a": "dev"}
+    tasks = yaml.safe_load((ROLES / "nvidia_device_plugin/tasks/gitops.yml").read_text())
+    (said,) = (task["ansible.builtin.debug"]["msg"] for task in tasks if "ansible.builtin.debug" in task)
+    assert "--selector shared=true,tier=1 nvidia.com/" in values.text(said)
+
+
+def test_replicas_of_a_pool_may_be_a_text() -> None:
+    """As a variable of the command line is. The plugin takes none."""
+    pool = {"name": "dev", "nodes": {"pool": "dev"}, "sharing": "time-slicing", "replicas": "4"}
+    configs = RoleValues("nvidia_device_plugin", {"nvidia_device_plugin_pools": [pool]}, {})[
+        "__nvidia_device_plugin_configs"
+    ]
+    assert yaml.safe_load(configs["dev"]) == {"version": "v1", **SHARED}
 
 
 def test_a_selector_of_numbers_finds_its_nodes() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from programs import program
+from role_values import RoleValues
 
 from lab.charts.check import releases
 
@@ -39,6 +40,15 @@ RECEIVERS: list[dict[str, Any]] = [
     {"name": "pager", "type": "webhook", "secret": {"name": "pager", "key": "url"}},
 ]
 SECRETS = "/etc/alertmanager/secrets"
+
+
+def test_severities_may_be_a_text_with_commas() -> None:
+    """A text was matched letter by letter: nobody was told of anything."""
+    for said, matcher in (("critical", "critical"), ("critical, warning", "critical|warning")):
+        routes = RoleValues(
+            "prometheus_stack", {"prometheus_stack_receivers": [{**RECEIVERS[0], "severities": said}]}, {}
+        )
+        assert routes["__prometheus_stack_routes"][0]["matchers"] == [f'severity =~ "{matcher}"']
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +97,19 @@ def test_each_severity_reaches_those_who_asked_for_it(file: Path, severity: str,
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.strip() == told
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["on-call", "pager"], []),
+        (["on-call", "pager", "on-call"], ["two receivers are called on-call"]),
+        (["null"], ["null is the name of who is told of nothing"]),
+    ],
+)
+def test_names_that_alertmanager_would_not_take_are_refused(names: list[str], said: list[str]) -> None:
+    """The operator then leaves Alertmanager without a configuration, and nobody is told of anything."""
+    receivers = [{**RECEIVERS[3], "name": name} for name in names]
+    values = RoleValues("prometheus_stack", {"prometheus_stack_receivers": receivers}, {})
+
+    assert values["__prometheus_stack_receiver_lacks"] == said
