@@ -9,7 +9,7 @@ import pytest
 from control_plane import eventually
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
-from metric_chain import MONITORING, PROOF_S, MetricChain
+from metric_chain import PROOF_S, MetricChain
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
@@ -82,17 +82,11 @@ def test_a_chain_that_works(examine: Callable[..., dict[str, Any]], spec: dict[s
 
 
 def test_an_adapter_that_is_down(
-    examine: Callable[..., dict[str, Any]], kube: client.ApiClient, spec: dict[str, Any]
+    examine: Callable[..., dict[str, Any]], chain: MetricChain, spec: dict[str, Any]
 ) -> None:
-    slices = client.DiscoveryV1Api(kube)
-    found = slices.read_namespaced_endpoint_slice("adapter", MONITORING)
-    slices.delete_namespaced_endpoint_slice("adapter", MONITORING)
-    try:
+    with chain.adapter_away():
         report = settled(examine, ["METRICS_API_UNAVAILABLE"])
         young = examine(grace=True)
-    finally:
-        found.metadata.resource_version = None
-        slices.create_namespaced_endpoint_slice(MONITORING, found)
     assert causes(report) == ["METRICS_API_UNAVAILABLE"]
     assert statuses(report)["metric"] == "consequence"
     assert report["autoscalers"][0]["verified"] is False
