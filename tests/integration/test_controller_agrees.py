@@ -15,7 +15,7 @@ from replica_cases import Case, Metric, Pod, cases, is_offered
 CASES = cases()
 NAMESPACE = "controller-agrees"
 METRIC = "agreement"
-SERVED_S = 30
+SERVED_S = 120
 DECIDED_S = 120
 # What the controller says of a metric without a value, as against one that it could not ask for.
 NO_VALUE = (
