@@ -9,15 +9,17 @@ SERVED_S = 120
 
 
 def is_served(kube: client.ApiClient, group: str, kind: str) -> bool:
-    """Discovery names a group before its first kind, and forgets it a moment after its last one."""
+    """In any version. Discovery names a group before its first kind, and forgets it a moment after its last one."""
     groups = {served.name: served for served in client.ApisApi(kube).get_api_versions().groups}
-    if group not in groups:
-        return False
+    versions = [served.version for served in groups[group].versions] if group in groups else []
+    return any(kind in _kinds(kube, group, version) for version in versions)
+
+
+def _kinds(kube: client.ApiClient, group: str, version: str) -> set[str]:
     try:
-        version = groups[group].preferred_version.version
-        kinds = client.CustomObjectsApi(kube).get_api_resources(group, version).resources
+        resources = client.CustomObjectsApi(kube).get_api_resources(group, version).resources
     except ApiException as err:
         if err.status != 404:
             raise
-        return False
-    return kind in {resource.kind for resource in kinds}
+        return set()
+    return {resource.kind for resource in resources}
