@@ -147,8 +147,16 @@ class Lab:
         """Index of a GPU that no pod holds. Which ones are held is chance."""
         return next(int(labels["gpu"]) for labels in self._readings() if "pod" not in labels)
 
-    def _readings(self) -> Iterator[Mapping[str, str]]:
-        return (series.labels for series in self._prometheus.query("DCGM_FI_DEV_GPU_UTIL"))
+    def _readings(self) -> list[Mapping[str, str]]:
+        """There is none for a moment where a scrape of the exporter was lost."""
+        found: list[Mapping[str, str]] = []
+
+        def is_there() -> bool:
+            found[:] = [series.labels for series in self._prometheus.query("DCGM_FI_DEV_GPU_UTIL")]
+            return bool(found)
+
+        wait_until(is_there, "Prometheus has values of the exporter", 120)
+        return found
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:

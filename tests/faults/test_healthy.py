@@ -28,7 +28,7 @@ def a_scale_up(lab: Lab) -> Iterator[None]:
 
     before = replicas()
     with lab.under_load(2.5):
-        wait_until(lambda: replicas() > before, "the HPA scales up", 60)
+        wait_until(lambda: replicas() > before, "the HPA scales up", CHANGED_S)
         yield
     wait_until(lambda: replicas() == before, "the HPA scales down again", CHANGED_S)
 
@@ -76,12 +76,13 @@ CHANGES = {
 def test_it_is_silent_during(lab: Lab, change: str) -> None:
     """What is within the grace that its finding states is no alarm, and afterwards there is nothing at all."""
     begin, workload = CHANGES[change]
-    deadline, settled_since = time.monotonic() + CHANGED_S, None
+    settled_since = None
     with begin(lab):
+        deadline = time.monotonic() + CHANGED_S
         while settled_since is None or time.monotonic() - settled_since < AFTERWARDS_S:
             report = lab.examine(grace=True)
             assert not ids(report), words(report)
             settled_since = (settled_since or time.monotonic()) if lab.is_rolled_out(*workload) else None
             assert time.monotonic() < deadline, f"{workload} is not rolled out"
             time.sleep(1)
-    wait_until_healed(lab, "nothing is left of it", 120)
+    wait_until_healed(lab, "nothing is left of it", CHANGED_S)

@@ -24,6 +24,7 @@ from control_plane import ControlPlane, eventually
 from kubernetes import client
 from playbook import local, run_playbook
 from programs import program
+from served_kinds import SERVED_S, is_served
 
 VERSIONS = yaml.safe_load((ROOT / "roles" / "_common" / "defaults" / "main" / "versions.yml").read_text())
 CHARTS = VERSIONS["kubegpu_pinned_versions"]["charts"]
@@ -47,6 +48,9 @@ class Site:
         self._package()
         for crd in operator_crds():
             client.ApiextensionsV1Api(self.kube).create_custom_resource_definition(crd)
+        for crd in operator_crds():
+            group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
+            eventually(partial(is_served, self.kube, group, kind), f"{kind} is served", SERVED_S)
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -103,16 +107,29 @@ class Site:
         return self.play(local(roles=[f"kubegpu.autoscale.{role}" for role in roles]), **variables)
 
     def objects(self) -> dict[str, Any]:
-        """Every object that somebody made, by title. A kind that comes or goes just now is waited for."""
-        seen: list[dict[str, Any]] = []
+        """Every object that somebody made, by title, with what controllers say of it.
 
-        def look() -> bool:
+        Kinds that come or go just now are waited for, and controllers that have yet to look.
+        """
+
+        def look() -> dict[str, Any]:
             with suppress(HTTPError):
-                seen.append(objects_of(self.plane.get))
-            return seen != []
+                if self._is_settled():
+                    return objects_of(self.plane.get)
+            return {}
 
-        eventually(look, "every kind is listed", 30)
-        return seen[0]
+        return eventually(look, "every kind is listed", SERVED_S)
+
+    def _is_settled(self) -> bool:
+        """Whether controllers have written all that they write of what is there."""
+        services = client.ApiregistrationV1Api(self.kube).list_api_service().items
+        daemon_sets = client.AppsV1Api(self.kube).list_daemon_set_for_all_namespaces().items
+        return all(service.status and service.status.conditions for service in services) and all(
+            daemon_set.status.observed_generation == daemon_set.metadata.generation
+            and daemon_set.status.desired_number_scheduled == daemon_set.status.current_number_scheduled
+            and daemon_set.status.desired_number_scheduled == (daemon_set.status.updated_number_scheduled or 0)
+            for daemon_set in daemon_sets
+        )
 
     def reaches(self, daemon_set: str, nodes: set[str]) -> bool:
         """Whether its controller wants a pod of it on these nodes and no others."""

@@ -12,11 +12,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kubernetes import client, config
 from programs import program
 
+Seen = TypeVar("Seen")
 STARTUP_S = 300
 _GIVEN: set[int] = set()
 
@@ -147,12 +148,13 @@ def free_port() -> int:
             return port
 
 
-def eventually(probe: Callable[[], object], what: str, timeout_s: float) -> None:
-    """Wait until `probe` gives something true."""
+def eventually(probe: Callable[[], Seen], what: str, timeout_s: float) -> Seen:
+    """Wait until `probe` gives something true, and return that: a second look may find another state."""
     end = time.monotonic() + timeout_s
-    while not probe():
+    while not (seen := probe()):
         assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
         time.sleep(0.2)
+    return seen
 
 
 def _address() -> str:

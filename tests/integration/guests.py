@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from collection import ROOT
+from control_plane import eventually
 from kubernetes import client
 
 GROUP = "rbac.authorization.k8s.io"
@@ -16,6 +17,7 @@ APPLY = yaml.safe_load((ROOT / "docs" / "rights.yml").read_text())
 LOOK = yaml.safe_load((ROOT / "docs" / "doctor" / "rights.yml").read_text())
 # Users that the API server knows, without a right of their own.
 GUEST, LOOKER = "guest", "looker"
+HEARD_S = 60
 
 
 @contextmanager
@@ -27,6 +29,7 @@ def allowed(kube: client.ApiClient, user: str, role: dict[str, Any]) -> Iterator
     subjects = [{"kind": "User", "name": user, "apiGroup": GROUP}]
     rbac.create_cluster_role_binding({"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
     try:
+        _authorizer_has_heard(kube, user, role)
         yield user
     finally:
         rbac.delete_cluster_role_binding(name)
@@ -43,7 +46,27 @@ def allowed_in(kube: client.ApiClient, namespace: str, user: str, role: dict[str
     binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
     rbac.create_namespaced_role_binding(namespace, binding)
     try:
+        _authorizer_has_heard(kube, user, role, namespace)
         yield user
     finally:
         rbac.delete_namespaced_role_binding(name, namespace)
         rbac.delete_namespaced_role(name, namespace)
+
+
+def _authorizer_has_heard(kube: client.ApiClient, user: str, role: dict[str, Any], namespace: str = "") -> None:
+    """The authorizer follows roles and bindings by a watch: a user may do nothing yet where both are written."""
+
+    def allows(rule: dict[str, Any]) -> bool:
+        resource, _, subresource = rule["resources"][0].partition("/")
+        attributes = {
+            "verb": rule["verbs"][0],
+            "group": rule["apiGroups"][0],
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": namespace,
+        }
+        review = {"spec": {"user": user, "resourceAttributes": attributes}}
+        return client.AuthorizationV1Api(kube).create_subject_access_review(review).status.allowed
+
+    named = [rule for rule in role["rules"] if rule.get("resources") and not rule.get("resourceNames")]
+    eventually(lambda: all(map(allows, named)), f"{user} has the rights of {role['metadata']['name']}", HEARD_S)

@@ -199,6 +199,29 @@ class MetricChain:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{query}") as answer:
             return answer.read().decode()
 
+    def records(self, series: str) -> bool:
+        """Whether Prometheus has loaded a rule that makes it."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/rules") as answer:
+            return f'"name":"{series}"' in answer.read().decode()
+
+    @contextmanager
+    def adapter_away(self) -> Iterator[None]:
+        """The adapter has no endpoint, and the API server has noticed; at the end it has noticed the return."""
+        slices, services = client.DiscoveryV1Api(self._kube), client.ApiregistrationV1Api(self._kube)
+        found = slices.read_namespaced_endpoint_slice("adapter", MONITORING)
+        found.metadata.resource_version = None
+
+        def is_available() -> bool:
+            return _is_available(services.read_api_service("v1beta1.custom.metrics.k8s.io"))
+
+        slices.delete_namespaced_endpoint_slice("adapter", MONITORING)
+        try:
+            eventually(lambda: not is_available(), "the adapter is missed", PROOF_S)
+            yield
+        finally:
+            slices.create_namespaced_endpoint_slice(MONITORING, found)
+            eventually(is_available, "the adapter is back", PROOF_S)
+
     def _ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready") as answer:
@@ -245,7 +268,7 @@ class MetricChain:
         services = client.ApiregistrationV1Api(self._kube)
         self._publish_api(name)
         try:
-            eventually(lambda: _is_available(services.read_api_service(f"v1beta1.{name}")), f"{name} is there", 20)
+            eventually(lambda: _is_available(services.read_api_service(f"v1beta1.{name}")), f"{name} is there", PROOF_S)
             yield
         finally:
             services.delete_api_service(f"v1beta1.{name}")

@@ -107,7 +107,7 @@ def gone(kube: client.ApiClient) -> None:
     def none() -> bool:
         return not any(pod.metadata.owner_references for pod in core.list_namespaced_pod("kube-system").items)
 
-    eventually(none, "pods go with their DaemonSet", 30)
+    eventually(none, "pods go with their DaemonSet", 120)
 
 
 def _ip(*words: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from control_plane import eventually
 from kubernetes import client
+from served_kinds import SERVED_S, is_served
 
 CRD = yaml.safe_load(Path(__file__).with_name("prometheusrule-crd.yml").read_text())
 GROUP, VERSION, PLURAL = "monitoring.coreos.com", "v1", "prometheusrules"
@@ -17,13 +18,13 @@ def serve_kind(kube: client.ApiClient) -> None:
     """Have the API server serve the kind, whether it does already or not."""
     if not _is_served(kube):
         client.ApiextensionsV1Api(kube).create_custom_resource_definition(CRD)
-        eventually(lambda: _is_served(kube), "PrometheusRule is served", 20)
+        eventually(lambda: _is_served(kube), "PrometheusRule is served", SERVED_S)
 
 
 def remove_kind(kube: client.ApiClient) -> None:
     """Take the kind away with all of its objects."""
     client.ApiextensionsV1Api(kube).delete_custom_resource_definition(CRD["metadata"]["name"])
-    eventually(lambda: not _is_served(kube), "PrometheusRule is gone", 20)
+    eventually(lambda: not _is_served(kube), "PrometheusRule is gone", SERVED_S)
 
 
 def rules(kube: client.ApiClient) -> list[dict[str, Any]]:
@@ -41,4 +42,4 @@ def remove_rules(kube: client.ApiClient) -> None:
 
 
 def _is_served(kube: client.ApiClient) -> bool:
-    return GROUP in {group.name for group in client.ApisApi(kube).get_api_versions().groups}
+    return is_served(kube, GROUP, CRD["spec"]["names"]["kind"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from replica_cases import Case, Metric, Pod, cases, is_offered
 CASES = cases()
 NAMESPACE = "controller-agrees"
 METRIC = "agreement"
-SERVED_S = 30
+SERVED_S = 120
 DECIDED_S = 120
 # What the controller says of a metric without a value, as against one that it could not ask for.
 NO_VALUE = (
@@ -36,12 +37,13 @@ def decisions(kube: client.ApiClient, chain: MetricChain) -> Iterator[dict[str, 
     workloads = CaseWorkloads(kube)
     try:
         workloads.create()
-        chain.exporter.text = "".join(series())
+        lines = list(series())
+        chain.exporter.counters = lambda: stamped(lines)
         values = sum(is_offered(pod.value) for case in CASES.values() for pod in case.pods)
         eventually(lambda: workloads.served() == values, f"{values} values are served", SERVED_S)
         yield workloads.decisions()
     finally:
-        chain.exporter.text = ""
+        chain.exporter.counters = str
         workloads.remove()
 
 
@@ -57,7 +59,13 @@ def series() -> Iterator[str]:
         values |= {object_name(name, number): metric.value for number, metric in enumerate(case.metrics)}
         for pod, value in values.items():
             if value is not None:
-                yield f'namespace_pod:{METRIC}:avg{{namespace="{NAMESPACE}",pod="{pod}"}} {value!r}\n'
+                yield f'namespace_pod:{METRIC}:avg{{namespace="{NAMESPACE}",pod="{pod}"}} {value!r}'
+
+
+def stamped(lines: list[str]) -> str:
+    """With the time of now, so that no scrape which is lost ends them: a first decision may be on no value then."""
+    now_ms = int(time.time() * 1000)
+    return "".join(f"{line} {now_ms}\n" for line in lines)
 
 
 def pod_name(case: str, number: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -36,6 +37,8 @@ AUTOSCALERS = 60
 LOADS, LOOKS_A_LOAD = 6, 4
 DECISIONS = 1000
 LOADED_S = 120
+# Between a line of the log and the clock that decides, a busy machine may do something else.
+CLOCK_S = 0.05
 
 # klog's text: I1122 15:14:08.123456 pid file:line] "words" key="value" key=value
 _PROPOSED, _STAYED, _RESCALED = "Proposing desired replicas", "Decided not to scale", "Successfully rescaled"
@@ -186,11 +189,15 @@ def _unix(time: str) -> float:
 
 
 class Look(NamedTuple):
-    """One look of the controller: what the arithmetic says, and how many replicas there were after it."""
+    """One look of the controller: what the arithmetic says, and how many replicas there were after it.
+
+    about: replicas that it says at that moment, and CLOCK_S before and after: something may just leave a window.
+    """
 
     autoscaler: Autoscaler
     time_s: float
     expected: Decision
+    about: frozenset[int]
     after: int
 
 
@@ -213,20 +220,21 @@ def _looks_of(autoscaler: Autoscaler, lines: list[Line], begin_s: float) -> Iter
             proposed = line
             continue
         now_s, wanted = (proposed.time_s, proposed.desired) if proposed else (line.time_s, None)
+        around = [deepcopy(controller).weigh(now_s + off_s, current, wanted) for off_s in (-CLOCK_S, CLOCK_S)]
         expected = controller.weigh(now_s, current, wanted)
+        about = frozenset(decision.replicas for decision in (expected, *around))
         after = line.desired if line.words == _RESCALED else current
-        yield Look(autoscaler, now_s, expected, after)
+        yield Look(autoscaler, now_s, expected, about, after)
         controller.note(line.time_s, current, after)
         current, proposed = after, None
 
 
 def test_the_controller_does_what_the_arithmetic_says(log: Log) -> None:
-    """Whether its first look began early or late decides some few of them."""
-    found = list(zip(looks(log), looks(log, late=True), strict=True))
-    misses = [pair for pair in found if pair[0].after not in {look.expected.replicas for look in pair}]
+    """Whether its first look began early or late decides some few of them, and its clock some others."""
+    found = [(early, early.about | late.about) for early, late in zip(looks(log), looks(log, late=True), strict=True)]
+    misses = [(look, expected) for look, expected in found if look.after not in expected]
     assert not misses, f"{len(misses)} of {len(found)}, the first: {misses[0]}"
-    undecided = sum(early.expected.replicas != late.expected.replicas for early, late in found)
-    assert len(found) - undecided >= DECISIONS
+    assert sum(len(expected) == 1 for _look, expected in found) >= DECISIONS
 
 
 def test_the_metrics_ask_for_what_the_arithmetic_says(log: Log) -> None:

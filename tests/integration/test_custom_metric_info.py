@@ -76,10 +76,10 @@ def outage(kube: client.ApiClient) -> Iterator[Callable[[], None]]:
         if not slices.list_namespaced_endpoint_slice(MONITORING, field_selector="metadata.name=adapter").items:
             slices.create_namespaced_endpoint_slice(MONITORING, found)
 
-    eventually(lambda: not _is_available(kube, "v1beta1.custom.metrics.k8s.io"), "the adapter is missed", 20)
+    eventually(lambda: not _is_available(kube, "v1beta1.custom.metrics.k8s.io"), "the adapter is missed", LISTED_S)
     yield end
     end()
-    eventually(lambda: _is_available(kube, "v1beta1.custom.metrics.k8s.io"), "the adapter is back", 40)
+    eventually(lambda: _is_available(kube, "v1beta1.custom.metrics.k8s.io"), "the adapter is back", LISTED_S)
 
 
 def _is_available(kube: client.ApiClient, name: str) -> bool:
@@ -210,8 +210,8 @@ def test_an_adapter_that_comes_back_while_waiting(
     workloads.ready_pod("chat-0", app="chat")
     record(chat_0=5)
     before = looks_at_apiservices(*plane)
-    waiting = background(ask, namespace=workloads.namespace, until="result.items", wait_timeout=90)
-    eventually(lambda: looks_at_apiservices(*plane) > before, "it has looked once", 20)
+    waiting = background(ask, namespace=workloads.namespace, until="result.items", wait_timeout=2 * LISTED_S)
+    eventually(lambda: looks_at_apiservices(*plane) > before, "it has looked once", LISTED_S)
     assert not waiting.done()
     outage()
     result = waiting.result()
@@ -279,8 +279,8 @@ def test_a_value_that_falls_while_waiting(
     target = {"namespace": workloads.namespace, "target": {"name": "chat"}}
     ask(**target, until=f"{VALUES} && max(result.items[].value) == `95`", wait_timeout=LISTED_S)
     before = queries(kube)
-    waiting = background(ask, **target, until="max(result.items[].value) < `90`", wait_timeout=LISTED_S)
-    eventually(lambda: queries(kube) > before, "it has looked once", 20)
+    waiting = background(ask, **target, until="max(result.items[].value) < `90`", wait_timeout=2 * LISTED_S)
+    eventually(lambda: queries(kube) > before, "it has looked once", LISTED_S)
     assert not waiting.done()
     record(chat_0=60, chat_1=20)
     result = waiting.result()
@@ -395,11 +395,11 @@ def second_adapter(plane: tuple[ControlPlane, client.ApiClient], chain: MetricCh
             "insecureSkipTLSVerify": True, "service": {"name": "second", "namespace": MONITORING},
         }  # fmt: skip
         apis.create_api_service({"metadata": {"name": name}, "spec": spec})
-    eventually(lambda: all(_is_available(kube, name) for name in names), "the second adapter serves", 60)
+    eventually(lambda: all(_is_available(kube, name) for name in names), "the second adapter serves", LISTED_S)
     yield
     for name in names:
         apis.delete_api_service(name)
-    eventually(lambda: "external.metrics.k8s.io" not in _groups(kube), "the second adapter is gone", 20)
+    eventually(lambda: "external.metrics.k8s.io" not in _groups(kube), "the second adapter is gone", LISTED_S)
 
 
 def _groups(kube: client.ApiClient) -> set[str]:
@@ -458,7 +458,7 @@ def test_an_external_metric_in_upper_case_is_out_of_reach_as_for_an_hpa(
             condition.message for condition in hpa.status.conditions or () if condition.type == "ScalingActive"
         )
 
-    eventually(lambda: "could not find the metric jobs_waiting" in conditions(), "the HPA says the same", 20)
+    eventually(lambda: "could not find the metric jobs_waiting" in conditions(), "the HPA says the same", LISTED_S)
 
 
 def external_metrics(chain: MetricChain, workloads: Workloads, *series: str) -> None:

@@ -12,9 +12,10 @@ import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.ownership import is_up_to_date
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import MANAGED_BY, MANAGER, RELEASE
 from chart_site import CHARTS, ROLES, Site
-from control_plane import free_port, running
+from control_plane import STARTUP_S, eventually, free_port, running
 from kubernetes import client
 from kubernetes.dynamic import DynamicClient
+from model_servers import listens
 from playbook import changed
 from programs import program
 
@@ -53,6 +54,7 @@ def prometheus(site: Site) -> dict[str, Any]:
     port, flags = free_port(), ("--config.file=prometheus.yml", "--storage.tsdb.path=tsdb")
     (site.plane.work / "prometheus.yml").write_text("{}")
     site.plane.run("prometheus", program("prometheus"), *flags, f"--web.listen-address=127.0.0.1:{port}")
+    eventually(lambda: listens(port), "Prometheus listens", STARTUP_S)
     return {"url": f"http://127.0.0.1:{port}", "rule_labels": {"team": "ml"}, "evaluation_interval": 5}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from control_plane import eventually
 from kubernetes import client
-from metric_chain import MetricChain
+from metric_chain import PROOF_S, MetricChain
 from prometheus_rules import remove_kind, rules
 from workloads import Workloads
 
@@ -283,7 +283,7 @@ def test_a_scaled_object_on_the_target_is_in_the_way(run: Run, kube: client.ApiC
 def test_a_query_has_to_give_one_series_a_pod(run: Run, chain: MetricChain, workloads: Workloads) -> None:
     workloads.deployment("chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 60})
-    eventually(lambda: workloads.namespace in chain.series(), "the exporter is scraped", 20)
+    eventually(lambda: workloads.namespace in chain.series(), "the exporter is scraped", PROOF_S)
     for query, seen in {
         "max(DCGM_FI_DEV_GPU_UTIL)": "a series has no label namespace",
         "max by (namespace) (DCGM_FI_DEV_GPU_UTIL)": "a series has no label pod",

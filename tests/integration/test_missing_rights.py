@@ -14,7 +14,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
 from control_plane import ControlPlane, eventually
-from guests import LOOK, LOOKER, allowed
+from guests import HEARD_S, LOOK, LOOKER, allowed
 from kubernetes import client
 from metric_chain import MONITORING, PROOF_S, MetricChain
 from workloads import Workloads
@@ -93,16 +93,18 @@ def test_the_documented_rights_suffice_and_each_is_missed(
     chain.exporter.gpus(namespace, {"chat-0": 50})
     spec = {"namespace": namespace, "target": {"name": "chat"}, "max_replicas": 4}
     assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec]).get("failed")
-    eventually(lambda: not reasons(guest.examine(namespace)), "the documented rights suffice", 30)
-    whole = guest.examine(namespace)
-    assert whole["autoscalers"][0]["verified"] is True
+
+    def suffice() -> bool:
+        whole = guest.examine(namespace)
+        return not reasons(whole) and whole["autoscalers"][0]["verified"] is True
+
+    eventually(suffice, "the documented rights suffice", HEARD_S)
 
     for resource, words in MISSED.items():
         guest.may(without(resource))
         expected = {f"no right to {right}" for right in words.format(namespace=namespace).split("|")}
         # The authorizer hears of the role a moment later.
-        eventually(lambda: reasons(guest.examine(namespace)), f"{resource} is missed", 10)
-        found = guest.examine(namespace)
-        assert (resource, reasons(found)) == (resource, expected)
+        missed = eventually(lambda: reasons(guest.examine(namespace)), f"{resource} is missed", HEARD_S)
+        assert (resource, missed) == (resource, expected)
         guest.may(LOOK["rules"])
-        eventually(lambda: not reasons(guest.examine(namespace)), f"{resource} is there again", 10)
+        eventually(lambda: not reasons(guest.examine(namespace)), f"{resource} is there again", HEARD_S)

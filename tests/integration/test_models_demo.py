@@ -24,6 +24,7 @@ from model_servers import DEMO, metric, model_server
 from playbook import run_playbook
 from programs import program
 from prometheus_rules import serve_kind
+from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
 from lab.versions import versions
@@ -53,10 +54,11 @@ class ModelsChain(MetricChain):
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
     with running(tmp_path_factory.mktemp("control-plane")) as (plane, kube):
-        serve_kind(kube)  # of rules, which it takes for there once its group is
+        serve_kind(kube)
         for crd in operator_crds():
             if crd["spec"]["names"]["kind"] == "PodMonitor":
                 client.ApiextensionsV1Api(kube).create_custom_resource_definition(crd)
+        eventually(lambda: is_served(kube, "monitoring.coreos.com", "PodMonitor"), "PodMonitor is served", SERVED_S)
         yield plane, kube
 
 

@@ -10,6 +10,7 @@ import pytest
 from chart_site import Site
 from control_plane import eventually, running
 from playbook import changed, local
+from served_kinds import SERVED_S
 
 PRESENT, CONFIG = "nvidia.com/gpu.present", "nvidia.com/device-plugin.config"
 SEEN = {"feature.node.kubernetes.io/pci-10de.present": "true"}
@@ -46,7 +47,7 @@ def test_labels_plugin_and_exporter_keep_to_the_pool_of_the_inventory(site: Site
     assert site.bring(*roles, **pool).returncode == 0
     assert labels(site, PRESENT) == {"inference": "true"}
     for daemon_set in ("nvidia-device-plugin", "dcgm-exporter"):
-        eventually(partial(site.reaches, daemon_set, {"inference"}), f"{daemon_set} keeps to the pool", 30)
+        eventually(partial(site.reaches, daemon_set, {"inference"}), f"{daemon_set} keeps to the pool", SERVED_S)
     again = site.bring(*roles, **pool)
     assert (again.returncode, changed(again.stdout)) == (0, 0)
 

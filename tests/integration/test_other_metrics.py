@@ -68,7 +68,8 @@ def test_pods_and_the_exporter_s_service_have_dcgm_s_own_names(
     plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads
 ) -> None:
     raw = {"metric": "DCGM_FI_DEV_GPU_UTIL"}
-    assert values(plane[0], **raw) == USED
+    # The adapter follows the pods by a watch, one after the other.
+    assert values(plane[0], **raw, until=f"length(result.items) == `{len(USED)}`") == USED
     assert values(plane[0], **raw, resource="services", name="dcgm-exporter") == {"dcgm-exporter": 60.0}
 
 
@@ -101,4 +102,4 @@ def test_an_hpa_of_somebody_else_scales_on_the_exporter_s_service(
     def decided() -> bool:
         return hpas.read_namespaced_horizontal_pod_autoscaler("theirs", "ml").status.desired_replicas in (4, 6)
 
-    eventually(decided, "the HPA goes from two replicas by 60 of 20", 60)
+    eventually(decided, "the HPA goes from two replicas by 60 of 20", LISTED_S)

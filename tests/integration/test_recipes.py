@@ -161,7 +161,7 @@ def test_a_recipe_is_judged_taken_over_and_left_again(
             assert not [skipped for skipped in report["not_checked"] if "no right" in skipped["reason"]]
             return {finding["id"] for finding in report["findings"]}
 
-        eventually(lambda: (says(), site.replicas()) == (recipe.says, recipe.replicas), "the recipe is judged", 60)
+        eventually(lambda: (says(), site.replicas()) == (recipe.says, recipe.replicas), "the recipe is judged", PROOF_S)
         foreign = site.foreign()
 
         wanted = {"namespace": site.namespace, "target": {"kind": kind, "name": "chat"}, "max_replicas": 4}
@@ -170,7 +170,7 @@ def test_a_recipe_is_judged_taken_over_and_left_again(
         taken = run(verify=True, wait_timeout=PROOF_S, autoscalers=[wanted])
         (entry,) = taken["result"]["autoscalers"]
         assert (entry["verified"], entry["values"]) == (True, PODS)
-        assert says() == recipe.says - MENDED
+        eventually(lambda: says() == recipe.says - MENDED, "what is gone and nothing else is mended", PROOF_S)
         assert site.replicas() == recipe.replicas
 
         assert run(state="absent", autoscalers=[wanted])["changed"] is True

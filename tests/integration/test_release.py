@@ -15,11 +15,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from control_plane import ControlPlane
+from control_plane import ControlPlane, eventually
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from playbook import changed, local, run_playbook
 from programs import program
+from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
 MARK = "kubegpu.autoscale/release"
@@ -314,6 +315,8 @@ def test_what_went_with_its_crd_comes_back_and_the_rest_stays(release: Release, 
     before = release.objects_there()
     crds, widgets = client.ApiextensionsV1Api(kube), client.CustomObjectsApi(kube)
     crds.delete_custom_resource_definition("widgets.kubegpu.test")
+    # The API server ends its objects first.
+    eventually(lambda: not is_served(kube, "kubegpu.test", "Widget"), "the kind is gone", SERVED_S)
 
     release.bring(**chart)
     assert widgets.get_namespaced_custom_object("kubegpu.test", "v1", release.namespace, "widgets", "exporter")

@@ -11,6 +11,7 @@ from chart_site import operator_crds
 from control_plane import ControlPlane, eventually
 from kubernetes import client
 from playbook import changed, local, run_playbook
+from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
 PLAY = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale.gpu_workload"}})
@@ -65,17 +66,12 @@ def pod_monitors(kube: client.ApiClient, crd: None) -> Iterator[None]:
     api.create_custom_resource_definition(kind)
 
     def served() -> bool:
-        return "podmonitors" in {
-            row["name"]
-            for row in client.CustomObjectsApi(kube)
-            .get_api_resources("monitoring.coreos.com", "v1")
-            .to_dict()["resources"]
-        }
+        return is_served(kube, "monitoring.coreos.com", "PodMonitor")
 
-    eventually(served, "PodMonitor is served", 20)
+    eventually(served, "PodMonitor is served", SERVED_S)
     yield
     api.delete_custom_resource_definition(MONITORS)
-    eventually(lambda: not served(), "PodMonitor is gone", 20)
+    eventually(lambda: not served(), "PodMonitor is gone", SERVED_S)
 
 
 def test_it_is_made_as_asked_for_and_goes_when_nobody_asks(sample: Sample, pod_monitors: None) -> None:

@@ -10,6 +10,7 @@ from chart_site import ROLES, Site
 from control_plane import eventually, running
 from kubernetes import client
 from playbook import changed
+from served_kinds import SERVED_S
 
 # An autoscaler that asks for CPU, so that metrics-server is wanted.
 ON_CPU = [{"name": "chat", "namespace": "ml", "extra_metrics": [{"type": "Resource", "resource": {"name": "cpu"}}]}]
@@ -75,7 +76,9 @@ def test_ours_reach_nodes_that_come_later(site: Site) -> None:
         site.core.create_node({"metadata": {"name": name, "labels": labels}})
         site.core.patch_node(name, {"spec": {"taints": None}})  # the API server has marked it as not ready
     for daemon_set in ("nvidia-device-plugin", "dcgm-exporter"):
-        eventually(partial(site.reaches, daemon_set, set(LATER)), f"{daemon_set} reaches every node with GPUs", 30)
+        eventually(
+            partial(site.reaches, daemon_set, set(LATER)), f"{daemon_set} reaches every node with GPUs", SERVED_S
+        )
 
 
 def test_metrics_server_comes_when_it_is_asked_for_and_goes_without_a_trace(site: Site) -> None:

@@ -13,8 +13,9 @@ from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
 
-# What is right was seen before; what is broken does not mend itself.
+# What each test is about is there before: what is broken does not mend itself.
 FAILURE_S = 8
+RECORDED = "namespace_pod:gpu:avg"
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def test_no_ready_pod(run: Run, chain: MetricChain, workloads: Workloads, spec: 
 def test_no_series_of_the_exporter(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.text = ""
+    eventually(lambda: "DCGM_FI" not in chain.series(), "the series of other tests end", PROOF_S)
     result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
     assert result["hop"] == "exporter"
     assert "no DaemonSet runs an image dcgm-exporter, and Prometheus has no series DCGM_FI_*" in result["msg"]
@@ -63,6 +65,8 @@ def test_a_rule_that_is_not_loaded(run: Run, chain: MetricChain, workloads: Work
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
     options = {"prometheus": {"rule_labels": {"release": "another"}}}
+    eventually(lambda: workloads.namespace in chain.series(), "the series are scraped", PROOF_S)
+    eventually(lambda: not chain.records(RECORDED), "the rules of other tests are unloaded", PROOF_S)
     result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec], **options)
     assert result["hop"] == "rule"
     assert "it records namespace_pod:gpu:avg, which Prometheus" in result["msg"]
@@ -77,31 +81,33 @@ def test_values_that_are_none(run: Run, chain: MetricChain, workloads: Workloads
     assert f"pod {workloads.namespace}/chat-0: DCGM_FI_DEV_GPU_UTIL is 9.2e+18" in result["msg"]
 
 
-def test_an_adapter_that_is_down(
-    run: Run, kube: client.ApiClient, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]
-) -> None:
+def test_an_adapter_that_is_down(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
     assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec]).get("failed")
-    slices = client.DiscoveryV1Api(kube)
-    found = slices.read_namespaced_endpoint_slice("adapter", "monitoring")
-    slices.delete_namespaced_endpoint_slice("adapter", "monitoring")
-    try:
+    with chain.adapter_away():
         result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec])
-    finally:
-        found.metadata.resource_version = None
-        slices.create_namespaced_endpoint_slice("monitoring", found)
     assert result["hop"] == "metrics_api"
     assert "APIService v1beta1.custom.metrics.k8s.io" in result["msg"]
 
 
-def test_an_hpa_that_does_not_scale(run: Run, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]) -> None:
+def test_an_hpa_that_does_not_scale(
+    run: Run, kube: client.ApiClient, chain: MetricChain, workloads: Workloads, spec: dict[str, Any]
+) -> None:
     """A label that two controllers' pods share makes the selector ambiguous, which only the HPA's condition tells."""
     workloads.ready_pod("chat-0", app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
     assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec]).get("failed")
     workloads.deployment("twin", selects="chat")
     other = {**spec, "name": "twin", "target": {"name": "twin"}}
+    assert not run(autoscalers=[spec, other]).get("failed")
+    hpas = client.AutoscalingV2Api(kube)
+
+    def told() -> bool:
+        found = hpas.list_namespaced_horizontal_pod_autoscaler(workloads.namespace).items
+        return all("AmbiguousSelector" in str(hpa.status.conditions) for hpa in found)
+
+    eventually(told, "the HPA controller says it", PROOF_S)
     result = run(verify=True, wait_timeout=FAILURE_S, autoscalers=[spec, other])
     assert result["hop"] == "hpa"
     assert "AmbiguousSelector" in result["msg"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from control_plane import eventually
 from kubernetes import client
-from kubernetes.client.exceptions import ApiException
+from served_kinds import SERVED_S, is_served
 
 
 class Workloads:
@@ -57,12 +57,12 @@ class Workloads:
             return
         definitions, name = client.ApiextensionsV1Api(self._kube), f"{kind.lower()}s.{group}"
         definitions.create_custom_resource_definition(_definition(kind, group, version))
-        eventually(lambda: _is_served(self._kube, group, kind), f"{kind} is served", 20)
+        eventually(lambda: is_served(self._kube, group, kind), f"{kind} is served", SERVED_S)
         try:
             yield
         finally:
             definitions.delete_custom_resource_definition(name)
-            eventually(lambda: not _is_served(self._kube, group, kind), f"{kind} is gone", 20)
+            eventually(lambda: not is_served(self._kube, group, kind), f"{kind} is gone", SERVED_S)
 
     def scalable(self, kind: str, api_version: str, name: str, replicas: int = 1) -> None:
         """An object that can be scaled; its pods carry its name in the label app."""
@@ -116,18 +116,3 @@ def _definition(kind: str, group: str, version: str) -> dict[str, Any]:
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [served]}
     return {"metadata": {"name": f"{plural}.{group}"}, "spec": spec}
-
-
-def _is_served(kube: client.ApiClient, group: str, kind: str) -> bool:
-    """Discovery forgets a group a moment after its last kind."""
-    groups = {served.name: served for served in client.ApisApi(kube).get_api_versions().groups}
-    if group not in groups:
-        return False
-    try:
-        version = groups[group].preferred_version.version
-        kinds = client.CustomObjectsApi(kube).get_api_resources(group, version).resources
-    except ApiException as err:
-        if err.status != 404:
-            raise
-        return False
-    return kind in {resource.kind for resource in kinds}

@@ -129,7 +129,7 @@ def test_each_process_is_known_with_what_it_takes(machine: dict[str, str]) -> No
         running(*busy, env=environment, ready="on it") as first,
         running(*quiet, env=environment, ready="on it") as other,
     ):
-        deadline, found = time.monotonic() + 30, {}
+        deadline, found = time.monotonic() + SETTLES_S, {}
         while not (len(found) == 2 and found[first.pid][0] > 2 * found[other.pid][0] > 0):
             assert time.monotonic() < deadline, f"{found} on processes {first.pid} and {other.pid}"
             lines = [line.split() for line in ask(machine, "processes 0")[1:]]

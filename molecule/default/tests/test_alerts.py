@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_site import kubectl, series
+from test_site import eventually, kubectl, series
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_control_plane"]
@@ -43,7 +43,7 @@ def test_the_operator_has_taken_each_rule(host: Host) -> None:
 
 @pytest.mark.parametrize("record", RECORDED)
 def test_what_alerts_are_made_of_is_recorded(host: Host, record: str) -> None:
-    assert series(host, record)
+    assert eventually(lambda: series(host, record), bool)
 
 
 def test_nothing_fires_and_each_light_is_green(host: Host) -> None:
@@ -54,7 +54,11 @@ def test_nothing_fires_and_each_light_is_green(host: Host) -> None:
         time.sleep(5)
 
     assert fires == []
-    assert {sample["metric"]["hop"] for sample in series(host, "hop:kubegpu_chain:state")} == hops
+    lights = eventually(
+        lambda: {sample["metric"]["hop"] for sample in series(host, "hop:kubegpu_chain:state")},
+        lambda lights: lights == hops,
+    )
+    assert lights == hops
 
 
 def firing(host: Host) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from test_site import PROMETHEUS, kubectl
+from test_site import PROMETHEUS, eventually, kubectl
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_control_plane"]
@@ -36,10 +36,12 @@ def test_each_panel_shows_something(host: Host, name: str) -> None:
     asked = list(queries(name))
     ask = "kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw"
     words = [f"{ask} '{PROMETHEUS}/query?query={quote(query)}' && echo" for query in asked]
-    answers = [json.loads(line) for line in host.check_output(" && ".join(words)).splitlines() if line]
 
-    found = dict(zip(asked, answers, strict=True))
-    assert [query for query, answer in found.items() if not answer["data"]["result"]] == []
+    def empty() -> list[str]:
+        answers = [json.loads(line) for line in host.check_output(" && ".join(words)).splitlines() if line]
+        return [query for query, answer in zip(asked, answers, strict=True) if not answer["data"]["result"]]
+
+    assert eventually(empty, lambda queries: not queries) == []
 
 
 def test_grafana_would_find_each_dashboard(host: Host) -> None:
