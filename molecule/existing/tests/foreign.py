@@ -105,11 +105,11 @@ def page(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((CLUSTERS / f"{name}.yml").read_text()))
 
 
-def our_rule() -> dict[str, Any]:
-    """Of the adapter, as docs/existing-clusters.md has it."""
+def our_rules() -> list[dict[str, Any]]:
+    """Of the adapter, as docs/existing-clusters.md has them: below `custom`, and after these below `external`."""
     text = (ROOT / "docs" / "existing-clusters.md").read_text()
-    (block,) = re.findall(r"^```yaml\n(- seriesQuery:.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return yaml.safe_load(block)[0]
+    custom, _external = re.findall(r"^```yaml\n(- seriesQuery:.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return yaml.safe_load(custom)
 
 
 def until(holds: Callable[[], Any], what: str, seconds: float = WAIT_S) -> None:
@@ -184,11 +184,11 @@ class Site:
         self.case.after(self.owner)
 
     def allow_our_metrics(self) -> None:
-        """The one rule that an adapter of somebody else needs."""
+        """The rules that an adapter of somebody else needs."""
         for release, (chart, namespace, values) in self.case.releases.items():
             if chart == "prometheus-adapter":
                 (wanted,) = page(values)
-                wanted["rules"]["custom"].append(our_rule())
+                wanted["rules"]["custom"] += our_rules()
                 self.owner.release(release, chart, namespace, wanted)
 
     def demand(self, gpus: float) -> None:
