@@ -39,7 +39,7 @@ def main() -> None:
         "--high", type=float, default=2.75, help="GPU-seconds a second of the step (default: %(default)s)"
     )
     parser.add_argument("--hold", type=float, default=30, help="seconds that the step is held (default: %(default)s)")
-    parser.add_argument("--up-only", action="store_true", help="end with the load high, and leave the low one")
+    parser.add_argument("--up-only", action="store_true", help="end while the load is high, and go on with the low one")
     parser.add_argument("--before", type=Path, help="demo.json of a demo without a demand, to show beside")
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
@@ -93,7 +93,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     try:
         with View(console, cluster.autoscaler) as view:
             play(plan, cluster, recording, view.show, time.monotonic, time.sleep)
-        # Whoever looks next finds a load that it can learn from.
+        # The demand that comes next learns from this load what a request costs.
         left = arguments.low if arguments.up_only else 0.0
     except NotReached as missed:
         problems.append(str(missed))

@@ -156,7 +156,7 @@ CASES = {
     "ours in another namespace": Case(
         PLUGIN,
         {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
-        ("two of them give out the same GPUs", "with nvidia_device_plugin_state=absent beside them"),
+        ("two of them give out the same GPUs", "with these two and nvidia_device_plugin_state=absent"),
         {"nvidia_device_plugin_state": "present"},
     ),
     "ours in another namespace, and it is to go": Case(

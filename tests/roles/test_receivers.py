@@ -104,7 +104,7 @@ def test_each_severity_reaches_those_who_asked_for_it(file: Path, severity: str,
     [
         (["on-call", "pager"], []),
         (["on-call", "pager", "on-call"], ["two receivers are called on-call"]),
-        (["null"], ["null is the name of who is told of nothing"]),
+        (["null"], ["the name null is taken by the receiver that nobody reads"]),
     ],
 )
 def test_names_that_alertmanager_would_not_take_are_refused(names: list[str], said: list[str]) -> None:
