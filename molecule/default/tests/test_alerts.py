@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from test_site import eventually, kubectl, series
+from test_site import SEEN_S, kubectl, series
 from testinfra.host import Host
+from waiting import eventually
 
 testinfra_hosts = ["ansible://kube_control_plane"]
 
@@ -43,7 +44,7 @@ def test_the_operator_has_taken_each_rule(host: Host) -> None:
 
 @pytest.mark.parametrize("record", RECORDED)
 def test_what_alerts_are_made_of_is_recorded(host: Host, record: str) -> None:
-    assert eventually(lambda: series(host, record), bool)
+    assert eventually(lambda: series(host, record), bool, SEEN_S)
 
 
 def test_nothing_fires_and_each_light_is_green(host: Host) -> None:
@@ -57,6 +58,7 @@ def test_nothing_fires_and_each_light_is_green(host: Host) -> None:
     lights = eventually(
         lambda: {sample["metric"]["hop"] for sample in series(host, "hop:kubegpu_chain:state")},
         lambda lights: lights == hops,
+        SEEN_S,
     )
     assert lights == hops
 

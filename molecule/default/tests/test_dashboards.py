@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from test_site import PROMETHEUS, eventually, kubectl
+from test_site import PROMETHEUS, SEEN_S, kubectl
 from testinfra.host import Host
+from waiting import eventually
 
 testinfra_hosts = ["ansible://kube_control_plane"]
 
@@ -41,7 +42,7 @@ def test_each_panel_shows_something(host: Host, name: str) -> None:
         answers = [json.loads(line) for line in host.check_output(" && ".join(words)).splitlines() if line]
         return [query for query, answer in zip(asked, answers, strict=True) if not answer["data"]["result"]]
 
-    assert eventually(empty, lambda queries: not queries) == []
+    assert eventually(empty, lambda queries: not queries, SEEN_S) == []
 
 
 def test_grafana_would_find_each_dashboard(host: Host) -> None:

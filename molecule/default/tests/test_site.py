@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from testinfra.host import Host
+from waiting import eventually
 
 testinfra_hosts = ["ansible://kube_control_plane"]
 
@@ -20,7 +19,6 @@ UTILISATION = "DCGM_FI_DEV_GPU_UTIL%20and%20last_over_time(DCGM_FI_DEV_GPU_UTIL[
 PROMETHEUS = "/api/v1/namespaces/monitoring/services/kube-prometheus-stack-prometheus:9090/proxy/api/v1"
 # A busy exporter misses the 2 s of a scrape. All that it gives is then missing until the next one.
 SEEN_S = 60
-Seen = TypeVar("Seen")
 
 
 def kubectl(host: Host, words: str) -> Any:
@@ -29,14 +27,6 @@ def kubectl(host: Host, words: str) -> Any:
 
 def series(host: Host, query: str) -> list[dict[str, Any]]:
     return kubectl(host, f"get --raw '{PROMETHEUS}/query?query={query}'")["data"]["result"]
-
-
-def eventually(look: Callable[[], Seen], is_right: Callable[[Seen], object]) -> Seen:
-    """What is seen as soon as it is right, or the last of SEEN_S."""
-    deadline = time.monotonic() + SEEN_S
-    while not is_right(seen := look()) and time.monotonic() < deadline:
-        time.sleep(1)
-    return seen
 
 
 def test_every_gpu_is_allocatable(host: Host) -> None:
@@ -50,6 +40,7 @@ def test_every_gpu_is_measured_once(host: Host) -> None:
     measured = eventually(
         lambda: [sample["metric"]["UUID"] for sample in series(host, UTILISATION)],
         lambda measured: len(measured) == GPUS,
+        SEEN_S,
     )
 
     assert len(measured) == len(set(measured)) == GPUS
@@ -57,7 +48,7 @@ def test_every_gpu_is_measured_once(host: Host) -> None:
 
 def test_idle_gpus_are_nobodys(host: Host) -> None:
     owners = eventually(
-        lambda: {sample["metric"].get("pod", "").split("-")[0] for sample in series(host, UTILISATION)}, bool
+        lambda: {sample["metric"].get("pod", "").split("-")[0] for sample in series(host, UTILISATION)}, bool, SEEN_S
     )
 
     assert owners == {"", "sample"}
@@ -88,7 +79,7 @@ def test_the_metric_has_one_value_for_each_pod_of_the_sample(host: Host) -> None
         pods = kubectl(host, f"--namespace gpu-workload get pods --selector {SAMPLE} --output=json")["items"]
         return {value["describedObject"]["name"] for value in values}, {pod["metadata"]["name"] for pod in pods}
 
-    with_value, pods = eventually(named, lambda seen: seen[0] == seen[1])
+    with_value, pods = eventually(named, lambda seen: seen[0] == seen[1], SEEN_S)
 
     assert pods
     assert with_value == pods
@@ -99,4 +90,4 @@ def test_the_autoscaler_is_active(host: Host) -> None:
         conditions = kubectl(host, "--namespace gpu-workload get hpa sample --output=json")["status"]["conditions"]
         return {condition["type"]: condition["status"] for condition in conditions}["ScalingActive"]
 
-    assert eventually(active, lambda status: status == "True") == "True"
+    assert eventually(active, lambda status: status == "True", SEEN_S) == "True"

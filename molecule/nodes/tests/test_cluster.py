@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import pytest
 import testinfra
 from server import EPHEMERAL, pinned
 from testinfra.host import Host
+from waiting import eventually
 
 testinfra_hosts = ["ansible://kube_control_plane"]
 
@@ -28,9 +27,6 @@ PROXY_S = 60
 # A control plane that starves loses its leases: the controller manager and the scheduler begin anew, a node is lost.
 BACK_S = 120
 STARTED_S = 300
-Seen = TypeVar("Seen")
-
-
 # Without its cache, which would stay in the home of root.
 KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null"
 
@@ -39,20 +35,10 @@ def kubectl(host: Host, words: str) -> str:
     return host.check_output(f"{KUBECTL} {words}")
 
 
-def eventually(look: Callable[[], Seen], wanted: Seen) -> Seen:
-    """What is seen as soon as it is as wanted, or the last of BACK_S."""
-    deadline = time.monotonic() + BACK_S
-    while (seen := look()) != wanted and time.monotonic() < deadline:
-        time.sleep(1)
-    return seen
-
-
 def answer(host: Host, source: str, target: str) -> str:
     """Status of the service's answer to a pod, or why there was none within PROXY_S."""
     words = f'exec web-{source} -- python -c "{ASK.format(name=f"web-{target}")}"'
-    deadline = time.monotonic() + PROXY_S
-    while (asked := host.run(f"{KUBECTL} {words}")).rc != 0 and time.monotonic() < deadline:
-        time.sleep(1)
+    asked = eventually(lambda: host.run(f"{KUBECTL} {words}"), lambda asked: asked.rc == 0, PROXY_S)
     return asked.stdout or asked.stderr
 
 
@@ -79,7 +65,7 @@ def test_every_server_is_a_ready_node_of_the_pinned_version(host: Host) -> None:
         path = "{.items[*].status.conditions[?(@.type=='Ready')].status}"
         return kubectl(host, f'get nodes --output=jsonpath="{path}"').split()
 
-    assert eventually(ready, ["True", "True"]) == ["True", "True"]
+    assert eventually(ready, lambda found: found == ["True", "True"], BACK_S) == ["True", "True"]
 
 
 @pytest.mark.parametrize(("source", "target"), [NODES, NODES[::-1], (NODES[0], NODES[0])])
@@ -90,7 +76,7 @@ def test_pod_reaches_a_service_by_name_wherever_it_runs(host: Host, source: str,
 
 def test_hpa_decides_every_five_seconds(host: Host) -> None:
     asked = "ps -C kube-controller-manager -o args= | grep -c -e --horizontal-pod-autoscaler-sync-period=5s"
-    assert eventually(lambda: host.run(asked).stdout.strip(), "1") == "1"
+    assert eventually(lambda: host.run(asked).stdout.strip(), lambda count: count == "1", BACK_S) == "1"
 
 
 def test_nodes_reach_the_metrics_of_the_control_plane_and_others_do_not(host: Host) -> None:
@@ -107,7 +93,7 @@ def test_nodes_reach_the_metrics_of_the_control_plane_and_others_do_not(host: Ho
     def reached() -> set[int]:
         return {port for port in asked if node.run(f"timeout 5 bash -c '</dev/tcp/{address}/{port}'").rc == 0}
 
-    assert eventually(reached, asked) == asked
+    assert eventually(reached, lambda ports: ports == asked, BACK_S) == asked
     assert {port for port in asked if other(port)} == {API_SERVER}
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 
 from server import PLAYBOOKS, run
 from testinfra.host import Host
+from waiting import eventually
 
 testinfra_hosts = ["ansible://kube_control_plane"]
 
@@ -36,10 +36,7 @@ def test_a_run_proves_that_pods_reach_pods_of_other_nodes(host: Host) -> None:
 
 def test_nothing_stays_of_the_proof(host: Host) -> None:
     assert host.check_output(f"{KUBECTL} get daemonsets -A -l k8s-app=kubegpu-reach -o name") == ""
-    deadline = time.monotonic() + GONE_S
-    while (left := remains(host)) and time.monotonic() < deadline:
-        time.sleep(1)
-    assert left == []
+    assert eventually(lambda: remains(host), lambda left: not left, GONE_S) == []
 
 
 def remains(host: Host) -> list[str]:
