@@ -87,6 +87,16 @@ def test_a_node_leaves_in_a_run_of_its_own(hosts: list[str], wanted: str, refuse
     assert ("cp1 is to leave the cluster, and cp0 of the same run to stay. Nothing was changed." in told) == refused
 
 
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [("kubeconfig", True), (".kube/config", True), ("~/.kube/config", False), ("/srv/kubeconfig", False)],
+)
+def test_a_kubeconfig_by_a_relative_path_is_refused(path: str, refused: bool) -> None:
+    """It would be written beside the playbook, which is a folder of the collection."""
+    told = reasons(kubegpu_kubeconfig=path, playbook_dir="/collection/playbooks")
+    assert (f"kubegpu_kubeconfig is the relative path {path}, and its file would come to /collection/" in told) == refused
+
+
 SILENCE = {"status": -1, "msg": "Request failed: <urlopen error timed out>"}
 NO_NAME = {"status": -1, "msg": "Request failed: <urlopen error [Errno -2] Name or service not known>"}
 REFUSED = {"status": -1, "msg": "Request failed: <urlopen error [Errno 111] Connection refused>"}

@@ -72,6 +72,7 @@ def resources(**server: Any) -> dict[str, Any]:
 
 ON_CPU = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"extra_metrics": [{"metric": "mig"}, {"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
+OURS = {**OF_THAT_NAME, "owned": True}
 IDLE_OPERATOR = {"gpu_operator": [found("nvidia/gpu-operator")]}
 OUR_OPERATOR = {"gpu_operator": [found("gpu-operator/gpu-operator", owned=True)]}
 OF_AN_OPERATOR = {**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}
@@ -406,6 +407,23 @@ WARNED = {
         "node-feature-discovery: somebody else's is there (nfd/nfd)",
     ),
     "a feature discovery of ours": Warned(PLUGIN, {}),
+    "ours goes, and has another name": Warned(
+        EXPORTER,
+        {"components": {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]}},
+        "nothing of gpus/dcgm goes, which this collection has made. Next: to remove it, set "
+        "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm too.",
+        {"dcgm_exporter_state": "absent"},
+    ),
+    "ours goes": Warned(
+        EXPORTER,
+        {"components": {"exporter": [OURS]}},
+        options={"dcgm_exporter_state": "absent"},
+    ),
+    "theirs stays": Warned(
+        EXPORTER,
+        {"components": {"exporter": [OF_THAT_NAME]}},
+        options={"dcgm_exporter_state": "absent"},
+    ),
 }
 
 
