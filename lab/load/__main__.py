@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from lab.load.cluster import PROMETHEUS, LabCluster
 from lab.load.earlier import Earlier
-from lab.load.scenario import NotReached, Recording, play, steps
+from lab.load.scenario import PLAYS, NotReached, Recording, play, steps
 from lab.load.summary import Chain, Summary, summarise, verdict
 from lab.load.timeline import timeline
 from lab.load.view import View, summary_table
@@ -39,7 +39,9 @@ def main() -> None:
         "--high", type=float, default=2.75, help="GPU-seconds a second of the step (default: %(default)s)"
     )
     parser.add_argument("--hold", type=float, default=30, help="seconds that the step is held (default: %(default)s)")
-    parser.add_argument("--up-only", action="store_true", help="end while the load is high, and go on with the low one")
+    parser.add_argument(
+        "--play", choices=PLAYS, default="up-down", help="up leaves the load high, down-up begins there (%(default)s)"
+    )
     parser.add_argument("--before", type=Path, help="demo.json of a demo without a demand, to show beside")
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
@@ -85,7 +87,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     """Run the scenario and write its files. Returns what went wrong."""
     console = Console()
     cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa, arguments.prometheus)
-    plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold, goes_down=not arguments.up_only)
+    plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold, arguments.play)
     recording, problems = Recording(), []
     counted = cluster.counters()
     start = cluster.now()
@@ -93,8 +95,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     try:
         with View(console, cluster.autoscaler) as view:
             play(plan, cluster, recording, view.show, time.monotonic, time.sleep)
-        # The demand that comes next learns from this load what a request costs.
-        left = arguments.low if arguments.up_only else 0.0
+        left = arguments.high if arguments.play == "up" else 0.0
     except NotReached as missed:
         problems.append(str(missed))
     finally:

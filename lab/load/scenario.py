@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 INTERVAL_S = 0.5
+# Names of the steps, by how the demo is played. The first is always of the low load, and the second of the high one.
+# "up" leaves the high load on, and "down-up" begins there.
+PLAYS = {
+    "up-down": ("settle", "step up", "step down"),
+    "up": ("settle", "step up"),
+    "down-up": ("step down", "step up"),
+}
 
 
 @dataclass(frozen=True)
@@ -53,14 +60,16 @@ class Step:
 
 
 def steps(
-    autoscaler: Autoscaler, low_gpus: float, high_gpus: float, hold_s: float = 30, *, goes_down: bool = True
+    autoscaler: Autoscaler, low_gpus: float, high_gpus: float, hold_s: float = 30, play: str = "up-down"
 ) -> list[Step]:
-    """From a steady minimum up to the high load, held for `hold_s`, and back if it goes down."""
+    """The steps of one of PLAYS, between a steady minimum and the high load, which is held for `hold_s`."""
     low, high = autoscaler.ideal(low_gpus), autoscaler.ideal(high_gpus)
-    settle = Step("settle", low_gpus, low, hold_s=10, deadline_s=250, learns=autoscaler.has_demand)
-    up = Step("step up", high_gpus, high, hold_s=hold_s, deadline_s=240)
-    down = Step("step down", low_gpus, low, hold_s=5, deadline_s=300)
-    return [settle, up, down] if goes_down else [settle, up]
+    known = {
+        "settle": Step("settle", low_gpus, low, hold_s=10, deadline_s=250, learns=autoscaler.has_demand),
+        "step up": Step("step up", high_gpus, high, hold_s=hold_s, deadline_s=240),
+        "step down": Step("step down", low_gpus, low, hold_s=5, deadline_s=300, learns=autoscaler.has_demand),
+    }
+    return [known[name] for name in PLAYS[play]]
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Summary:
     """Seconds count from the moment a step's load was asked for; None is what never happened.
 
     undecided_s: the last look without a decision, which fell between that look and `reaction_s`.
-    goes_down:   the load went down again; else nothing is known of scale down.
+    goes_down:   the load went down, before the step up or after it; else nothing is known of scale down.
     look_s:      what the slowest look until then took: the API server, Prometheus and the load generator, once each.
     """
 
@@ -72,14 +72,14 @@ class Summary:
 
 def summarise(recording: Recording, plan: list[Step], counted: dict[str, float]) -> Summary:
     """counted: requests served, rejected and failed over the whole demo."""
-    settle, up, *rest = plan
-    down = rest[0] if rest else None
+    low, up, *_rest = plan
+    down = next((step for step in plan if step.name == "step down"), None)
     looks = [(sample.at_s - recording.begins[up.name], sample.desired) for sample in recording.of(up.name)]
-    undecided = list(takewhile(lambda look: look[1] <= settle.replicas, looks))
-    after = [sample for step in (up, *rest) for sample in recording.of(step.name)]
+    undecided = list(takewhile(lambda look: look[1] <= low.replicas, looks))
+    after = [sample for step in plan[1:] for sample in recording.of(step.name)]
     until_decision = [at_s for at_s, _desired in looks[: len(undecided) + 1]]
     return Summary(
-        reaction_s=_until(recording, up, lambda sample: sample.desired > settle.replicas),
+        reaction_s=_until(recording, up, lambda sample: sample.desired > low.replicas),
         undecided_s=round(max((at_s for at_s, _desired in undecided), default=0.0), 1),
         look_s=_late(until_decision, INTERVAL_S),
         ideal_ready_s=_until(recording, up, lambda sample: sample.ready == up.replicas),
@@ -87,7 +87,7 @@ def summarise(recording: Recording, plan: list[Step], counted: dict[str, float])
         peak_replicas=max((max(sample.ready, sample.desired) for sample in after), default=0),
         goes_down=down is not None,
         scale_down_reaction_s=_until(recording, down, lambda sample: sample.desired < up.replicas),
-        minimum_ready_s=_until(recording, down, lambda sample: sample.ready == sample.desired == settle.replicas),
+        minimum_ready_s=_until(recording, down, lambda sample: sample.ready == sample.desired == low.replicas),
         served=int(counted["served"]),
         rejected=int(counted["rejected"]),
         failed=int(counted["failed"]),

@@ -101,7 +101,7 @@ def test_a_cost_that_is_never_learned_is_named() -> None:
 
 
 def test_a_load_that_stays_high_says_nothing_of_scale_down() -> None:
-    plan = steps(AUTOSCALER, 0.15, 2.75, goes_down=False)
+    plan = steps(AUTOSCALER, 0.15, 2.75, play="up")
     recording = played(FakeCluster(), plan)
     summary = summarise(recording, plan, COUNTED)
     assert list(recording.begins) == ["settle", "step up"]
@@ -109,6 +109,19 @@ def test_a_load_that_stays_high_says_nothing_of_scale_down() -> None:
     console = Console(width=100, file=io.StringIO())
     console.print(summary_table({"": summary}))
     assert console.file.getvalue().count("not played") == 2
+    ElementTree.fromstring(timeline(recording, plan, AUTOSCALER))
+
+
+def test_a_second_half_goes_down_learns_and_goes_up() -> None:
+    plan = steps(replace(AUTOSCALER, has_demand=True), 0.15, 2.75, play="down-up")
+    cluster = FakeCluster(learns_after_s=70)
+    cluster.replicas = 5
+    recording = played(cluster, plan)
+    summary = summarise(recording, plan, COUNTED)
+    assert list(recording.begins) == ["step down", "step up"]
+    assert recording.begins["step up"] == pytest.approx(70, abs=0.5)
+    assert (summary.scale_down_reaction_s, summary.minimum_ready_s) == (3.0, 12.5)
+    assert (summary.reaction_s, summary.ideal_ready_s, summary.peak_replicas) == (3.0, 12.5, 5)
     ElementTree.fromstring(timeline(recording, plan, AUTOSCALER))
 
 
