@@ -53,12 +53,12 @@ gates-env:
 .PHONY: demo demo-demand site loadtest
 demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand
 	@$(MAKE) --no-print-directory site
-	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT) --hold 15 --play up
+	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT) --hold 10 --play up
 	@$(MAKE) --no-print-directory demo-demand
 
 demo-demand: ## the demo's second half: down again, and the same step up with a demand beside the one without
 	@$(BIN)/ansible-playbook -i inventories/lab lab/load/demand.yml
-	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/demand --hold 15 --play down-up --before $(OUT)/demo.json
+	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/demand --hold 10 --play down-up --before $(OUT)/demo.json
 
 site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)

@@ -29,7 +29,10 @@ text { font: 12px system-ui, sans-serif; fill: #52514e; }
 
 @dataclass(frozen=True)
 class Line:
-    """A series in a panel. `points` are (second, value); a None breaks it. `style` is an SVG attribute."""
+    """A series in a panel. `points` are (second, value); a None breaks it. `style` is an SVG attribute.
+
+    label: of the key; a line without one is not in it.
+    """
 
     label: str
     points: list[tuple[float, float | None]]
@@ -110,7 +113,7 @@ def _draw(panel: Panel, top: float, end: float) -> list[str]:
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">{tick:g}</text>')
     key = WIDTH - RIGHT
-    for line in reversed(panel.lines):
+    for line in reversed([line for line in panel.lines if line.label]):
         parts.append(f'<text x="{key}" y="{top - 10}" text-anchor="end">{escape(line.label)}</text>')
         key -= 7 * len(line.label) + 6
         parts.append(f'<path {line.style} d="M{key - 18} {top - 14}h16"/>')

@@ -11,8 +11,9 @@ from lab.plot import COLOURS, Band, Line, Panel, ceiling, draw, whole
 
 def timeline(recording: Recording, plan: Sequence[Step], autoscaler: Autoscaler, before: Earlier | None = None) -> str:
     """The SVG's text. before: whose ready replicas are shown beside, from its step on."""
-    end = max(recording.samples[-1].at_s, 1.0)
-    panels = [_requests(recording), _utilisation(recording, autoscaler), _replicas(recording, plan, before)]
+    moved = _moved(before.recording, recording, plan) if before else []
+    end = max(recording.samples[-1].at_s, *(at_s for at_s, _ready in moved), 1.0)
+    panels = [_requests(recording), _utilisation(recording, autoscaler, end), _replicas(recording, plan, moved)]
     bands = [
         Band(recording.begins[step.name], f"{step.name}: {step.gpus:g} GPUs", f"{step.gpus:g} GPUs")
         for step in plan
@@ -40,12 +41,12 @@ def _requests(recording: Recording) -> Panel:
     return Panel("requests/s", lines, [top * quarter / 4 for quarter in range(5)])
 
 
-def _utilisation(recording: Recording, autoscaler: Autoscaler) -> Panel:
+def _utilisation(recording: Recording, autoscaler: Autoscaler, end: float) -> Panel:
     first_seen = dict.fromkeys(pod for sample in recording.samples for pod in sample.utilisation)
-    end = recording.samples[-1].at_s
+    told_apart = len(first_seen) <= len(COLOURS)
     pods = [
         Line(
-            pod[-5:],
+            pod[-5:] if told_apart else "",
             [(sample.at_s, sample.utilisation.get(pod)) for sample in recording.samples],
             f'class="line" stroke="{COLOURS[index % len(COLOURS)]}"',
         )
@@ -55,7 +56,7 @@ def _utilisation(recording: Recording, autoscaler: Autoscaler) -> Panel:
     return Panel("GPU utilisation by pod, %", [target, *pods], range(0, 101, 25))
 
 
-def _replicas(recording: Recording, plan: Sequence[Step], before: Earlier | None) -> Panel:
+def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[float, float | None]]) -> Panel:
     ideal: list[tuple[float, float | None]] = []
     for step in plan:
         if step.name in recording.begins:
@@ -67,13 +68,12 @@ def _replicas(recording: Recording, plan: Sequence[Step], before: Earlier | None
         Line("ready", [(s.at_s, s.ready) for s in recording.samples], 'class="line" stroke="#1baf7a"', stepped=True),
     ]
     if before:
-        moved = _moved(before.recording, recording, plan)
-        lines.append(Line("ready without demand", moved, 'class="line muted"', stepped=True))
+        lines.append(Line("ready without demand", before, 'class="line muted"', stepped=True))
     return Panel("replicas", lines, whole(lines))
 
 
 def _moved(before: Recording, recording: Recording, plan: Sequence[Step]) -> list[tuple[float, float | None]]:
     """The ready replicas of another demo's step, as if it had begun when this one's did."""
-    up, end = plan[1].name, recording.samples[-1].at_s
+    up = plan[1].name
     shift = recording.begins[up] - before.begins[up]
-    return [(sample.at_s + shift, sample.ready) for sample in before.of(up) if sample.at_s + shift <= end]
+    return [(sample.at_s + shift, sample.ready) for sample in before.of(up)]

@@ -94,7 +94,8 @@ def test_a_node_leaves_in_a_run_of_its_own(hosts: list[str], wanted: str, refuse
 def test_a_kubeconfig_by_a_relative_path_is_refused(path: str, refused: bool) -> None:
     """It would be written beside the playbook, which is a folder of the collection."""
     told = reasons(kubegpu_kubeconfig=path, playbook_dir="/collection/playbooks")
-    assert (f"kubegpu_kubeconfig is the relative path {path}, and its file would come to /collection/" in told) == refused
+    said = f"kubegpu_kubeconfig is the relative path {path}, and its file would come to /collection/"
+    assert (said in told) == refused
 
 
 SILENCE = {"status": -1, "msg": "Request failed: <urlopen error timed out>"}

@@ -213,6 +213,25 @@ def test_timeline_is_xml_with_a_line_for_each_pod() -> None:
     assert {"requests/s", "replicas", "00000", "00004", "step up: 2.75 GPUs"} <= set(texts)
 
 
+def test_a_key_has_no_pods_that_their_colours_do_not_tell_apart() -> None:
+    recording = played(FakeCluster())
+    many = {f"sample-abc-{number:05}": 60.0 for number in range(9)}
+    recording.samples[-1] = replace(recording.samples[-1], utilisation=many)
+    picture = timeline(recording, PLAN, AUTOSCALER)
+    assert ">target<" in picture
+    assert "00004" not in picture
+
+
+def test_an_earlier_demo_is_shown_to_its_end() -> None:
+    """It may take longer than the one beside which it is shown."""
+    slow, fast = played(FakeCluster(delay_s=20)), played(FakeCluster(), PLAN[:2])
+    before = Earlier(slow, summarise(slow, PLAN, COUNTED))
+    picture = timeline(fast, PLAN[:2], AUTOSCALER, before)
+    up_s = [sample.at_s - slow.begins["step up"] for sample in slow.of("step up")]
+    assert fast.samples[-1].at_s < 60 < up_s[-1] + fast.begins["step up"]
+    assert ">120 s<" in picture
+
+
 def test_plain_line_has_everything() -> None:
     sample = Sample(12.34, "step up", 137.5, 100, 37.5, 0, {"a": 91.2, "b": 60}, 2, 4)
     assert line(PLAN[1], sample) == (
