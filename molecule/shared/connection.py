@@ -7,15 +7,15 @@ from typing import Any
 from testinfra.backend.ansible import AnsibleBackend
 from testinfra.backend.base import CommandResult
 
-PODMAN = "containers.podman.podman"
+LAB_SERVER = "lab_server"
 
 
 class ServerBackend(AnsibleBackend):
-    """testinfra's own, which does not know podman's connection."""
+    """testinfra's own, which does not know the lab's connection."""
 
     def run(self, command: str, *args: str, **kwargs: Any) -> CommandResult:
         server = self.get_variables()
-        if server.get("ansible_connection") != PODMAN:
+        if server.get("ansible_connection") != LAB_SERVER:
             return super().run(command, *args, **kwargs)
         asked = self.get_command(command, *args)
         podman = (server["ansible_podman_executable"], server["ansible_podman_extra_args"], "exec")
