@@ -68,20 +68,6 @@ def test_the_exporter_tells_pods_on_one_gpu_apart_where_they_share(told: dict[st
     assert "DCGM_EXPORTER_INTERVAL" in names
 
 
-def test_a_selector_is_in_each_term_and_in_what_is_waited_for() -> None:
-    selector = {"pool": "inference", "tier": 1, "spot": False}
-    values = RoleValues("dcgm_exporter", {"kubegpu_gpu_node_selector": selector}, {})
-    pool = [
-        {"key": "pool", "operator": "In", "values": ["inference"]},
-        {"key": "tier", "operator": "In", "values": ["1"]},
-        {"key": "spot", "operator": "In", "values": ["false"]},
-    ]
-    terms = values["_common_gpu_terms"]
-    assert len(terms) == len(RoleValues("dcgm_exporter", {}, {})["_common_gpu_terms"]) > 1
-    assert [term["matchExpressions"][1:] for term in terms] == [pool] * len(terms)
-    assert values["_common_gpu_selectors"] == ["nvidia.com/gpu.present=true", "pool=inference", "tier=1", "spot=false"]
-
-
 def test_a_pool_of_numbers_and_truths_finds_its_nodes() -> None:
     """Labels are text. Without a node the pool's configuration was nobody's, and nothing said so."""
     labels = {"a": {"shared": "true", "tier": "1"}, "b": {"shared": "false", "tier": "1"}}
