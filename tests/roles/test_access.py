@@ -111,15 +111,3 @@ def test_the_chart_gets_what_the_page_says() -> None:
     assert made["grafana"]["ingress"]["hosts"] == ["grafana.example.com"]
     assert made["grafana"]["admin"]["existingSecret"] == "kubegpu-grafana-admin"
     assert made["prometheus"]["prometheusSpec"]["externalUrl"] == "https://prometheus.example.com"
-
-
-@pytest.mark.parametrize(
-    ("address", "shown"), [("192.0.2.4", "http://192.0.2.4:30300"), ("2001:db8::4", "http://[2001:db8::4]:30300")]
-)
-def test_the_summary_names_a_port_of_a_node_by_an_address_that_a_browser_takes(address: str, shown: str) -> None:
-    node = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
-    values = {"grafana": {"service": {"type": "NodePort", "nodePort": 30300}}}
-    told = {"_common_summed": {"result": {"objects": [[node], []]}}}
-    said = RoleValues("prometheus_stack", {"prometheus_stack_values": values}, told)["_common_summary_address"]
-
-    assert said["grafana"] == shown

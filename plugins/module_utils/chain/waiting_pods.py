@@ -69,7 +69,7 @@ def _of_pod(pod: Manifest) -> str:
 
 
 def _of_container(status: Mapping[str, Any]) -> str:
-    state = next(iter((status.get("state") or {}).values()), {})
+    state: Mapping[str, Any] = next(iter((status.get("state") or {}).values()), {})
     message = state.get("message")
     return f"{status['name']}: {state.get('reason') or 'not ready'}" + (f" ({message})" if message else "")
 
