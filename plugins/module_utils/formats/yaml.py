@@ -20,7 +20,7 @@ def from_yaml(text: str) -> Any:
 def to_yaml(documents: Iterable[Any]) -> str:
     """The documents as a person writes them: names in their order, and texts of several lines as blocks.
 
-    Texts and numbers may be of Ansible's own types.
+    Texts, numbers, lists and maps may be of Ansible's own types.
     """
 
     class Dumper(yaml.SafeDumper):
@@ -33,6 +33,8 @@ def to_yaml(documents: Iterable[Any]) -> str:
 
     Dumper.add_representer(str, text)
     Dumper.add_multi_representer(str, text)
+    Dumper.add_multi_representer(dict, Dumper.represent_dict)
+    Dumper.add_multi_representer(list, Dumper.represent_list)
     Dumper.add_multi_representer(int, Dumper.represent_int)
     Dumper.add_multi_representer(float, Dumper.represent_float)
     return yaml.dump_all(documents, Dumper=Dumper, explicit_start=True, sort_keys=False, width=150)
