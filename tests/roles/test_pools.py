@@ -45,12 +45,3 @@ def test_the_exporter_tells_pods_on_one_gpu_apart_where_they_share(told: dict[st
         (True, {"enablePodUID": True}) if shared else (None,) * 2
     )
     assert "DCGM_EXPORTER_INTERVAL" in names
-
-
-def test_a_selector_of_numbers_finds_its_nodes() -> None:
-    """Labels are text: else all of ours would lose the label that plugin and exporter go by."""
-    nodes = [{"metadata": {"name": name, "labels": {"tier": tier}}} for name, tier in (("a", "1"), ("b", "2"))]
-    told = {"__gpu_node_labels_nodes": {"resources": nodes}}
-    assert RoleValues("gpu_node_labels", {"kubegpu_gpu_node_selector": {"tier": 1}}, told)[
-        "__gpu_node_labels_pool"
-    ] == ["a"]

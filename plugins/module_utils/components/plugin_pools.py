@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..chain.objects import Manifest, labels_of, name_of
+from ..chain.selectors import labels_match
 from ..formats.yaml import to_yaml
 from .gpu_nodes import label_values
 
@@ -88,8 +89,9 @@ def conflict(labels: Sequence[Label]) -> str:
 
 
 def _config_of(node: Manifest, pools: Sequence[Pool]) -> str | None:
-    labels = labels_of(node)
-    fitting = (pool["name"] for pool in pools if label_values(pool["nodes"]).items() <= labels.items())
+    fitting = (
+        pool["name"] for pool in pools if labels_match({"matchLabels": label_values(pool["nodes"])}, labels_of(node))
+    )
     return next(fitting, None)
 
 
