@@ -284,6 +284,8 @@ def autoscaler_key(params: Mapping[str, Any], path: str = "") -> tuple[str, str]
 
 
 def _listed(specs: Any) -> list[tuple[str, Any]]:
+    if specs is None:
+        raise HopError(Hop.SPEC, seen="autoscalers is missing", fix="give a list of autoscalers, [] for none")
     return Options({"autoscalers": specs}, ("autoscalers",)).entries("autoscalers")
 
 

@@ -223,9 +223,9 @@ def test_a_key_of_an_autoscaler_that_is_incomplete() -> None:
     assert autoscaler_key({"name": "a", "max_replicas": "many"}) == ("default", "a")
 
 
-@pytest.mark.parametrize("specs", [5, "chat", {"name": "chat"}])
+@pytest.mark.parametrize("specs", [None, 5, "chat", {"name": "chat"}])
 def test_autoscalers_are_a_list(specs: Any) -> None:
-    with pytest.raises(HopError, match=r"autoscalers is .*, not a list"):
+    with pytest.raises(HopError, match=r"autoscalers is (missing|.*, not a list)"):
         read_specs(specs)
 
 
