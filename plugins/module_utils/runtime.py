@@ -19,6 +19,7 @@ from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
 from .cluster.http import HttpGetter
 from .cluster.kube import KubeClient
+from .cluster.kubeconfig_file import check_kubeconfig
 from .cluster.prometheus import PrometheusClient
 from .cluster.rights import right_to
 from .cluster.transport import connect
@@ -29,16 +30,24 @@ from .hops import Hop
 GARBAGE_THRESHOLD = 100_000
 
 
-class _SpecsFirst(AnsibleModule):  # type: ignore[misc]
-    """Reads autoscalers before Ansible checks their types.
+class _OptionsFirst(AnsibleModule):  # type: ignore[misc]
+    """Reads options before Ansible checks their types.
 
-    Ansible's check ends in a traceback for .inf and for a number in place of a mapping. It names no place in a list.
+    Autoscalers: Ansible's check ends in a traceback for .inf and for a number in place of a mapping. It names no place
+    in a list. The path of a kubeconfig: it is no secret, and errors have to name it. A kubeconfig as a mapping is one.
     """
 
+    argument_spec: dict[str, Any]
     refusal: HopError | None = None
 
     def _load_params(self) -> None:
         super()._load_params()
+        if isinstance(self.params.get("kubeconfig"), str):
+            shown = {**self.argument_spec["kubeconfig"], "no_log": False}
+            self.argument_spec = {**self.argument_spec, "kubeconfig": shown}
+        self._read_autoscalers()
+
+    def _read_autoscalers(self) -> None:
         given = self.params.get("autoscalers")
         if given is None or "options" not in self.argument_spec.get("autoscalers", {}):
             return
@@ -66,7 +75,7 @@ class GpuModule:
         self._argument_spec = {**KUBE_AUTH, **argument_spec}
         self._module = AnsibleK8SModule(
             argument_spec=self._argument_spec,
-            module_class=_SpecsFirst,
+            module_class=_OptionsFirst,
             supports_check_mode=True,
             check_pyyaml=False,
             **rules,
@@ -95,6 +104,7 @@ class GpuModule:
     def kube_client(self) -> KubeClient:
         """A client; in check mode each write is a dry run on the server."""
         auth = {option: self.params[option] for option in KUBE_AUTH}
+        check_kubeconfig(auth)
         return KubeClient(connect(auth), dry_run=self.check_mode)
 
     def prometheus_client(self, kube: KubeClient) -> PrometheusClient:

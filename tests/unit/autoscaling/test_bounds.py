@@ -1,4 +1,4 @@
-"""What the API server would reject, or what is no option at all, is one error that names the option by its path."""
+"""What the API server would reject is one error, which names the option by its path."""
 
 from __future__ import annotations
 
