@@ -93,7 +93,7 @@ _DEMAND = st.fixed_dictionaries(
 _TARGET = st.fixed_dictionaries(
     {"name": _NAMES}, optional={"kind": st.sampled_from(["Deployment", "StatefulSet", "Rollout", "LeaderWorkerSet"])}
 ) | st.fixed_dictionaries(
-    {"kind": st.just("Fleet"), "name": _NAMES, "api_version": st.sampled_from(["example.com/v1", "v1", "a.b/v1beta1"])}
+    {"kind": st.just("Fleet"), "name": _NAMES, "api_version": st.sampled_from(["example.com/v1", "a.b/v1beta1"])}
 )
 OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "name": _NAMES,

@@ -35,6 +35,11 @@ def is_api_version(text: str) -> bool:
     return is_version and (is_dns_subdomain(group) if slash else True)
 
 
+def is_group_version(text: str) -> bool:
+    """With a group, which the API server wants of the target of an HPA."""
+    return "/" in text and is_api_version(text)
+
+
 def is_label_value(text: str) -> bool:
     return not text or (len(text) <= LONGEST_LABEL and bool(_QUALIFIED.fullmatch(text)))
 
@@ -44,6 +49,11 @@ def is_qualified_name(text: str) -> bool:
     prefix, slash, name = text.rpartition("/")
     is_name = bool(name) and is_label_value(name)
     return is_name and (is_dns_subdomain(prefix) if slash else True)
+
+
+def is_container_resource(text: str) -> bool:
+    known = text in ("cpu", "memory", "ephemeral-storage") or text.startswith("hugepages-")
+    return is_qualified_name(text) and (known or "/" in text)
 
 
 def is_path_segment(text: str) -> bool:
@@ -58,6 +68,8 @@ DNS_SUBDOMAIN: Rule = (
     f"a name of at most {LONGEST_SUBDOMAIN} characters, with dots or without: {_LETTERS}",
 )
 KIND: Rule = (is_kind, "a kind, Deployment for instance")
-API_VERSION: Rule = (is_api_version, "group and version, apps/v1 for instance")
+API_VERSION: Rule = (is_api_version, "v1 or group and version, apps/v1 for instance")
+GROUP_VERSION: Rule = (is_group_version, "group and version, apps/v1 for instance")
+CONTAINER_RESOURCE: Rule = (is_container_resource, "cpu, memory or a name as nvidia.com/gpu")
 PATH_SEGMENT: Rule = (is_path_segment, "a name without / and %")
 QUALIFIED_NAME: Rule = (is_qualified_name, "a name as cpu or nvidia.com/gpu")

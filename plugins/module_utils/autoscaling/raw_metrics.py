@@ -11,7 +11,8 @@ from typing import Any
 
 from .kube_names import (
     API_VERSION,
-    DNS_SUBDOMAIN,
+    CONTAINER_RESOURCE,
+    DNS_LABEL,
     KIND,
     PATH_SEGMENT,
     QUALIFIED_NAME,
@@ -59,8 +60,8 @@ def _resource(entry: Options, section: str) -> None:
 
 def _container_resource(entry: Options, section: str) -> None:
     resource = _section(entry, section, "name", "container", "target")
-    _required(resource, "name", QUALIFIED_NAME)
-    _required(resource, "container", DNS_SUBDOMAIN)
+    _required(resource, "name", CONTAINER_RESOURCE)
+    _required(resource, "container", DNS_LABEL)
     _one_of(_target(resource), "averageUtilization", "averageValue")
 
 

@@ -11,7 +11,7 @@ from ..hops import Hop
 from .demand import KINDS as DEMAND_KINDS
 from .demand import OPTIONS as DEMAND_OPTIONS
 from .demand import Demand, demand_metric, sustained_metric
-from .kube_names import API_VERSION, DNS_LABEL, DNS_SUBDOMAIN, KIND, LONGEST_LABEL, LONGEST_SUBDOMAIN
+from .kube_names import DNS_LABEL, DNS_SUBDOMAIN, GROUP_VERSION, KIND, LONGEST_LABEL, LONGEST_SUBDOMAIN
 from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
 from .options import SMALLEST_QUANTITY, Options, shown
 from .pod_names import LONGEST_NAME, are_cut, pod_names
@@ -316,7 +316,7 @@ def _target(options: Options) -> Target:
         raise options.error("target", "has no name: no target is given", "set target.kind and target.name")
     kind = given.text("kind", rule=KIND) or "Deployment"
     name = given.text("name", rule=DNS_SUBDOMAIN)
-    api_version = given.text("api_version", rule=API_VERSION) or API_VERSIONS.get(kind)
+    api_version = given.text("api_version", rule=GROUP_VERSION) or API_VERSIONS.get(kind)
     if api_version is None:
         raise given.error("kind", f"is {kind}, whose API is unknown", "set target.api_version as well")
     return Target(kind, name, api_version)

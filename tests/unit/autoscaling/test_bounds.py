@@ -91,6 +91,21 @@ REJECTED: dict[str, tuple[Any, str]] = {
         {"target": {"kind": "Fleet", "name": "x", "api_version": "a/b/c"}},
         "autoscalers[0].target.api_version is 'a/b/c'",
     ),
+    "an API without a group": (
+        {"target": {"kind": "ReplicationController", "name": "x", "api_version": "v1"}},
+        "autoscalers[0].target.api_version is 'v1'",
+    ),
+    "a resource that no container has": (
+        {
+            "extra_metrics": [
+                {
+                    "type": "ContainerResource",
+                    "containerResource": {"name": "pods", "container": "x", "target": {"type": "Value"}},
+                }
+            ]
+        },
+        "autoscalers[0].extra_metrics[0].containerResource.name is 'pods'",
+    ),
     "a namespace with quotes": ({"namespace": 'ml"'}, "autoscalers[0].namespace is 'ml\"'"),
     "a namespace with a dot": ({"namespace": "ml.a"}, "autoscalers[0].namespace is 'ml.a'"),
     "a long namespace": ({"namespace": "n" * 64}, "autoscalers[0].namespace is 'nnn"),
