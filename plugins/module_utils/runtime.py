@@ -8,14 +8,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 
 from .actions.outcome import Outcome
 from .argspecs import KUBE_AUTH
 from .autoscaling.manifests import RuleOptions
+from .autoscaling.rule_options import rule_options
+from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
 from .cluster.http import HttpGetter
 from .cluster.kube import KubeClient
+from .cluster.kubeconfig_file import check_kubeconfig
 from .cluster.prometheus import PrometheusClient
 from .cluster.rights import right_to
 from .cluster.transport import connect
@@ -26,8 +30,41 @@ from .hops import Hop
 GARBAGE_THRESHOLD = 100_000
 
 
+class _OptionsFirst(AnsibleModule):  # type: ignore[misc]
+    """Reads options before Ansible checks their types.
+
+    Autoscalers: Ansible's check ends in a traceback for .inf and for a number in place of a mapping. It names no place
+    in a list. The path of a kubeconfig: it is no secret, and errors have to name it. A kubeconfig as a mapping is one.
+    """
+
+    argument_spec: dict[str, Any]
+    refusal: HopError | None = None
+
+    def _load_params(self) -> None:
+        super()._load_params()
+        if isinstance(self.params.get("kubeconfig"), str):
+            shown = {**self.argument_spec["kubeconfig"], "no_log": False}
+            self.argument_spec = {**self.argument_spec, "kubeconfig": shown}
+        self._read_autoscalers()
+
+    def _read_autoscalers(self) -> None:
+        given = self.params.get("autoscalers")
+        if given is None or "options" not in self.argument_spec.get("autoscalers", {}):
+            return
+        try:
+            if self.params.get("state") == "absent":
+                keys = read_keys(given)
+                self.params["autoscalers"] = [{"namespace": namespace, "name": name} for namespace, name in keys]
+            else:
+                read_specs(given)
+        except HopError as err:
+            self.refusal, self.params["autoscalers"] = err, []
+
+
 class GpuModule:
     """The border to Ansible: options in, one shape of result out, and the only place that fails a module."""
+
+    _refusal: HopError | None = None
 
     def __init__(self, argument_spec: dict[str, Any], **rules: Any) -> None:
         """`rules` say which options need or exclude each other, in AnsibleModule's words."""
@@ -37,8 +74,13 @@ class GpuModule:
         gc.set_threshold(GARBAGE_THRESHOLD)
         self._argument_spec = {**KUBE_AUTH, **argument_spec}
         self._module = AnsibleK8SModule(
-            argument_spec=self._argument_spec, supports_check_mode=True, check_pyyaml=False, **rules
+            argument_spec=self._argument_spec,
+            module_class=_OptionsFirst,
+            supports_check_mode=True,
+            check_pyyaml=False,
+            **rules,
         )
+        self._refusal = self._module._module.refusal
         self.params: dict[str, Any] = self._module.params
         self.check_mode: bool = self._module.check_mode
         self.outcome = Outcome()
@@ -47,6 +89,8 @@ class GpuModule:
     def boundary(self) -> Iterator[None]:
         """Ends the module: with the outcome, or with the error and the changes that were made before it."""
         try:
+            if self._refusal:
+                raise self._refusal
             yield
             if self.outcome.errors:
                 raise first_of_all([as_hop(err) for err in self.outcome.errors])
@@ -60,6 +104,7 @@ class GpuModule:
     def kube_client(self) -> KubeClient:
         """A client; in check mode each write is a dry run on the server."""
         auth = {option: self.params[option] for option in KUBE_AUTH}
+        check_kubeconfig(auth)
         return KubeClient(connect(auth), dry_run=self.check_mode)
 
     def prometheus_client(self, kube: KubeClient) -> PrometheusClient:
@@ -73,11 +118,8 @@ class GpuModule:
 
     def rule_options(self) -> RuleOptions:
         given = self.params["prometheus"]
-        return RuleOptions(
-            namespace=given["rule_namespace"] or given["namespace"],
-            labels=given["rule_labels"],
-            evaluation_interval_s=given["evaluation_interval"],
-        )
+        options = {option: given[option] for option in ("rule_namespace", "rule_labels", "evaluation_interval")}
+        return rule_options({**options, "rule_namespace": given["rule_namespace"] or given["namespace"]}, "prometheus")
 
     def _result(self) -> dict[str, Any]:
         outcome = self.outcome

@@ -17,6 +17,29 @@ def from_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(err).split())) from err
 
 
+def from_yaml_of_others(text: str) -> Any:
+    """As from_yaml, for a text that is written again: times stay text, as programs in Go read them.
+
+    Raises: ValueError with the place and the parser's words, without the text there: it may be a secret.
+    """
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {
+            first: [(tag, expression) for tag, expression in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    try:
+        return yaml.load(text, Loader)
+    except (
+        yaml.YAMLError,
+        ValueError,
+    ) as err:  # ValueError: an int or a character that YAML allows and Python does not
+        mark = getattr(err, "problem_mark", None)
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"{place}{getattr(err, 'problem', None) or 'it is not text'}") from err
+
+
 def to_yaml(documents: Iterable[Any]) -> str:
     """The documents as a person writes them: names in their order, and texts of several lines as blocks.
 
