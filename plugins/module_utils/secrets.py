@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Secrets in values: which texts are one, and the same value without them.
 
-A secret is recognized by the name of its key, by the name beside its value (a container's variable, an HTTP header),
-by the kind of its object (Secret), or by its own text (a login in an address, a private key, `--password=x`).
+A secret is recognized by the name of its key, or by the name beside its value (a container's variable, an HTTP header).
+It is also recognized by the kind of its object (Secret), and by its text (a login in an address, `--password=x`).
 A reference to a secret is public: secretName, secretKeyRef, existingSecret, tokenPath, auth_password_file.
 """
 
@@ -21,7 +21,7 @@ LEAST_MASKED = 6
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # A name is read as its words in lower case: GF_DATABASE_PASSWORD and databasePassword are "database password".
-# One of these words makes it a secret wherever it is, and one of these ends, unless it ends as a reference does.
+# One of these words makes it a secret, and so does one of these ends. A name that ends as a reference does is public.
 _SECRET_WORD = re.compile(r"(?:password|passwd|passphrase|pwd|token|apikey|credentials?|htpasswd|dockerconfigjson)\b")
 _SECRET_END = re.compile(
     r"\b(?:(?:access|account|api|app|application|auth|encryption|hmac|integration|license|master|private|registration|"
@@ -161,7 +161,7 @@ class _Redaction:
 
     def _whole(self, value: Any, path: str) -> Any:
         text = str(value)
-        if not text or _PLACEHOLDER.match(text):
+        if text.lower() in ("", "true", "false", "null") or _PLACEHOLDER.match(text):
             return value
         self.found.append(Secret(path, text))
         return HIDDEN
