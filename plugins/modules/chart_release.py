@@ -437,6 +437,7 @@ class Run:
         self._helm = AnsibleHelmModule(module=module._module)
         self._values = module.params["release_values"]
         module.params["release_values"] = redacted(self._values)  # -vvv shows the parameters
+        self._mask(module.params)
         self._mask(self._values)
         self._service = K8sService(get_api_client(module), module)
         self._release = Release(self._helm, self._values, self._service)

@@ -90,7 +90,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import redacted
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts, redacted
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
@@ -239,6 +239,7 @@ def main() -> None:
     module = AnsibleK8SModule(
         argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, check_pyyaml=False
     )
+    module._module.no_log_values.update(masked_texts(module.params))
     queries, wait_s = module.params["objects"], module.params["wait_timeout"]
     found: list[list[Object]] = [[] for _query in queries]
     try:
