@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 PLANT = "Pl4nted-Secret"
@@ -37,3 +40,25 @@ def each_holder(kind: str, elements: str = "dict") -> Iterator[tuple[str, Any]]:
         yield "address", [LOGIN]
     elif kind == "str":
         yield "address", LOGIN
+
+
+@contextmanager
+def watched_processes() -> Iterator[list[str]]:
+    """Command lines of this machine that have the secret, as long as the block runs: whoever looks can read them."""
+    seen: list[str] = []
+    ended = Event()
+
+    def look() -> None:
+        while not ended.wait(0.005):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    seen.extend([line] * (PLANT in line))
+
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
