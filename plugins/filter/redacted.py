@@ -15,7 +15,7 @@ author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
   - Returns the value with each secret in it replaced by C((hidden)).
-  - A secret is recognized by the name of its key, by its shape, or by the text before it, C(--password=) for instance.
+  - A secret is recognized by the name of its key, or by its text, C(--password=x) for instance.
     A reference to a secret, C(existingSecret) for instance, stays.
 options:
   _input:
