@@ -50,7 +50,7 @@ RETURN = r"""
 _value:
   description:
     - C(roles), by name with C(state), C(refused) and C(warning); and C(prometheus), with its C(address), C(options) and
-      C(url), C(is_ours), C(has_monitors), C(full_name), and the errors C(several) and C(missing).
+      C(url), C(public_url), C(is_ours), C(has_monitors), C(full_name), and the errors C(several) and C(missing).
   type: dict
 """
 
@@ -69,6 +69,7 @@ def component_places(
             "address": choice.address(),
             "options": choice.options(int(interval)),
             "url": choice.url(),
+            "public_url": choice.public_url(),
             "is_ours": choice.is_ours(),
             "has_monitors": choice.has_monitors(),
             "full_name": full_name(seen.wanted["prometheus_stack"].release),

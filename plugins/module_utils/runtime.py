@@ -17,7 +17,7 @@ from .autoscaling.manifests import RuleOptions
 from .autoscaling.rule_options import rule_options
 from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
-from .cluster.http import HttpGetter
+from .cluster.http import HttpGetter, has_credential, is_readable_by_others
 from .cluster.kube import KubeClient
 from .cluster.kubeconfig_file import check_kubeconfig
 from .cluster.prometheus import PrometheusClient
@@ -25,6 +25,7 @@ from .cluster.rights import right_to
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
+from .secrets import masked_texts, redacted, without_login
 
 # Objects made, less those freed, before Python looks for garbage that refers to itself.
 GARBAGE_THRESHOLD = 100_000
@@ -82,6 +83,8 @@ class GpuModule:
         )
         self._refusal = self._module._module.refusal
         self.params: dict[str, Any] = self._module.params
+        # Ansible masks these in all that a module returns, its messages and tracebacks too.
+        self._module._module.no_log_values.update(masked_texts(self.params))
         self.check_mode: bool = self._module.check_mode
         self.outcome = Outcome()
 
@@ -97,7 +100,12 @@ class GpuModule:
         except (HopError, ApiError, QueryError) as err:
             hop = as_hop(err)
             self._module.fail_json(
-                msg=str(hop), hop=hop.hop, fix=hop.fix, exception=traceback.format_exc(), **hop.result, **self._result()
+                msg=str(hop),
+                hop=hop.hop,
+                fix=hop.fix,
+                exception=traceback.format_exc(),
+                **redacted(hop.result),
+                **self._result(),
             )
         self._module.exit_json(**self._result())
 
@@ -111,6 +119,7 @@ class GpuModule:
         """By its own address if one is given, else through the API server."""
         given = self.params["prometheus"]
         if given["url"]:
+            _refuse_readable_credential(given)
             getter = HttpGetter(given["url"], ca_cert=given["ca_cert"], bearer_token=given["bearer_token"])
             return PrometheusClient.at(given["url"], getter)
         place = {option: given[option] for option in ("namespace", "service", "port", "scheme", "path_prefix")}
@@ -127,15 +136,32 @@ class GpuModule:
             self._module.warn(warning)
         duration_s = round(time.monotonic() - self._started, 3)
         # Ansible takes a second and more to handle the diff of 1,000 objects, which nobody reads without --diff.
-        shown = {"diff": outcome.diff} if self._module._diff else {}
-        invocation = {"module_args": given(self.params, self._argument_spec)}
+        shown = {"diff": outcome.shown_diff()} if self._module._diff else {}
+        invocation = {"module_args": redacted(given(self.params, self._argument_spec))}
         return {
             "changed": outcome.changed,
-            "result": outcome.result,
+            "result": redacted(outcome.result),
             **shown,
             "duration_s": duration_s,
             "invocation": invocation,
         }
+
+
+def _refuse_readable_credential(prometheus: Mapping[str, Any]) -> None:
+    """Raises: HopError before the first request, if others on the way could read the token or the login."""
+    url = prometheus["url"]
+    if (
+        prometheus["plain_http"]
+        or not has_credential(url, prometheus["bearer_token"])
+        or not is_readable_by_others(url)
+    ):
+        return
+    raise HopError(
+        Hop.SCRAPE,
+        seen=f"prometheus.url {without_login(url)} is plain HTTP, so its token or login would cross the network "
+        "unencrypted. Nothing was sent or changed",
+        fix="use https, with prometheus.ca_cert for a private CA; or set prometheus.plain_http to true",
+    )
 
 
 def given(options: Mapping[str, Any], argument_spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..secrets import without_login
 from .places import Cluster, Entry, place
 
 # Facts of an existing Prometheus that are no option of the modules.
@@ -67,6 +68,10 @@ class Choice:
             f"{it.get('scheme') or 'http'}://{it['service']}.{it['namespace']}.svc:{it['port']}{it['path_prefix']}"
         )
         return str(it.get("url") or service)
+
+    def public_url(self) -> str:
+        """The same without a login: as an argument of a program, and as output may have it."""
+        return without_login(self.url())
 
     def several(self) -> str:
         """The error where nothing tells which of several is meant; empty if something does."""

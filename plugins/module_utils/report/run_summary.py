@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..chain.objects import Manifest, name_of
+from ..secrets import without_login
 
 _MORE_ALERTS = "no receiver. Next: set prometheus_stack_receivers"
 
@@ -85,7 +86,7 @@ def _autoscalers(run: Run) -> str:
 
 def _prometheus(run: Run) -> str:
     it = run.prometheus
-    outside = it.get("url") or outside_address(run.stack_values.get("prometheus") or {}, run.nodes)
+    outside = without_login(it.get("url") or "") or outside_address(run.stack_values.get("prometheus") or {}, run.nodes)
     forward = f"kubectl -n {it['namespace']} port-forward service/{it['service']} 9090:{it['port']}"
     local = f"{it.get('scheme') or 'http'}://localhost:9090{it['path_prefix']}"
     return str(outside or f"{forward}, then {local}")

@@ -34,6 +34,12 @@ def test_an_empty_cluster_is_summed_up_with_the_next_step() -> None:
     assert said[5].startswith("Grafana: not installed.")
 
 
+def test_a_login_in_the_address_of_prometheus_is_not_shown() -> None:
+    url = "https://reader:secret@prometheus.example.com/tenant"
+    said = lines(replace(RUN, prometheus={**PROMETHEUS, "url": url}))
+    assert said[3] == "Prometheus: https://prometheus.example.com/tenant; alerts are at /alerts"
+
+
 def test_gpus_of_all_kinds_are_counted() -> None:
     gpus = {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "3", "cpu": "64"}
     assert lines(replace(RUN, nodes=[node("a", **gpus), node("b")]))[1] == "GPUs: 7 on a, b"
