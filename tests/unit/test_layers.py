@@ -20,6 +20,7 @@ LEFT = (
     "formats",
     "server",
     "autoscaling",
+    "diagnosis",
     "chain",
     "components",
     "gitops",
@@ -27,7 +28,7 @@ LEFT = (
     "report",
 )
 PACKAGES = (*LEFT, "cluster", "actions", "runtime")
-PURE = {"autoscaling", "chain", "components", "gitops", "loadtest", "report", "formats"}
+PURE = {"autoscaling", "diagnosis", "chain", "components", "gitops", "loadtest", "report", "formats"}
 # What would be input or output: a pure package is handed what it judges.
 WORLD = {"ansible", "ansible_collections", "kubernetes", "os", "pathlib", "socket", "subprocess", "time", "urllib"}
 

@@ -183,10 +183,10 @@ def _silent_api(owner: Owner, outage: ApiError) -> ApiState:
 def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str]) -> HopError:
     """By the checks that need no more than what has been read."""
     # Only here: where all have a value no check need be compiled.
-    from ..chain.check import Check
     from ..chain.checks import metric, metrics_api, workload
-    from ..chain.findings import first_causes
     from ..chain.first_error import first_error
+    from ..diagnosis.check import Check
+    from ..diagnosis.findings import first_causes
 
     state = State(time.time(), apis=[api], autoscalers=[asking])
     results = (
@@ -200,8 +200,8 @@ def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str])
 
 
 def _not_scalable(target: Target) -> HopError:
-    from ..chain.check import CheckResult
     from ..chain.checks.before import WORKLOAD_NOT_SCALABLE
+    from ..diagnosis.check import CheckResult
 
     seen = f"the cluster has no kind {target.kind} with a scale subresource in {target.api_version}"
     return CheckResult(WORKLOAD_NOT_SCALABLE, str(target), seen).error()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..autoscaling.capacity import may_run_on
-from .check import CheckResult, FindingType
+from ..diagnosis.check import CheckResult, FindingType
 from .objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, pod_spec, statuses, trouble
 from .state import State, offers_gpus
 

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..diagnosis.check import ALL
+from ..diagnosis.findings import Finding
 from ..errors import HopError
 from ..hops import CHAIN, Hop
 from .checks.metric import METRIC_DISAGREES
 from .checks.workload import WORKLOAD_AT_ZERO
-from .findings import Finding
-from .state import ALL, AutoscalerState
+from .state import AutoscalerState
 
 # Warnings that keep an autoscaler from being proven.
 _DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..diagnosis.findings import Finding, first_causes, results_of
+from ..formats.times import timestamp
 from ..hops import CHAIN, TITLES, Hop
 from .checks.registry import CHECKS, HOPS
-from .findings import Finding, first_causes
-from .objects import timestamp
 from .state import AutoscalerState, State
 
 SCHEMA = "kubegpu.autoscale/doctor/v1"
@@ -17,8 +17,7 @@ SCHEMA = "kubegpu.autoscale/doctor/v1"
 
 def findings_of(state: State, *, grace: bool = True) -> list[Finding]:
     """What all checks that can be made find, errors first, then from left to right."""
-    results = (result for check in CHECKS if not check.obstacles(state) for result in check.judge(state))
-    findings = first_causes(results, grace=grace)
+    findings = first_causes(results_of(CHECKS, state), grace=grace)
     return sorted(findings, key=lambda finding: (finding.type.severity != "error", CHAIN.index(finding.type.hop)))
 
 

@@ -17,6 +17,7 @@ from ..autoscaling.manifests import recordings_of
 from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import Autoscaler
+from ..diagnosis.check import ALL
 from ..marks import is_managed
 from .demand import DemandState
 from .objects import (
@@ -43,8 +44,6 @@ from .rollouts import is_rollout, revisions
 from .selectors import labels_match
 from .signs import EXPORTER, gives_gpus_by_dra, plugin_container
 
-# A finding that concerns everything.
-ALL = "*"
 # A value agrees with Prometheus if it lies no further from its samples than this share of the target value.
 TOLERANCE = 0.05
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...autoscaling.capacity import NVIDIA
+from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
 from ..daemon_sets import failing_pods, missing_on, obstacle, place_of
 from ..objects import youngest
 from ..state import State, is_up, lost_gpus

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.quantity import parse_quantity
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..adapter_config import name_given
-from ..check import CheckResult, Evidence, FindingType, check
 from ..objects import Manifest, condition, key_of, name_of, owners, youngest
 from ..rollouts import STABLE
 from ..state import ABOUT_GPUS, AutoscalerState, MetricState, State, repeats_values

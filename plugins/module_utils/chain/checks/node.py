@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
 from ..objects import condition
 from ..state import State, is_up
 from ..texts import condition_text

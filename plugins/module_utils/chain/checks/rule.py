@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..check import CheckResult, Evidence, FindingType, check
 from ..objects import Manifest, is_ready, labels_of, name_of, seconds, youngest
 from ..prometheus_objects import why_not_selected
 from ..rule_texts import NODE_LABELS, RATE, WINDOW, labels_joined, labels_read

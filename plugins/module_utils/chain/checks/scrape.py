@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, Evidence, FindingType, check
 from ..daemon_sets import place_of
 from ..objects import Manifest, containers_of, is_ready, labels_of, name_of, youngest
 from ..prometheus_objects import why_not_selected
 from ..selectors import labels_match
-from ..state import ALL, State
+from ..state import State
 from ..texts import labels_text, names_of, selector_text
 
 _PODS = ("daemon_sets", "component_pods", "prometheus")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, Evidence, FindingType, check
 from ..objects import (
     Manifest,
     clock,
