@@ -17,7 +17,7 @@ from .cluster.errors import ApiError, QueryError
 from .cluster.http import HttpGetter
 from .cluster.kube import KubeClient
 from .cluster.prometheus import PrometheusClient
-from .cluster.rights import right_to
+from .cluster.rights import refused
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
@@ -134,8 +134,6 @@ def _refused_request(err: ApiError) -> HopError:
         )
     if err.status == 401:
         return HopError(Hop.API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")
-    if err.status == 403:
-        return HopError(
-            Hop.API_SERVER, seen=str(err), fix=f"allow the user of the kubeconfig to {right_to(err.request)}"
-        )
+    if err.refused_user:
+        return refused(err)
     return HopError(Hop.API_SERVER, seen=str(err), fix="correct what the API server objects to, then run again")

@@ -17,7 +17,7 @@ from ..cluster.errors import ApiError, QueryError
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
 from .observe import sources_of
-from .reading import Reading, attempt, message_of, reason
+from .reading import Reading, attempt, message_of
 
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
@@ -54,7 +54,7 @@ def ask_prometheus(
 ) -> PrometheusState:
     """The state of Prometheus. clock: its time, or why it does not say it. pods: behind its Service."""
     if isinstance(clock, ApiError) and clock.status in (401, 403):
-        reading.unavailable["prometheus"] = reason(clock)
+        reading.lack("prometheus", clock)
     if isinstance(clock, Exception):
         return PrometheusState(client.name, error=message_of(clock), pods=pods)
     metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]

@@ -18,7 +18,7 @@ from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
 from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.selectors import labels_match
-from ..chain.state import ABOUT_GPUS, AdapterConfig, ApiState, AutoscalerState, MetricState, Scope, State
+from ..chain.state import ABOUT_GPUS, AdapterConfig, ApiState, AutoscalerState, MetricState, Place, Scope, State
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -58,7 +58,7 @@ from .intervals import Intervals
 from .metrics_owner import Owner
 from .observe import Observer
 from .prometheus_replicas import pods_of_service, replicas_of
-from .reading import Reading, ReadOnce, attempt, message_of, reason
+from .reading import Reading, ReadOnce, attempt, message_of
 from .snapshot import GROUPS
 from .targets import TargetState, read_targets
 
@@ -84,6 +84,9 @@ _OF_NAMESPACES = ("hpas", "scaled_objects")
 _REJECTED = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError|NodeAffinity")
 
 
+_NOWHERE = Place()
+
+
 def capture(
     kube: KubeClient,
     prometheus: PrometheusClient,
@@ -92,11 +95,14 @@ def capture(
     facts: Mapping[str, Mapping[str, Any]],
     history_s: int,
     only: Collection[Key] | None = None,
+    place: Place = _NOWHERE,
 ) -> State:
     """only: the autoscalers to look at; None for those of the scope.
 
-    Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist.
+    Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist, or if
+    the client sends no login.
     """
+    user = kube.user()
     kube, reading = ReadOnce(kube), Reading()
     version = reading.take("version", lambda: kube.get_raw("/version"), None)
     places = {scope.namespace} if scope.namespace else {namespace for namespace, _name in only or ()}
@@ -116,6 +122,9 @@ def capture(
         server_version=version.get("gitVersion") if isinstance(version, Mapping) else None,
         facts=facts,
         unavailable=reading.unavailable,
+        denied=reading.denied,
+        user=user,
+        place=place,
         **{**lists, "hpas": [{**hpa, "kind": HPAS.kind} for hpa in lists["hpas"]]},
     )
     wanted, targets = _autoscalers(kube, reading, state, only)
@@ -283,7 +292,7 @@ def _api(
     api_service = _service(state, place)
     listed = attempt(lambda: frozenset(MetricsApi(kube.get_raw).listed(group))) if service else None
     if isinstance(listed, ApiError) and listed.status in (401, 403):
-        reading.unavailable["metrics"] = reason(listed)
+        reading.lack("metrics", listed)
     deployments: Sequence[Manifest] = ()
     if place[0]:
         with suppress(ApiError):  # evidence only
@@ -336,8 +345,9 @@ def _observed(
 ) -> list[AutoscalerState]:
     states = _without_ended(kube, reading.take("metrics", lambda: observer.observe(wanted), {}))
     for err in kube.forbidden:
-        if any(f"/apis/{group}/" in err.request for group in GROUPS.values()):
-            reading.unavailable.setdefault("metrics", reason(err))
+        is_of_metrics = any(f"/apis/{group}/" in err.request for group in GROUPS.values())
+        if is_of_metrics and "metrics" not in reading.unavailable:
+            reading.lack("metrics", err)
     intervals = Intervals(kube, prometheus)
     hpas = {key_of(hpa): hpa for hpa in state.hpas}
     history = read_history(prometheus, wanted, states, history_s) if history_s else {}

@@ -17,7 +17,7 @@ from ..chain.state import ApiState, AutoscalerState, MetricState, State
 from ..cluster.errors import ApiError
 from ..cluster.kube import APISERVICES, PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
-from ..cluster.rights import right_to
+from ..cluster.rights import refused
 from ..errors import HopError, enumeration
 from ..hops import Hop
 from .condition import Condition
@@ -54,10 +54,9 @@ def read_metric(kube: KubeClient, query: MetricQuery) -> Answer:
     try:
         return _look(kube, query)
     except ApiError as err:
-        if err.status != 403:
+        if not err.refused_user:
             raise
-        fix = f"allow the user of the kubeconfig to {right_to(err.request)}"
-        raise HopError(Hop.API_SERVER, seen=str(err), fix=fix) from err
+        raise refused(err) from err
 
 
 def read_metric_until(

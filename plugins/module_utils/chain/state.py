@@ -466,6 +466,14 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Which cluster it is: context of the kubeconfig and address of the API server; empty where that is not known."""
+
+    context: str = ""
+    server: str = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is asked for, and what has to be known of the cluster before it is done.
 
@@ -506,6 +514,9 @@ class State:
     resource_slices: GPUs that pods can claim. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
     quotas:          ResourceQuotas of the autoscalers' namespaces.
     unavailable:     why an input could not be read, by the name of the field. Such a field is empty.
+    denied:          the rights that are missing for it, by the name of the field.
+    user:            that the API server takes us for; empty if it does not say.
+    place:           context of the kubeconfig and address of the API server.
     """
 
     now_s: float
@@ -533,6 +544,9 @@ class State:
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    denied: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    place: Place = Place()
 
     @property
     def is_before(self) -> bool:

@@ -10,7 +10,8 @@ from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import MANAGED_BY, MANAGER
-from .errors import ApiError
+from .errors import ANONYMOUS, ApiError
+from .rights import nobody
 from .transport import Transport
 
 
@@ -71,6 +72,9 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 PAGE_SIZE = 500
 
 
+_SELF_SUBJECT_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
 def group_path(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
@@ -102,6 +106,23 @@ class KubeClient:
             for entry in served
             if "/" not in entry["name"]
         }
+
+    def user(self) -> str:
+        """The user that the API server takes this client for; empty if it does not say, as before Kubernetes 1.28.
+
+        Raises: HopError if that is nobody.
+        """
+        try:
+            path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
+            answer = self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)
+            name: str = answer["status"]["userInfo"].get("username", "")
+        except ApiError as err:
+            if err.status not in (403, 404):
+                raise
+            name = err.refused_user
+        if name == ANONYMOUS:
+            raise nobody()
+        return name
 
     def list(
         self,

@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ..errors import HopError
 from ..hops import Hop
 from .errors import ApiError
+from .kubeconfig import exec_plugin
 from .parallel import CONNECTIONS
 from .retry import RetryingTransport
 
@@ -23,6 +26,8 @@ except ImportError:  # connect() is only called once the module has made sure th
     pass
 
 REQUEST_TIMEOUT_S = 30
+# Characters of an error that is not ours, which may be a whole page.
+_SHOWN = 400
 
 
 class Transport(Protocol):
@@ -50,10 +55,15 @@ JSON = "application/json"
 def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> Transport:
     """A transport with kubernetes.core's client, `auth` being its authentication options.
 
-    Raises: HopError if they do not say where the API server is, ApiError if it does not answer.
+    Raises: HopError if they do not say where the API server is, or if the kubeconfig's plugin gives no login. ApiError
+    if the API server does not answer.
     """
     try:
-        client = get_api_client(**auth).client
+        with _errors_logged() as errors:
+            known = get_api_client(**auth)
+        client = known.client
+        if not _has_login(known.configuration) and (plugin := exec_plugin(auth)):
+            raise plugin.failure("; ".join(errors))
     except CoreException as err:
         raise HopError(Hop.API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
     except ApiException as err:
@@ -85,6 +95,24 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
             raise _no_answer(err, request) from err
 
     return RetryingTransport(send, sleep=sleep)
+
+
+@contextmanager
+def _errors_logged() -> Iterator[list[str]]:
+    """What the client library logs as errors. It logs that a plugin gives no login, and goes on as system:anonymous."""
+    errors: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: errors.append(" ".join(record.getMessage().split())[:_SHOWN])  # type: ignore[method-assign]
+    logger = logging.getLogger()
+    logger.addHandler(handler)
+    try:
+        yield errors
+    finally:
+        logger.removeHandler(handler)
+
+
+def _has_login(configuration: Any) -> bool:
+    return bool(configuration.api_key or configuration.cert_file or configuration.username)
 
 
 def _widen(pools: PoolManager) -> None:

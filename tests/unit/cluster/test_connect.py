@@ -19,6 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors i
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import CRDS, HPAS, KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.parallel import CONNECTIONS, in_parallel
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from kubernetes.client import Configuration
 
 PATIENCE_S = 20
@@ -211,6 +212,57 @@ def test_nobody_at_that_address(server: Server) -> None:
     with pytest.raises(ApiError) as caught:
         kube(server)
     assert caught.value.status == 0
+
+
+def kubeconfig_with_exec(folder: Path, server: Server, **plugin: Any) -> dict[str, Any]:
+    """The authentication options for a kubeconfig whose user logs in with a program."""
+    path = Path(kubeconfig(folder, server=server.address))
+    config = json.loads(path.read_text())
+    config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **plugin}}
+    path.write_text(json.dumps(config))
+    return {"kubeconfig": str(path)}
+
+
+def test_a_login_plugin_that_is_not_installed_is_named(server: Server, tmp_path: Path, unset: None) -> None:
+    auth = kubeconfig_with_exec(tmp_path, server, command="no-such-aws", installHint="See https://example.com/aws.")
+    with pytest.raises(HopError) as caught:
+        connect(auth)
+    assert caught.value.seen == "the kubeconfig logs in with `no-such-aws`, which is not in the PATH"
+    assert caught.value.fix == (
+        "install no-such-aws, or add its folder to the PATH of ansible-playbook. See https://example.com/aws."
+    )
+
+
+@pytest.mark.parametrize(
+    ("prints", "seen"),
+    [
+        ("echo 'the SSO session has expired' >&2; exit 255", "process returned 255. the SSO session has expired"),
+        ("echo '{}'", "missing key 'apiVersion'"),
+    ],
+)
+def test_a_login_plugin_that_gives_no_login_is_quoted(
+    server: Server, tmp_path: Path, unset: None, prints: str, seen: str
+) -> None:
+    plugin = tmp_path / "login"
+    plugin.write_text(f"#!/bin/sh\n{prints}\n")
+    plugin.chmod(0o755)
+    with pytest.raises(HopError) as caught:
+        connect(kubeconfig_with_exec(tmp_path, server, command=str(plugin)))
+    assert caught.value.seen.startswith(f"the kubeconfig logs in with `{plugin}`, which gave no login: ")
+    assert seen in caught.value.seen
+    assert f"log in with {plugin} again" in caught.value.fix
+
+
+def test_the_login_of_a_plugin_is_sent(server: Server, tmp_path: Path, unset: None) -> None:
+    plugin = tmp_path / "login"
+    version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "fresh"}}
+    plugin.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+    plugin.chmod(0o755)
+    server.answers = iter([HPA])
+    transport = connect(kubeconfig_with_exec(tmp_path, server, command=str(plugin)), sleep=lambda _seconds: None)
+    assert KubeClient(transport).get(HPAS, "chat", "ml") == HPA
+    assert server.seen[0][1]["authorization"] == "Bearer fresh"
 
 
 def test_a_connection_each_and_none_thrown_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

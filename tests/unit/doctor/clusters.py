@@ -349,6 +349,7 @@ class Cluster:
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
     unavailable: Manifest = field(default_factory=dict)
+    denied: Manifest = field(default_factory=dict)
 
     def container(self, index: int = 0) -> Manifest:
         return self.daemon_sets[index]["spec"]["template"]["spec"]["containers"][0]
@@ -415,6 +416,8 @@ class Cluster:
             ],
             facts=self.facts,
             unavailable=self.unavailable,
+            denied=self.denied,
+            user="looker",
         )
 
     def report(self, **options: Any) -> Manifest:

@@ -80,6 +80,12 @@ def without_gpus(cluster: Cluster) -> None:
             del gpu_node["status"][kind]["nvidia.com/gpu"]
 
 
+@fault("RIGHTS_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.denied = {"scaled_objects": "list scaledobjects of apiGroup 'keda.sh' at the cluster scope"}
+    cluster.unavailable = {"scaled_objects": f"no right to {cluster.denied['scaled_objects']}"}
+
+
 @fault("DRIVER_NEEDS_REBOOT")
 def _(cluster: Cluster) -> None:
     cluster.facts["gpu1"] |= {"reboot_required": True, "reboot_reason": "driver 570 is loaded, 580 is installed"}
@@ -1199,7 +1205,8 @@ def test_a_fault_is_its_finding_and_nothing_else(name: str) -> None:
     assert ids(found) == [name.split()[0]]
     [finding] = found["findings"]
     kind = FINDING_TYPES[finding["id"]]
-    assert found["verdict"] == {"error": "broken", "warning": "warning"}[kind.severity]
+    well = "partial" if found["unchecked_hops"] else "warning"
+    assert found["verdict"] == {"error": "broken", "warning": well}[kind.severity]
     status = next(hop["status"] for hop in found["hops"] if hop["id"] == kind.hop)
     assert status == {"error": "broken", "warning": "warning"}[kind.severity]
     assert all(finding["seen"])
@@ -1229,6 +1236,7 @@ WITHOUT_A_TIME = {
     "METRIC_IN_CAPITALS",
     "MONITOR_MISSING",
     "PROFILING_FROZEN",
+    "RIGHTS_MISSING",
     "RULE_JOINS_WRONG_POD",
     "RULE_LABEL_RENAMED",
     "RULE_MISSING",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_cluster_info import place_of
 
 
 def options(tmp_path: Path, *contexts: str, current: str = "", **more: Any) -> dict[str, Any]:
@@ -55,3 +55,10 @@ def test_several_files_in_one_variable_are_refused(tmp_path: Path) -> None:
     with pytest.raises(HopError) as caught:
         place_of({"kubeconfig": f"{tmp_path}/a:{tmp_path}/b", "context": None, "host": None})
     assert "name one file" in caught.value.fix
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("contexts: [")
+    with pytest.raises(HopError, match=f"the kubeconfig {path} is no YAML: while parsing"):
+        place_of({"kubeconfig": str(path), "context": None, "host": None})

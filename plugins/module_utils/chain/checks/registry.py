@@ -11,6 +11,7 @@ from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
 from ..state import State
 from . import (
+    access,
     device_plugin,
     exporter,
     hpa,
@@ -25,6 +26,7 @@ from . import (
 )
 
 HOPS = {
+    Hop.ACCESS: access,
     Hop.NODE: node,
     Hop.DEVICE_PLUGIN: device_plugin,
     Hop.NODE_LABELS: node_labels,
