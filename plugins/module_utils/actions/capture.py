@@ -16,9 +16,20 @@ from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
+from ..chain.controllers import REJECTED, RESCALED
 from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.selectors import labels_match
-from ..chain.state import ABOUT_GPUS, AdapterConfig, ApiState, AutoscalerState, MetricState, Place, Scope, State
+from ..chain.state import (
+    ABOUT_GPUS,
+    CONTROLLERS,
+    AdapterConfig,
+    ApiState,
+    AutoscalerState,
+    MetricState,
+    Place,
+    Scope,
+    State,
+)
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -27,6 +38,7 @@ from ..cluster.kube import (
     DEPLOYMENTS,
     EVENTS,
     HPAS,
+    LEASES,
     NAMESPACES,
     NODES,
     POD_MONITORS,
@@ -77,6 +89,8 @@ _LISTS: dict[str, Resource] = {
     "webhooks": VALIDATING_WEBHOOKS,
 }
 
+_CONTROL_PLANE = "kube-system"
+
 # Of these the namespaces of the scope are all that matters: who may not list them all is asked for those.
 _OF_NAMESPACES = ("hpas", "scaled_objects")
 
@@ -99,7 +113,7 @@ def capture(
 ) -> State:
     """only: the autoscalers to look at; None for those of the scope.
 
-    Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist, or if
+    Raises: ApiError if the API server does not answer. HopError if the HPA that `scope` names does not exist, or if
     the client sends no login.
     """
     user = kube.user()
@@ -151,11 +165,38 @@ def capture(
         apis=[_api(kube, reading, group, service, state, pods) for group, service in services.items()],
         autoscalers=_observed(kube, reading, observer, prometheus, wanted, state, history_s),
     )
+    places = {scope.namespace} if scope.namespace else set()
+    said = [reading.take("controller_events", partial(_said, kube, reason, places)) for reason in (REJECTED, RESCALED)]
     return replace(
         state,
         prometheus=with_scrape_errors(prometheus, state),
         events=_events(kube, reading, state),
+        controller_events=[event for events in said for event in events],
+        leases=_leases(kube, reading) if wanted else {},
     )
+
+
+def _said(kube: ReadOnce, reason: str, namespaces: Collection[str]) -> Sequence[Manifest]:
+    """The events of a reason, of the whole cluster; who may not list these gets those of the namespaces."""
+    selector = f"reason={reason}"
+    try:
+        return kube.list(EVENTS, field_selector=selector) or ()
+    except ApiError as err:
+        if err.status != 403 or not namespaces:
+            raise
+    return [
+        event
+        for namespace in sorted(namespaces)
+        for event in kube.list(EVENTS, namespace=namespace, field_selector=selector) or ()
+    ]
+
+
+def _leases(kube: ReadOnce, reading: Reading) -> dict[str, Manifest]:
+    """By which the controllers of the control plane say that they run; a cluster of one may have none."""
+    found = {
+        name: reading.take("leases", partial(kube.get, LEASES, name, _CONTROL_PLANE), None) for name in CONTROLLERS
+    }
+    return {name: lease for name, lease in found.items() if lease}
 
 
 def _is_denied(answer: object) -> bool:
@@ -252,8 +293,9 @@ def _namespaces(
 
 
 def _events(kube: ReadOnce, reading: Reading, state: State) -> Sequence[Manifest]:
-    """Warnings, of namespaces where something waits: an exporter for its volumes, a target for its pods."""
+    """Warnings, of namespaces where something waits: an exporter for its volumes, a workload for its pods."""
     namespaces = {pod["metadata"]["namespace"] for pod in state.waiting_exporters}
+    namespaces |= {daemon_set["metadata"]["namespace"] for daemon_set in state.daemon_sets_without_pods}
     for autoscaler in state.autoscalers:
         if len(autoscaler.pods) < (autoscaler.replicas or 0) or not all(map(is_ready, autoscaler.pods)):
             namespaces.add(autoscaler.key[0])

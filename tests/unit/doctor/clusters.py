@@ -350,6 +350,8 @@ class Cluster:
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
     unavailable: Manifest = field(default_factory=dict)
     denied: Manifest = field(default_factory=dict)
+    controller_events: list[Manifest] = field(default_factory=list)
+    leases: Manifest = field(default_factory=dict)
 
     def container(self, index: int = 0) -> Manifest:
         return self.daemon_sets[index]["spec"]["template"]["spec"]["containers"][0]
@@ -417,6 +419,8 @@ class Cluster:
             facts=self.facts,
             unavailable=self.unavailable,
             denied=self.denied,
+            controller_events=self.controller_events,
+            leases=self.leases,
             user="looker",
         )
 

@@ -318,7 +318,8 @@ def test_no_label_is_asked_for_where_no_rule_joins_any() -> None:
 def test_nothing_is_asked_of_events_where_all_exporters_run() -> None:
     live = LiveCluster()
     look(live)
-    assert not [request.path for request in live.requests if request.path.endswith("/events")]
+    asked = [request.query["fieldSelector"] for request in live.requests if request.path.endswith("/events")]
+    assert asked == ["reason=InvalidConfiguration", "reason=SuccessfulRescale"]
 
 
 def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> None:

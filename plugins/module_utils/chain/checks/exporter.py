@@ -8,7 +8,7 @@ from ...autoscaling.capacity import NVIDIA, gpus_of
 from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..daemon_sets import RESTARTS, failing_pods, missing_on, nodes_without_exporter, place_of
+from ..daemon_sets import NOT_CREATED, RESTARTS, failing_pods, missing_on, nodes_without_exporter, place_of
 from ..objects import (
     KILLED,
     Manifest,
@@ -100,6 +100,7 @@ EXPORTER_NOT_ON_NODE = FindingType(
     fix="add a toleration to the exporter's values (dcgm_exporter_values: {{tolerations: [...]}})",
     grace_s=NODE_GRACE_S,
     is_consequence=True,
+    evidence=NOT_CREATED,
 )
 
 
