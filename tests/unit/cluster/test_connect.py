@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_PATCH = do_DELETE = _answer
+    do_GET = do_POST = do_PATCH = do_DELETE = _answer
 
     def log_message(self, *_args: object) -> None:
         """Not worth a line."""
@@ -103,6 +103,15 @@ def test_a_request_as_the_server_sees_it(server: Server) -> None:
     assert headers["authorization"] == "Bearer secret"
     assert headers["Content-Type"] == "application/apply-patch+yaml"
     assert json.loads(body) == HPA
+
+
+def test_a_question_with_a_body_is_json_once(server: Server) -> None:
+    server.answers = iter([{"status": {"userInfo": {"username": "chris"}}}])
+    assert kube(server).user() == "chris"
+    request, headers, body = server.seen[0]
+    assert request == "POST /apis/authentication.k8s.io/v1/selfsubjectreviews"
+    assert headers["Content-Type"] == "application/json"
+    assert json.loads(body)["kind"] == "SelfSubjectReview"
 
 
 def kubeconfig(folder: Path, **cluster: str) -> str:

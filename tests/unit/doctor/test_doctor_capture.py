@@ -23,6 +23,7 @@ from clusters import (
     SERIES,
     SOURCES,
     Cluster,
+    at,
     deployment,
     hpa,
     ids,
@@ -31,7 +32,7 @@ from clusters import (
     pod,
 )
 from fake_cluster import FakeTransport, Request, refusal
-from test_doctor_checks import JOIN, rejected, unmounted
+from test_doctor_checks import JOIN, rejected, said, unmounted
 
 SERVICE = "kube-prometheus-stack-prometheus"
 PROXY = f"/api/v1/namespaces/monitoring/services/{SERVICE}:9090/proxy/api/v1"
@@ -293,6 +294,52 @@ def test_events_are_asked_for_where_an_exporter_waits(answer: Any) -> None:
     right = "no right to list events of apiGroup '' in namespace monitoring"
     is_read = right not in {unchecked["reason"] for unchecked in found["not_checked"]}
     assert is_read == ("EXPORTER_MOUNT_FAILS" in ids(found)) == isinstance(answer, dict)
+
+
+ALL_EVENTS = "/api/v1/events"
+OF_ML = "/api/v1/namespaces/ml/events"
+
+
+def rescaled() -> dict[str, Any]:
+    message = "New size: 3; reason: pods metric gpu above target"
+    return said("HorizontalPodAutoscaler", "ml/chat", "SuccessfulRescale", message, count=7)
+
+
+def test_what_the_hpa_has_done_is_read_from_its_events() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {ALL_EVENTS}"] = {"items": [rescaled()]}
+    assert ids(look(live)) == ["WORKLOAD_SCALED_BY_ANOTHER"]
+
+
+def test_who_may_read_events_of_one_namespace_alone_gets_those() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {ALL_EVENTS}"] = ApiError(403, {"message": "forbidden"}, f"GET {ALL_EVENTS}")
+    live.answers[f"GET {OF_ML}"] = {"items": [rescaled()]}
+    assert ids(look(live, scope=Scope("ml"))) == ["WORKLOAD_SCALED_BY_ANOTHER"]
+    [finding] = look(live)["findings"]
+    assert finding["seen"] == ["no right to list events of apiGroup '' at the cluster scope"]
+
+
+def test_a_controller_manager_that_is_away_is_seen_by_its_lease() -> None:
+    live = LiveCluster()
+    lease = {"metadata": meta("kube-controller-manager", "kube-system"), "spec": {"renewTime": at(900)}}
+    live.answers["GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"] = lease
+    assert ids(look(live)) == ["HPA_CONTROLLER_SILENT"]
+
+
+def test_what_prometheus_says_of_itself_is_read() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {PROXY}/status/runtimeinfo"] = {"data": {"reloadConfigSuccess": False}}
+    assert ids(look(live)) == ["PROMETHEUS_RELOAD_FAILS"]
+
+
+@pytest.mark.parametrize(("health", "findings"), [("up", ["PROMETHEUS_STORES_NOTHING"]), ("down", ["TARGET_MISSING"])])
+def test_targets_that_are_up_without_a_sample_are_not_missing(health: str, findings: list[str]) -> None:
+    live = LiveCluster()
+    live.answers[f"GET {PROXY}/targets"] = {"data": {"activeTargets": [{"health": health, "labels": {}}]}}
+    nothing = ("up", "max_over_time(up[", "count by", SERIES, "group by")
+    live.proxies = {f"{PROXY}/query": lambda promql: [] if promql.startswith(nothing) else None}
+    assert ids(look(live, grace=False))[:1] == findings
 
 
 def test_labels_that_rules_join_are_asked_for_together() -> None:

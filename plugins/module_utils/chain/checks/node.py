@@ -91,8 +91,8 @@ NODE_CONDITION_BAD = FindingType(
         ),
     ),
 )
-# Conditions of the kubelet and of node-problem-detector are bad if True. Those that end in Ready, as the agents of clouds
-# have them, are bad if False.
+# Conditions of the kubelet and of node-problem-detector are bad if True. Those that end in Ready are bad if False: the
+# agents of clouds have them.
 _BAD_IF_TRUE = re.compile(r".*(Pressure|Unavailable|Deadlock|Readonly\w*|Unhealthy|Problem|Corrupt\w*)|Frequent\w+")
 
 

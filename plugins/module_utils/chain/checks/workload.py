@@ -380,7 +380,8 @@ def _is_pending(pod: Manifest) -> bool:
 
 def _is_unseen_by_schedulers(pod: Manifest) -> bool:
     """A scheduler that takes a pod gives it a node, or says in a condition why not."""
-    return not pod["spec"].get("nodeName") and not condition(pod, "PodScheduled")
+    is_waiting = (pod.get("status") or {}).get("phase") == "Pending" and not pod["spec"].get("nodeName")
+    return is_waiting and not condition(pod, "PodScheduled")
 
 
 def _why_pending(state: State, pod: Manifest) -> str:
