@@ -152,7 +152,7 @@ def examine(case: Case, plane: tuple[ControlPlane, client.ApiClient], namespace:
         ({}, "the client sends no login, so the API server takes it for system:anonymous"),
         (
             None,
-            "user looker has no right to list horizontalpodautoscalers of apiGroup 'autoscaling' at the cluster scope",
+            "user looker has no right to get deployments of apiGroup 'apps' in namespace default",
         ),
     ],
     ids=["no login", "no right"],

@@ -16,6 +16,11 @@ _RESOURCE = re.compile(
 )
 
 
+# The authorizer's own words. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
+_NAMED = re.compile(
+    r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)")?'
+)
 _VERBS = {"PATCH": "patch", "POST": "create", "PUT": "update", "DELETE": "delete"}
 
 
@@ -33,13 +38,20 @@ def right_to(request: str) -> str:
     return f"{verb} {resource} of apiGroup {found['group'] or ''!r} {where}"
 
 
+def _right(named: re.Match[str]) -> str:
+    where = f"in namespace {named['namespace']}" if named["namespace"] else "at the cluster scope"
+    return f"{named['verb']} {named['resource']} of apiGroup {named['group']!r} {where}"
+
+
 def refused(err: ApiError) -> HopError:
     """A request whose user has no right to it: which right, who lacks it, and where all that are needed are written."""
     if err.refused_user == ANONYMOUS:
         return nobody()
+    named = _NAMED.search(err.message)
+    right = _right(named) if named else right_to(err.request)
     return HopError(
         Hop.API_SERVER,
-        seen=f"user {err.refused_user} has no right to {right_to(err.request)}",
+        seen=f"user {err.refused_user} has no right to {right}",
         fix=f"have an administrator grant it to {err.refused_user}: docs/rights.yml has all rights that are needed",
     )
 

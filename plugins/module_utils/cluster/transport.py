@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -58,18 +58,20 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
     Raises: HopError if they do not say where the API server is, or if the kubeconfig's plugin gives no login. ApiError
     if the API server does not answer.
     """
-    try:
-        with _errors_logged() as errors:
+    with _errors_logged() as errors:
+        try:
             known = get_api_client(**auth)
-        client = known.client
-        if not _has_login(known.configuration) and (plugin := exec_plugin(auth)):
-            raise plugin.failure("; ".join(errors))
-    except CoreException as err:
-        raise HopError(Hop.API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
-    except ApiException as err:
-        raise _refusal(err, "connect") from err
-    except HTTPError as err:
-        raise _no_answer(err, "connect") from err
+        except CoreException as err:
+            raise HopError(Hop.API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
+        except ApiException as err:
+            _require_login(auth, errors)
+            raise _refusal(err, "connect") from err
+        except HTTPError as err:
+            _require_login(auth, errors)
+            raise _no_answer(err, "connect") from err
+    if not _has_login(known.configuration):
+        _require_login(auth, errors)
+    client = known.client
     _widen(client.client.rest_client.pool_manager)
 
     def send(
@@ -108,6 +110,12 @@ def _errors_logged() -> Iterator[list[str]]:
         yield errors
     finally:
         logger.removeHandler(handler)
+
+
+def _require_login(auth: Mapping[str, Any], errors: Sequence[str]) -> None:
+    """Raises: HopError if the kubeconfig's plugin gave none."""
+    if errors and (plugin := exec_plugin(auth)):
+        raise plugin.failure("; ".join(errors))
 
 
 def _has_login(configuration: Any) -> bool:

@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length)
         if path in DISCOVERY:
-            self._send(200, DISCOVERY[path])
+            self._send(403 if self.server.is_closed else 200, self.server.is_closed or DISCOVERY[path])
             return
         self.server.seen.append((f"{self.command} {self.path}", dict(self.headers), body))
         self.server.together()
@@ -77,6 +77,7 @@ class Server(ThreadingHTTPServer):
         self.answers: Iterator[Any] = iter(())
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         self.connections = 0
+        self.is_closed: dict[str, str] = {}  # what it answers to who asks what it serves
         self.together = lambda: None
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
@@ -260,6 +261,18 @@ def test_a_login_plugin_that_gives_no_login_is_quoted(
     assert caught.value.seen.startswith(f"the kubeconfig logs in with `{plugin}`, which gave no login: ")
     assert seen in caught.value.seen
     assert f"log in with {plugin} again" in caught.value.fix
+
+
+def test_a_login_plugin_is_named_before_what_the_server_says_to_a_stranger(
+    server: Server, tmp_path: Path, unset: None
+) -> None:
+    server.is_closed = {"message": 'forbidden: User "system:anonymous" cannot get path "/api"'}
+    with pytest.raises(HopError, match="`no-such-aws`, which is not in the PATH"):
+        connect(kubeconfig_with_exec(tmp_path, server, command="no-such-aws"))
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(HopError, match="`no-such-aws`, which is not in the PATH"):
+        connect(kubeconfig_with_exec(tmp_path, server, command="no-such-aws"))
 
 
 def test_the_login_of_a_plugin_is_sent(server: Server, tmp_path: Path, unset: None) -> None:
