@@ -136,11 +136,8 @@ def test_a_missing_right_is_one_sentence() -> None:
     message = 'deployments.apps is forbidden: User "chris" cannot list resource "deployments" in API group "apps"'
     answer = ApiException(status=403)
     answer.body = json.dumps({"message": f'{message} in the namespace "ml"'}).encode()
-    with pytest.raises(CoreException) as caught:
-        try:
-            raise answer
-        except ApiException as error:
-            raise CoreException(f"Exception '{error}' raised while trying to get resource") from None
-    said = words_of(caught.value)
+    error = CoreException("Exception '403' raised while trying to get resource")
+    error.__context__ = answer
+    said = words_of(error)
     assert said.startswith("API server: user chris has no right to list deployments of apiGroup 'apps' in namespace ml")
     assert "fix: have an administrator grant it to chris: docs/rights.yml" in said
