@@ -37,7 +37,7 @@ class Said:
 def rejection(state: State, manifest: Manifest, kind: str) -> Said | None:
     """Why the Prometheus operator takes a monitor or a rule for invalid; None if it does not.
 
-    By the condition of its binding to a Prometheus, which newer operators write. Else by an event since its last change.
+    By the condition of its binding to a Prometheus, which newer operators write. Else by a later event.
     """
     for binding in (manifest.get("status") or {}).get("bindings") or ():
         for condition in binding.get("conditions") or ():
