@@ -15,7 +15,7 @@ from collection import ROOT, install
 install()
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES  # noqa: E402
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN, TITLES, Hop  # noqa: E402
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import REPORTED, TITLES, Hop  # noqa: E402
 
 DOCS = ROOT / "docs" / "doctor"
 WIDTH = 150
@@ -65,5 +65,5 @@ def _text(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for hop in CHAIN:
+    for hop in REPORTED:
         _path(hop).write_text(page(hop))

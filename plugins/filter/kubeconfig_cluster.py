@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig_file import read_kubeconfig
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import read_kubeconfig
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 
 DOCUMENTATION = r"""

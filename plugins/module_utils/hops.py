@@ -7,11 +7,12 @@ from enum import StrEnum
 class Hop(StrEnum):
     """Where something can be broken: the chain from the GPU to the workload, left to right.
 
-    The first two come before the chain: the options of a run, and the API server itself.
+    The first three come before the chain: the options of a run, the API server, and the right to read what is in it.
     """
 
     SPEC = "autoscaler spec"
     API_SERVER = "API server"
+    ACCESS = "access"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -26,6 +27,7 @@ class Hop(StrEnum):
 
 
 TITLES = {
+    Hop.ACCESS: "Access to the cluster",
     Hop.NODE: "GPU nodes and drivers",
     Hop.DEVICE_PLUGIN: "Device plugin and allocatable GPUs",
     Hop.NODE_LABELS: "Node labels",
@@ -38,4 +40,6 @@ TITLES = {
     Hop.HPA: "HorizontalPodAutoscaler",
     Hop.WORKLOAD: "Workload",
 }
-CHAIN = tuple(TITLES)
+# What a report has: whether the rest could be read comes first.
+REPORTED = tuple(TITLES)
+CHAIN = REPORTED[1:]

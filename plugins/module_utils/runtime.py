@@ -19,9 +19,9 @@ from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
 from .cluster.http import HttpGetter, has_credential, is_readable_by_others
 from .cluster.kube import KubeClient
-from .cluster.kubeconfig_file import check_kubeconfig
+from .cluster.kubeconfig import check_kubeconfig
 from .cluster.prometheus import PrometheusClient
-from .cluster.rights import right_to
+from .cluster.rights import refused
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
@@ -40,10 +40,13 @@ class _OptionsFirst(AnsibleModule):  # type: ignore[misc]
 
     argument_spec: dict[str, Any]
     refusal: HopError | None = None
+    secrets: frozenset[str] = frozenset()
 
     def _load_params(self) -> None:
         super()._load_params()
-        if isinstance(self.params.get("kubeconfig"), str):
+        self.secrets = frozenset(masked_texts(self.params))
+        given = self.params.get("kubeconfig")
+        if isinstance(given, str) and not given.lstrip().startswith("{") and "\n" not in given:
             shown = {**self.argument_spec["kubeconfig"], "no_log": False}
             self.argument_spec = {**self.argument_spec, "kubeconfig": shown}
         self._read_autoscalers()
@@ -84,7 +87,7 @@ class GpuModule:
         self._refusal = self._module._module.refusal
         self.params: dict[str, Any] = self._module.params
         # Ansible masks these in all that a module returns, its messages and tracebacks too.
-        self._module._module.no_log_values.update(masked_texts(self.params))
+        self._module._module.no_log_values.update(self._module._module.secrets)
         self.check_mode: bool = self._module.check_mode
         self.outcome = Outcome()
 
@@ -202,8 +205,6 @@ def _refused_request(err: ApiError) -> HopError:
         )
     if err.status == 401:
         return HopError(Hop.API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")
-    if err.status == 403:
-        return HopError(
-            Hop.API_SERVER, seen=str(err), fix=f"allow the user of the kubeconfig to {right_to(err.request)}"
-        )
+    if err.refused_user:
+        return refused(err)
     return HopError(Hop.API_SERVER, seen=str(err), fix="correct what the API server objects to, then run again")

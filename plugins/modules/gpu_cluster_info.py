@@ -121,7 +121,7 @@ from typing import Any
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.look_around import look_around
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig_file import place_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 

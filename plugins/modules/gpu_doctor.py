@@ -62,6 +62,7 @@ options:
   fail_on:
     description:
       - Which findings fail the task. RV(result) is complete then too.
+      - V(error) fails as well if no hop could be checked, and V(warning) if some could not.
       - By default none does, a report is what one asks for. A pipeline that is to stop sets V(error).
     type: str
     choices: [error, warning, never]
@@ -116,9 +117,18 @@ result:
     schema: {description: Name and version of the report's schema., type: str}
     generated_at: {description: When it was made., type: str}
     duration_s: {description: How long it took., type: float}
-    cluster: {description: Version and number of nodes., type: dict}
+    cluster: {description: "Context, address of the API server, version and number of nodes.", type: dict}
     scope: {description: The autoscalers that were looked at., type: dict}
-    verdict: {description: "V(ok), V(warning) or V(broken).", type: str}
+    verdict:
+      description:
+        - V(ok), V(warning) or V(broken) where all hops were checked.
+        - V(partial) if no error was found, and some hops could not be checked or have nothing to check.
+        - V(unknown) if no hop could be checked.
+      type: str
+    unchecked_hops:
+      description: The hops that were not checked, or not by all checks.
+      type: list
+      elements: str
     hops: {description: "The chain from left to right, with the status of each hop.", type: list, elements: dict}
     findings: {description: "The faults, errors first.", type: list, elements: dict}
     not_checked: {description: "Checks that could not be made, and why.", type: list, elements: dict}
@@ -127,9 +137,10 @@ result:
     schema: kubegpu.autoscale/doctor/v1
     generated_at: "2026-11-20T10:00:00+00:00"
     duration_s: 1.9
-    cluster: {server_version: v1.36.3, nodes: 3, gpu_nodes: 2}
+    cluster: {context: gpus, server: "https://192.0.2.10:6443", server_version: v1.36.3, nodes: 3, gpu_nodes: 2}
     scope: {namespace: null, name: null}
     verdict: broken
+    unchecked_hops: []
     hops:
       - {id: rule, title: Recording rules, status: broken, summary: "its labels are none"}
     findings:
@@ -152,7 +163,8 @@ result:
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import DOCTOR, PROMETHEUS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Place, Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_known
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 
@@ -169,6 +181,7 @@ def main() -> None:
             history_s=params["history"],
             grace=params["grace"],
             fail_on=params["fail_on"],
+            place=Place(*place_known(params)),
         )
 
 

@@ -113,6 +113,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.kubeconf
     written,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
 
 ARGUMENTS: dict[str, Any] = {
     "path": {"type": "path", "required": True},
@@ -126,6 +127,7 @@ MODE = 0o600
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.no_log_values.update(masked_texts(module.params))
     try:
         module.exit_json(**change(module))
     except HopError as err:

@@ -85,11 +85,14 @@ result:
     not_ready: [Deployment monitoring/prometheus-adapter has 1 of 2 replicas available]
 """
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.rights import refused
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts, redacted
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
@@ -235,6 +238,23 @@ def look_until_ready(
         time.sleep(POLL_S)
 
 
+def words_of(error: Exception) -> str:
+    """A missing right in one sentence, any other error in its own words."""
+    for cause in (error, error.__cause__, error.__context__):
+        if isinstance(cause, ApiException) and cause.status == 403:
+            refusal = ApiError(403, _decoded(cause.body), "")
+            if refusal.refused_user:
+                return str(refused(refusal))
+    return str(error)
+
+
+def _decoded(body: Any) -> Any:
+    try:
+        return json.loads(body)
+    except (TypeError, ValueError):
+        return body
+
+
 def main() -> None:
     module = AnsibleK8SModule(
         argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, check_pyyaml=False
@@ -245,7 +265,7 @@ def main() -> None:
     try:
         doubts = look_until_ready(lambda: K8sService(get_api_client(module), module), queries, found, wait_s)
     except NO_ANSWER as error:
-        module.fail_json(msg=str(error), result=redacted({"objects": found, "not_ready": []}))
+        module.fail_json(msg=words_of(error), result=redacted({"objects": found, "not_ready": []}))
     result = redacted({"objects": found, "not_ready": doubts})
     if doubts:
         module.fail_json(msg=f"not ready after {wait_s} s: {'; '.join(doubts)}", result=result)

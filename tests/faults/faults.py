@@ -633,6 +633,34 @@ def the_exporter_is_asked_for_another_page(lab: Lab) -> Iterator[None]:
         yield
 
 
+def with_limits(**limits: int) -> Callable[[Manifest], None]:
+    """Of a ServiceMonitor: what Prometheus takes of its targets at most."""
+
+    def change(monitor: Manifest) -> None:
+        monitor["spec"].update(limits)
+
+    return change
+
+
+@fault("TARGET_DOWN")
+def the_exporter_serves_more_samples_than_its_monitor_allows(lab: Lab) -> Iterator[None]:
+    with lab.changed("ServiceMonitor", EXPORTER, with_limits(sampleLimit=1)):
+        yield
+
+
+@fault("TARGET_DOWN")
+def the_labels_of_the_exporter_are_longer_than_its_monitor_allows(lab: Lab) -> Iterator[None]:
+    with lab.changed("ServiceMonitor", EXPORTER, with_limits(labelValueLengthLimit=2)):
+        yield
+
+
+@fault("MONITOR_REJECTED")
+def the_monitor_names_a_secret_that_is_missing(lab: Lab) -> Iterator[None]:
+    credentials = {"credentials": {"name": "no-such-secret", "key": "token"}}
+    with lab.changed("ServiceMonitor", EXPORTER, with_endpoint(authorization=credentials)):
+        yield
+
+
 @fault("TARGET_MISSING")
 def a_relabeling_drops_the_target(lab: Lab) -> Iterator[None]:
     drop = {"action": "drop", "sourceLabels": ["__meta_kubernetes_namespace"], "regex": MONITORING}
@@ -1007,6 +1035,15 @@ def a_pipeline_applies_replicas_after_the_hpa_has_scaled(lab: Lab) -> Iterator[N
 @fault("WORKLOAD_AT_ZERO", 62)
 def the_target_is_scaled_to_zero(lab: Lab) -> Iterator[None]:
     with lab.scaled(SAMPLE, WORKLOADS, 0):
+        yield
+
+
+@fault("WORKLOAD_PAUSED")
+def the_rollout_is_paused(lab: Lab) -> Iterator[None]:
+    def paused(workload: Manifest) -> None:
+        workload["spec"]["paused"] = True
+
+    with lab.changed("Deployment", SAMPLE, paused, WORKLOADS):
         yield
 
 

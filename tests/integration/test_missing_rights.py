@@ -20,7 +20,7 @@ from metric_chain import MONITORING, PROOF_S, MetricChain
 from workloads import Workloads
 
 # By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
-# reason to read: events of pods that wait, the adapter's ConfigMap, workloads of other kinds, claims of devices, a
+# reason to read: the adapter's ConfigMap, workloads of other kinds, claims of devices, a
 # second replica of Prometheus. What the scope's namespace is enough for is named as a right there.
 MISSED = {
     "nodes": "list nodes of apiGroup '' at the cluster scope",
@@ -40,6 +40,8 @@ MISSED = {
     "validatingwebhookconfigurations": "list validatingwebhookconfigurations of apiGroup "
     "'admissionregistration.k8s.io' at the cluster scope",
     "resourceslices": "list resourceslices of apiGroup 'resource.k8s.io' at the cluster scope",
+    "events": "list events of apiGroup '' in namespace {namespace}",
+    "leases": "get leases of apiGroup 'coordination.k8s.io' in namespace kube-system",
     "apiservices": "get apiservices of apiGroup 'apiregistration.k8s.io' at the cluster scope",
     "*": "get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace {namespace}",
 }

@@ -81,7 +81,7 @@ def _values(name: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for inner, options in plants(spec["options"]):
             yield f"{name}.{inner}", [options] if kind == "list" else options
         return
-    if spec.get("no_log"):
+    if spec.get("no_log") and name != "kubeconfig":  # as text it is a path, which errors have to name
         yield name, PLANT
     for holder, value in each_holder(kind, spec.get("elements", "dict")):
         yield f"{name} ({holder})", value

@@ -17,7 +17,7 @@ from ..cluster.errors import ApiError, QueryError
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
 from .observe import sources_of
-from .reading import Reading, attempt, message_of, reason
+from .reading import Reading, attempt, message_of
 
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
@@ -54,7 +54,7 @@ def ask_prometheus(
 ) -> PrometheusState:
     """The state of Prometheus. clock: its time, or why it does not say it. pods: behind its Service."""
     if isinstance(clock, ApiError) and clock.status in (401, 403):
-        reading.unavailable["prometheus"] = reason(clock)
+        reading.lack("prometheus", clock)
     if isinstance(clock, Exception):
         return PrometheusState(client.name, error=message_of(clock), pods=pods)
     metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
@@ -68,6 +68,7 @@ def ask_prometheus(
     if broken:
         reading.unavailable["prometheus"] = str(broken)
     rules = attempt(client.recording_rules)
+    runtime = attempt(client.runtime)
     by_series: dict[str, list[Mapping[str, Any]]] = {}
     for rule in () if isinstance(rules, Exception) else rules:
         by_series.setdefault(rule["name"], []).append(rule)
@@ -76,6 +77,7 @@ def ask_prometheus(
         client.name,
         pods=pods,
         rules=None if isinstance(rules, Exception) else by_series,
+        runtime={} if isinstance(runtime, Exception) else runtime,  # in front of several Prometheus there is none
         joined=None if isinstance(rules, Exception) else _joined(client, rules),
         replicas=reading.take("prometheus_replicas", lambda: _replicas(replicas, sources | recorded), {}),
         **rows,
@@ -117,9 +119,10 @@ def _rows(client: PrometheusClient, query: str) -> list[Row]:
 
 
 def with_scrape_errors(client: PrometheusClient, state: State) -> PrometheusState:
-    """Prometheus' own words for scrapes that fail, asked for only where the exporter is down."""
-    down = {row.target for row in state.targets.values() if not row.value}
-    answer = attempt(client.targets) if down else []
+    """Prometheus' own words for scrapes that fail, asked for only where a target is down, or there is no sample."""
+    down = {row.target for row in (*state.targets.values(), *state.own_targets.values()) if not row.value}
+    is_empty = not state.prometheus.error and not state.prometheus.up and "prometheus" not in state.unavailable
+    answer = attempt(client.targets) if down or is_empty else []
     if isinstance(answer, Exception):  # something in front of several Prometheus may not know them
         return state.prometheus
     errors = {
@@ -127,4 +130,5 @@ def with_scrape_errors(client: PrometheusClient, state: State) -> PrometheusStat
         for entry in answer
         if (target := (entry.get("labels", {}).get("job", ""), entry.get("labels", {}).get("instance", ""))) in down
     }
-    return replace(state.prometheus, scrape_errors=errors)
+    unstored = sum(entry.get("health") == "up" for entry in answer) if is_empty else 0
+    return replace(state.prometheus, scrape_errors=errors, unstored=unstored)

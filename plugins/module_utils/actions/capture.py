@@ -16,9 +16,20 @@ from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
+from ..chain.controllers import REJECTED, RESCALED
 from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.selectors import labels_match
-from ..chain.state import ABOUT_GPUS, AdapterConfig, ApiState, AutoscalerState, MetricState, Scope, State
+from ..chain.state import (
+    ABOUT_GPUS,
+    CONTROLLERS,
+    AdapterConfig,
+    ApiState,
+    AutoscalerState,
+    MetricState,
+    Place,
+    Scope,
+    State,
+)
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -27,6 +38,7 @@ from ..cluster.kube import (
     DEPLOYMENTS,
     EVENTS,
     HPAS,
+    LEASES,
     NAMESPACES,
     NODES,
     POD_MONITORS,
@@ -58,7 +70,7 @@ from .intervals import Intervals
 from .metrics_owner import Owner
 from .observe import Observer
 from .prometheus_replicas import pods_of_service, replicas_of
-from .reading import Reading, ReadOnce, attempt, message_of, reason
+from .reading import Reading, ReadOnce, attempt, message_of
 from .snapshot import GROUPS
 from .targets import TargetState, read_targets
 
@@ -77,11 +89,16 @@ _LISTS: dict[str, Resource] = {
     "webhooks": VALIDATING_WEBHOOKS,
 }
 
+_CONTROL_PLANE = "kube-system"
+
 # Of these the namespaces of the scope are all that matters: who may not list them all is asked for those.
 _OF_NAMESPACES = ("hpas", "scaled_objects")
 
 # Reasons of a kubelet that does not start a pod which the scheduler has given to it.
 _REJECTED = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError|NodeAffinity")
+
+
+_NOWHERE = Place()
 
 
 def capture(
@@ -92,11 +109,14 @@ def capture(
     facts: Mapping[str, Mapping[str, Any]],
     history_s: int,
     only: Collection[Key] | None = None,
+    place: Place = _NOWHERE,
 ) -> State:
     """only: the autoscalers to look at; None for those of the scope.
 
-    Raises: ApiError if the API server does not answer, HopError if the HPA that `scope` names does not exist.
+    Raises: ApiError if the API server does not answer. HopError if the HPA that `scope` names does not exist, or if
+    the client sends no login.
     """
+    user = kube.user()
     kube, reading = ReadOnce(kube), Reading()
     version = reading.take("version", lambda: kube.get_raw("/version"), None)
     places = {scope.namespace} if scope.namespace else {namespace for namespace, _name in only or ()}
@@ -116,6 +136,9 @@ def capture(
         server_version=version.get("gitVersion") if isinstance(version, Mapping) else None,
         facts=facts,
         unavailable=reading.unavailable,
+        denied=reading.denied,
+        user=user,
+        place=place,
         **{**lists, "hpas": [{**hpa, "kind": HPAS.kind} for hpa in lists["hpas"]]},
     )
     wanted, targets = _autoscalers(kube, reading, state, only)
@@ -142,11 +165,38 @@ def capture(
         apis=[_api(kube, reading, group, service, state, pods) for group, service in services.items()],
         autoscalers=_observed(kube, reading, observer, prometheus, wanted, state, history_s),
     )
+    places = {scope.namespace} if scope.namespace else set()
+    said = [reading.take("controller_events", partial(_said, kube, reason, places)) for reason in (REJECTED, RESCALED)]
     return replace(
         state,
         prometheus=with_scrape_errors(prometheus, state),
         events=_events(kube, reading, state),
+        controller_events=[event for events in said for event in events],
+        leases=_leases(kube, reading) if wanted else {},
     )
+
+
+def _said(kube: ReadOnce, reason: str, namespaces: Collection[str]) -> Sequence[Manifest]:
+    """The events of a reason, of the whole cluster; who may not list these gets those of the namespaces."""
+    selector = f"reason={reason}"
+    try:
+        return kube.list(EVENTS, field_selector=selector) or ()
+    except ApiError as err:
+        if err.status != 403 or not namespaces:
+            raise
+    return [
+        event
+        for namespace in sorted(namespaces)
+        for event in kube.list(EVENTS, namespace=namespace, field_selector=selector) or ()
+    ]
+
+
+def _leases(kube: ReadOnce, reading: Reading) -> dict[str, Manifest]:
+    """By which the controllers of the control plane say that they run; a cluster of one may have none."""
+    found = {
+        name: reading.take("leases", partial(kube.get, LEASES, name, _CONTROL_PLANE), None) for name in CONTROLLERS
+    }
+    return {name: lease for name, lease in found.items() if lease}
 
 
 def _is_denied(answer: object) -> bool:
@@ -243,8 +293,9 @@ def _namespaces(
 
 
 def _events(kube: ReadOnce, reading: Reading, state: State) -> Sequence[Manifest]:
-    """Warnings, of namespaces where something waits: an exporter for its volumes, a target for its pods."""
+    """Warnings, of namespaces where something waits: an exporter for its volumes, a workload for its pods."""
     namespaces = {pod["metadata"]["namespace"] for pod in state.waiting_exporters}
+    namespaces |= {daemon_set["metadata"]["namespace"] for daemon_set in state.daemon_sets_without_pods}
     for autoscaler in state.autoscalers:
         if len(autoscaler.pods) < (autoscaler.replicas or 0) or not all(map(is_ready, autoscaler.pods)):
             namespaces.add(autoscaler.key[0])
@@ -283,7 +334,7 @@ def _api(
     api_service = _service(state, place)
     listed = attempt(lambda: frozenset(MetricsApi(kube.get_raw).listed(group))) if service else None
     if isinstance(listed, ApiError) and listed.status in (401, 403):
-        reading.unavailable["metrics"] = reason(listed)
+        reading.lack("metrics", listed)
     deployments: Sequence[Manifest] = ()
     if place[0]:
         with suppress(ApiError):  # evidence only
@@ -336,8 +387,9 @@ def _observed(
 ) -> list[AutoscalerState]:
     states = _without_ended(kube, reading.take("metrics", lambda: observer.observe(wanted), {}))
     for err in kube.forbidden:
-        if any(f"/apis/{group}/" in err.request for group in GROUPS.values()):
-            reading.unavailable.setdefault("metrics", reason(err))
+        is_of_metrics = any(f"/apis/{group}/" in err.request for group in GROUPS.values())
+        if is_of_metrics and "metrics" not in reading.unavailable:
+            reading.lack("metrics", err)
     intervals = Intervals(kube, prometheus)
     hpas = {key_of(hpa): hpa for hpa in state.hpas}
     history = read_history(prometheus, wanted, states, history_s) if history_s else {}

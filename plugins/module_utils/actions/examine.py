@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..chain.health_report import health_report
-from ..chain.state import Scope
+from ..chain.state import Place, Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..errors import HopError
+from ..errors import HopError, enumeration
+from ..hops import Hop
 from .capture import capture
 from .outcome import Outcome
 
 # The verdicts that fail the module, by its option fail_on.
-FAILS_ON = {"error": {"broken"}, "warning": {"broken", "warning"}, "never": frozenset()}
+FAILS_ON = {
+    "error": {"broken", "unknown"},
+    "warning": {"broken", "unknown", "partial", "warning"},
+    "never": frozenset(),
+}
+_NOWHERE = Place()
 
 
 def examine(
@@ -26,14 +32,15 @@ def examine(
     history_s: int,
     grace: bool,
     fail_on: str,
+    place: Place = _NOWHERE,
 ) -> Outcome:
     """Read the chain and judge it. Changes nothing.
 
     grace: leave out conditions that are so young that they may pass by themselves.
-    Raises: ApiError, HopError if nothing could be looked at.
+    Raises: ApiError, HopError if the cluster could not be reached, or without a login.
     """
     started_s = time.monotonic()
-    state = capture(kube, prometheus, scope=scope, facts=facts, history_s=history_s)
+    state = capture(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
     report = health_report(state, grace=grace)
     report["duration_s"] = round(time.monotonic() - started_s, 3)
     outcome = Outcome(result=report)
@@ -48,4 +55,13 @@ def examine(
             for finding in report["findings"]
             if fail_on == "warning" or finding["severity"] == "error"
         ]
+        if report["verdict"] in ("partial", "unknown"):
+            outcome.errors.append(_unchecked(report))
     return outcome
+
+
+def _unchecked(report: Mapping[str, Any]) -> HopError:
+    """Of a verdict that rests on too little."""
+    hops = [hop for hop in report["hops"] if hop["id"] in report["unchecked_hops"]]
+    seen = f"{enumeration([hop['title'] for hop in hops])} could not be checked: {hops[0]['summary']}"
+    return HopError(Hop.ACCESS, seen, fix="see not_checked of the report; docs/doctor/rights.yml has all rights")

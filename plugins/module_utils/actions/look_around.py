@@ -42,15 +42,18 @@ def look_around(connect: Callable[[], KubeClient], server: str, deadline: Deadli
     """Which components a cluster has, as soon as it answers.
 
     connect: a client of the cluster. server: its address, for people.
-    Raises: HopError if it does not answer in time. ApiError if a part cannot be read for another reason than rights.
+    Raises: HopError if it does not answer in time, or takes the client for nobody. ApiError if a part cannot be read
+    for another reason than rights.
     """
 
     def ask() -> KubeClient | ApiError:
         try:
             kube = connect()
-            kube.get_raw("/version")
+            kube.user()
         except ApiError as err:
-            return err if err.status == 0 or err.status >= 500 else kube
+            if err.status == 0 or err.status >= 500:
+                return err
+            raise
         return kube
 
     kube = wait_until(ask, lambda answer: isinstance(answer, KubeClient), deadline)

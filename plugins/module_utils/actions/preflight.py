@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from ..autoscaling.manifests import RuleOptions, horizontal_pod_autoscaler
 from ..autoscaling.spec import Autoscaler, MetricTarget
-from ..chain.check import Check, CheckResult
 from ..chain.checks import before, labels, metrics_api, scrape, workload
-from ..chain.findings import Finding
 from ..chain.state import ApiState, AutoscalerState, MetricState, Plan, PrometheusState, State
 from ..cluster.kube import HPAS
 from ..cluster.ownership import other_managers
+from ..diagnosis.check import Check, CheckResult
+from ..diagnosis.findings import Finding, results_of
 from ..errors import first_of_all
 from ..hops import Hop
 from ..marks import MANAGER
@@ -21,7 +21,7 @@ from .metrics_owner import Owner
 from .observe import sources_of
 from .snapshot import GROUPS, ClusterSnapshot, Objects
 
-_CHECKS: tuple[Check, ...] = tuple(
+_CHECKS: tuple[Check[State], ...] = tuple(
     check
     for hop in (before, workload, scrape, labels, metrics_api)
     for check in vars(hop).values()
@@ -39,9 +39,7 @@ def preflight(
 ) -> list[str]:
     """The warnings. Raises: HopError with all reasons to refuse, if there is one."""
     state = state_before(autoscalers, objects, snapshot, rules)
-    results = [
-        result for check in _CHECKS if not check.obstacles(state) for result in check.judge(state) if result.type.before
-    ]
+    results = [result for result in results_of(_CHECKS, state) if result.type.before]
     refusing = {"refuse"} if dry_run else {"refuse", "await"}
     findings = _together(results)
     if refusals := [finding for finding in findings if finding.type.before in refusing]:

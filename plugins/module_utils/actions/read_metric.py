@@ -17,7 +17,7 @@ from ..chain.state import ApiState, AutoscalerState, MetricState, State
 from ..cluster.errors import ApiError
 from ..cluster.kube import APISERVICES, PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
-from ..cluster.rights import right_to
+from ..cluster.rights import refused
 from ..errors import HopError, enumeration
 from ..hops import Hop
 from .condition import Condition
@@ -54,10 +54,9 @@ def read_metric(kube: KubeClient, query: MetricQuery) -> Answer:
     try:
         return _look(kube, query)
     except ApiError as err:
-        if err.status != 403:
+        if not err.refused_user:
             raise
-        fix = f"allow the user of the kubeconfig to {right_to(err.request)}"
-        raise HopError(Hop.API_SERVER, seen=str(err), fix=fix) from err
+        raise refused(err) from err
 
 
 def read_metric_until(
@@ -183,10 +182,10 @@ def _silent_api(owner: Owner, outage: ApiError) -> ApiState:
 def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str]) -> HopError:
     """By the checks that need no more than what has been read."""
     # Only here: where all have a value no check need be compiled.
-    from ..chain.check import Check
     from ..chain.checks import metric, metrics_api, workload
-    from ..chain.findings import first_causes
     from ..chain.first_error import first_error
+    from ..diagnosis.check import Check
+    from ..diagnosis.findings import first_causes
 
     state = State(time.time(), apis=[api], autoscalers=[asking])
     results = (
@@ -200,8 +199,8 @@ def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str])
 
 
 def _not_scalable(target: Target) -> HopError:
-    from ..chain.check import CheckResult
     from ..chain.checks.before import WORKLOAD_NOT_SCALABLE
+    from ..diagnosis.check import CheckResult
 
     seen = f"the cluster has no kind {target.kind} with a scale subresource in {target.api_version}"
     return CheckResult(WORKLOAD_NOT_SCALABLE, str(target), seen).error()

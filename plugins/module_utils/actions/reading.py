@@ -82,9 +82,13 @@ class ReadOnce(KubeClient):
 
 @dataclass
 class Reading:
-    """Why parts of the state could not be read."""
+    """Why parts of the state could not be read.
+
+    denied: the rights that were missing for it.
+    """
 
     unavailable: dict[str, str] = field(default_factory=dict)
+    denied: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, read: Callable[[], Any], empty: Any = ()) -> Any:
         """Raises ApiError only if the API server does not answer at all: then nothing can be looked at."""
@@ -94,8 +98,13 @@ class Reading:
         if isinstance(answer, ApiError) and answer.status == 0:
             raise answer
         if isinstance(answer, Exception):
-            self.unavailable[name] = reason(answer)
+            self.lack(name, answer)
         return empty if answer is None or isinstance(answer, Exception) else answer
+
+    def lack(self, name: str, err: Exception) -> None:
+        self.unavailable[name] = reason(err)
+        if isinstance(err, ApiError) and err.status == 403:
+            self.denied[name] = right_to(err.request)
 
 
 def attempt(read: Callable[[], Any]) -> Any:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..chain.objects import condition, containers_of, key_of, made_s, timestamp, unix
+from ..chain.objects import condition, containers_of, key_of, made_s, unix
 from ..chain.selectors import format_selector
 from ..cluster.errors import ApiError
 from ..cluster.kube import EVENTS, HPAS, PODS, KubeClient, Resource
 from ..errors import HopError
+from ..formats.times import timestamp
 from ..hops import Hop
 from ..loadtest.watched import Samples, sample_of
 from .outcome import Outcome

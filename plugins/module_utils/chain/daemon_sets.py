@@ -6,16 +6,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..autoscaling.capacity import may_run_on
-from .check import CheckResult, FindingType
+from ..diagnosis.check import CheckResult, Evidence, FindingType
 from .objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, pod_spec, statuses, trouble
 from .state import State, offers_gpus
 
+# Why there is no pod, by the words of the DaemonSet's controller.
+NOT_CREATED = (
+    Evidence(
+        r"cannot make the pod: .*PodSecurity",
+        "the namespace's Pod Security level forbids the DaemonSet's pods",
+        "label the namespace pod-security.kubernetes.io/enforce=privileged",
+    ),
+    Evidence(
+        r"cannot make the pod: .*(quota|LimitRange)",
+        "a ResourceQuota or a LimitRange of the namespace leaves no room for the DaemonSet's pods",
+        "raise it: kubectl describe resourcequota,limitrange in that namespace",
+    ),
+    Evidence(
+        r"cannot make the pod",
+        "the DaemonSet's controller cannot make its pods",
+        "follow the message: a webhook, a RuntimeClass, PriorityClass or ServiceAccount that is missing, for instance",
+    ),
+)
 RESTARTS = 3
 # The DaemonSet controller adds tolerations for these taints itself.
 _OWN_TAINTS = ("node.kubernetes.io/",)
 
 
-def obstacle(daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]:
+def obstacle(state: State, daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]:
     """The labels that a node lacks for the first DaemonSet, empty if it has them; and what keeps its pods away."""
     pod = pod_spec(daemon_sets[0])
     if not may_run_on(pod, {**node, "spec": {}}):
@@ -30,6 +48,13 @@ def obstacle(daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]
             f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}" for taint in taints
         ]
         return "", f"the DaemonSet does not tolerate the taint {', '.join(texts)}"
+    events = [
+        str(event.get("message"))
+        for event in state.events_about(daemon_sets[0])
+        if (event["involvedObject"].get("kind"), event.get("reason")) == ("DaemonSet", "FailedCreate")
+    ]
+    if events:
+        return "", f"its controller cannot make the pod: {events[-1]}"
     return "", "the DaemonSet's controller has made no pod there"
 
 
@@ -58,7 +83,7 @@ def nodes_without_exporter(state: State) -> Iterator[tuple[str, Manifest, str, s
     pods = state.by_node(state.exporters)
     for name, node in state.gpu_nodes.items():
         if state.exporters and name not in state.bare_nodes:
-            obstacles = [obstacle([daemon_set], node) for daemon_set in state.exporters]
+            obstacles = [obstacle(state, [daemon_set], node) for daemon_set in state.exporters]
             labels, why = min(obstacles, key=lambda found: bool(found[0]))
             if labels or name not in pods:
                 yield name, node, labels, why

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..diagnosis.check import ALL
+from ..diagnosis.findings import Finding
 from ..errors import HopError
-from ..hops import CHAIN, Hop
+from ..hops import REPORTED, Hop
 from .checks.metric import METRIC_DISAGREES
 from .checks.workload import WORKLOAD_AT_ZERO
-from .findings import Finding
-from .state import ALL, AutoscalerState
+from .state import AutoscalerState
 
 # Warnings that keep an autoscaler from being proven.
 _DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)
@@ -23,7 +24,7 @@ def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding])
         return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to make it again")
     names = {ALL, f"autoscaler {autoscaler}", *(f"node {node}" for node in autoscaler.nodes)}
     first = Hop.NODE if autoscaler.ready_pods else Hop.WORKLOAD
-    for finding in sorted(findings, key=lambda found: (found.type.hop != first, CHAIN.index(found.type.hop))):
+    for finding in sorted(findings, key=lambda found: (found.type.hop != first, REPORTED.index(found.type.hop))):
         results = [result for result in finding.results if result.affected & names]
         if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
             return Finding(results).error()

@@ -3,48 +3,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..hops import CHAIN, TITLES, Hop
+from ..diagnosis.check import Check
+from ..diagnosis.findings import Finding, first_causes, results_of
+from ..formats.times import timestamp
+from ..hops import CHAIN, REPORTED, TITLES, Hop
+from .checks.access import RIGHTS_MISSING
 from .checks.registry import CHECKS, HOPS
-from .findings import Finding, first_causes
-from .objects import timestamp
 from .state import AutoscalerState, State
 
 SCHEMA = "kubegpu.autoscale/doctor/v1"
+# What a caller may leave out: the checks that need it are not missed.
+_OPTIONAL = {"facts"}
 
 
 def findings_of(state: State, *, grace: bool = True) -> list[Finding]:
     """What all checks that can be made find, errors first, then from left to right."""
-    results = (result for check in CHECKS if not check.obstacles(state) for result in check.judge(state))
-    findings = first_causes(results, grace=grace)
-    return sorted(findings, key=lambda finding: (finding.type.severity != "error", CHAIN.index(finding.type.hop)))
+    findings = first_causes(results_of(CHECKS, state), grace=grace)
+    return sorted(findings, key=lambda finding: (finding.type.severity != "error", REPORTED.index(finding.type.hop)))
 
 
 def health_report(state: State, *, grace: bool = True, duration_s: float = 0) -> dict[str, Any]:
     findings = findings_of(state, grace=grace)
-    severities = {finding.type.severity for finding in findings}
+    hops = {hop: _hop(hop, findings, state) for hop in REPORTED}
+    is_proven = any(autoscaler.is_proven for autoscaler in state.autoscalers)
+    unchecked = [
+        hop for hop in CHAIN if _is_partly_checked(hop, state) or (hops[hop]["status"] == "unknown" and not is_proven)
+    ]
     return {
         "schema": SCHEMA,
         "generated_at": timestamp(state.now_s),
         "duration_s": duration_s,
         "cluster": {
+            "context": state.place.context,
+            "server": state.place.server,
             "server_version": state.server_version,
             "nodes": len(state.nodes),
             "gpu_nodes": len(state.gpu_nodes),
         },
         "scope": {"namespace": state.scope.namespace, "name": state.scope.name},
-        "verdict": "broken" if "error" in severities else "warning" if severities else "ok",
-        "hops": [_hop(hop, findings, state) for hop in CHAIN],
+        "verdict": _verdict(findings, hops, unchecked),
+        "unchecked_hops": [str(hop) for hop in unchecked],
+        "hops": list(hops.values()),
         "findings": [finding.describe(state.now_s) for finding in findings],
         "not_checked": [
-            {"check": check.name, "hop": str(check.hop), "reason": "; ".join(dict.fromkeys(obstacles))}
+            {
+                "check": check.name,
+                "hop": str(check.hop),
+                "reason": "; ".join(dict.fromkeys(obstacles)),
+                "finding": RIGHTS_MISSING.id if _lacks_only_rights(check, state) else None,
+            }
             for check in CHECKS
             if (obstacles := check.obstacles(state))
         ],
         "autoscalers": [_autoscaler(autoscaler) for autoscaler in state.autoscalers],
     }
+
+
+def _verdict(findings: Sequence[Finding], hops: Mapping[Hop, Mapping[str, str]], unchecked: Sequence[Hop]) -> str:
+    """A hop without anything to check is missed only where no autoscaler is proven: that rests on each hop."""
+    severities = {finding.type.severity for finding in findings}
+    if "error" in severities:
+        return "broken"
+    if all(hops[hop]["status"] == "unknown" for hop in CHAIN):
+        return "unknown"
+    return "partial" if unchecked else "warning" if severities else "ok"
+
+
+def _is_partly_checked(hop: Hop, state: State) -> bool:
+    needs = {need for check in CHECKS if check.hop == hop for need in check.needs}
+    return bool(needs & state.unavailable.keys() - _OPTIONAL)
+
+
+def _lacks_only_rights(check: Check[State], state: State) -> bool:
+    return state.denied.keys() >= (set(check.needs) & state.unavailable.keys()) - _OPTIONAL
 
 
 def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
@@ -63,6 +97,9 @@ def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
         status, summary = "warning", _summary(of_hop)
     elif nothing := HOPS[hop].nothing(state):
         status, summary = "unknown", ": ".join([nothing, *reasons[:1]])
+    elif _is_partly_checked(hop, state):
+        made = sum(not obstacle for obstacle in obstacles)
+        status, summary = "partial", f"{made} of {len(obstacles)} checks were made: {reasons[0]}"
     else:
         status, summary = "ok", HOPS[hop].summary(state)
     return {"id": str(hop), "title": TITLES[hop], "status": status, "summary": summary}

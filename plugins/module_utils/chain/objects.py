@@ -44,10 +44,6 @@ def made_s(manifest: Manifest) -> float:
     return unix(manifest["metadata"].get("creationTimestamp")) or 0.0
 
 
-def timestamp(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds")
-
-
 def clock(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 

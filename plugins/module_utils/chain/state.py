@@ -17,6 +17,7 @@ from ..autoscaling.manifests import recordings_of
 from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import Autoscaler
+from ..diagnosis.check import ALL
 from ..marks import is_managed
 from .demand import DemandState
 from .gpu_labels import has_gpu_label
@@ -44,8 +45,6 @@ from .rollouts import is_rollout, revisions
 from .selectors import labels_match
 from .signs import EXPORTER, gives_gpus_by_dra, plugin_container
 
-# A finding that concerns everything.
-ALL = "*"
 # A value agrees with Prometheus if it lies no further from its samples than this share of the target value.
 TOLERANCE = 0.05
 
@@ -55,6 +54,10 @@ _LEFT_ALONE = re.compile(
 )
 # An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
 ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
+# Of the control plane, by the names of their leases.
+CONTROLLERS = CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
+# A controller renews its lease every few seconds.
+SILENT_S = 60
 _STOCK_COLLECT_S = 30.0
 _STOCK_PORT = 9400
 # The DRA driver of NVIDIA's GPUs.
@@ -391,6 +394,8 @@ class PrometheusState:
     scrape_errors: why a scrape of a target that is down fails, by job and instance.
     joined:  labels of pods that rules over GPUs join and that kube-state-metrics has, pod and exported_pod among them;
              None if no rule does.
+    runtime: what it says of itself: whether its last reload worked, and how often its write-ahead log was corrupt.
+    unstored: targets that it scrapes without storing any sample.
     pods:    behind its Service. replicas: what each says for itself, by pod, if there are several.
     """
 
@@ -408,6 +413,8 @@ class PrometheusState:
     doubled: Sequence[Row] = ()
     scrape_errors: Mapping[Key, str] = field(default_factory=dict)
     joined: frozenset[str] | None = None
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    unstored: int = 0
     pods: Sequence[Manifest] = ()
     replicas: Mapping[str, ReplicaState] = field(default_factory=dict)
 
@@ -461,6 +468,14 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Which cluster it is: context of the kubeconfig and address of the API server; empty where that is not known."""
+
+    context: str = ""
+    server: str = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is asked for, and what has to be known of the cluster before it is done.
 
@@ -497,10 +512,15 @@ class State:
     plan:            what is asked for, if the state is the one that a change would lead to; empty otherwise.
     facts:           results of gpu_facts by node.
     webhooks:        ValidatingWebhookConfigurations.
+    controller_events: that the Prometheus operator rejects an object, and that the HPA controller has scaled.
+    leases:          of the control plane's controllers, by name.
     events:          warnings about objects that wait or fail: exporters, targets whose pods do not come, such pods.
     resource_slices: GPUs that pods can claim. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
     quotas:          ResourceQuotas of the autoscalers' namespaces.
     unavailable:     why an input could not be read, by the name of the field. Such a field is empty.
+    denied:          the rights that are missing for it, by the name of the field.
+    user:            that the API server takes us for; empty if it does not say.
+    place:           context of the kubeconfig and address of the API server.
     """
 
     now_s: float
@@ -520,6 +540,8 @@ class State:
     hpas: Sequence[Manifest] = ()
     webhooks: Sequence[Manifest] = ()
     events: Sequence[Manifest] = ()
+    controller_events: Sequence[Manifest] = ()
+    leases: Mapping[str, Manifest] = field(default_factory=dict)
     resource_slices: Sequence[Manifest] = ()
     claim_templates: Sequence[Manifest] = ()
     quotas: Sequence[Manifest] = ()
@@ -528,6 +550,9 @@ class State:
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    denied: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    place: Place = Place()
 
     @property
     def is_before(self) -> bool:
@@ -699,6 +724,21 @@ class State:
         return self.pods_of(self.exporters)
 
     @property
+    def daemon_sets_without_pods(self) -> list[Manifest]:
+        """Exporters and device plugins whose controller has yet to make a pod."""
+        return [
+            daemon_set
+            for daemon_set in (*self.exporters, *self.plugins)
+            if (status := daemon_set.get("status") or {}).get("currentNumberScheduled", 0)
+            < status.get("desiredNumberScheduled", 0)
+        ]
+
+    def silent_s(self, controller: str) -> float | None:
+        """For how long a controller of the control plane has not renewed its lease; None if it has none."""
+        lease = self.leases.get(controller) or {}
+        return self.seconds_since((lease.get("spec") or {}).get("renewTime"))
+
+    @property
     def waiting_exporters(self) -> list[Manifest]:
         """Their pods that have a node, and no container yet."""
         return [
@@ -734,6 +774,13 @@ class State:
             for pod in self.exporter_pods
             if (row := _at_its_port(pod, by_name.get(name_of(pod)) or _at_its_address(pod, by_host)))
         }
+
+    @cached_property
+    def own_targets(self) -> dict[Key, Row]:
+        """`up` of the pods that autoscalers scale, by namespace and name: what their own metrics are read from."""
+        pods = {key for autoscaler in self.autoscalers for key in autoscaler.pod_keys}
+        named = {(row.labels.get("namespace", ""), row.labels.get("pod", "")): row for row in self.prometheus.up}
+        return {key: row for key, row in named.items() if key in pods}
 
     @cached_property
     def answered_lately(self) -> set[Key]:

@@ -1,10 +1,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
 from typing import Any
 
 # Too many requests, and what a server or a load balancer before it answers while it restarts or is overloaded.
 BUSY = frozenset({429, 500, 502, 503, 504})
+# Who logs in with nothing is this to the API server.
+ANONYMOUS = "system:anonymous"
+# As every authorizer's refusal begins. A quota and an admission webhook answer 403 as well.
+# Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
+_FORBIDDEN = re.compile(r'User "(?P<user>[^"]*)" cannot ')
 
 
 class ApiError(Exception):
@@ -37,6 +43,12 @@ class ApiError(Exception):
         if isinstance(self.body, dict):
             return str(self.body.get("message") or self.body.get("error") or self.body)
         return str(self.body)
+
+    @property
+    def refused_user(self) -> str:
+        """The user who lacks the right to this request; empty if it was refused for another reason."""
+        found = _FORBIDDEN.search(self.message) if self.status == 403 else None
+        return found["user"] if found else ""
 
     @property
     def is_not_found(self) -> bool:

@@ -10,7 +10,8 @@ from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import MANAGED_BY, MANAGER
-from .errors import ApiError
+from .errors import ANONYMOUS, ApiError
+from .rights import nobody
 from .transport import Transport
 
 
@@ -45,6 +46,7 @@ DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 EVENTS = Resource("v1", "Event", "events")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
 NODES = Resource("v1", "Node", "nodes", pruned_fields=(("metadata", "managedFields"), ("status", "images")))
 PODS = Resource("v1", "Pod", "pods", pruned_fields=(("metadata", "managedFields"),))
@@ -69,6 +71,9 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 # Objects in one answer: the API server's own clients ask for as many.
 PAGE_SIZE = 500
+
+
+_SELF_SUBJECT_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 
 
 def group_path(api_version: str) -> str:
@@ -102,6 +107,23 @@ class KubeClient:
             for entry in served
             if "/" not in entry["name"]
         }
+
+    def user(self) -> str:
+        """The user that the API server takes this client for; empty if it does not say, as before Kubernetes 1.28.
+
+        Raises: HopError if that is nobody.
+        """
+        try:
+            path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
+            answer = self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)
+            name: str = answer["status"]["userInfo"].get("username", "")
+        except ApiError as err:
+            if err.status not in (403, 404):
+                raise
+            name = err.refused_user
+        if name == ANONYMOUS:
+            raise nobody()
+        return name
 
     def list(
         self,

@@ -89,6 +89,10 @@ class PrometheusClient:
         found: list[dict[str, Any]] = self._get("targets", {"state": "active"})["activeTargets"]
         return found
 
+    def runtime(self) -> dict[str, Any]:
+        """What the process says of itself: reloadConfigSuccess, corruptionCount and others."""
+        return self._get("status/runtimeinfo", {})
+
     def _get(self, endpoint: str, query: Mapping[str, str], *, retry: bool = False) -> dict[str, Any]:
         try:
             answer = self._get_raw(f"{self._root}/{endpoint}", query, retry=retry)

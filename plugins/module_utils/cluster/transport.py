@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ..errors import HopError
 from ..hops import Hop
 from .errors import ApiError
+from .kubeconfig import exec_plugin
 from .parallel import CONNECTIONS
 from .retry import RetryingTransport
 
@@ -23,6 +26,8 @@ except ImportError:  # connect() is only called once the module has made sure th
     pass
 
 REQUEST_TIMEOUT_S = 30
+# Characters of an error that is not ours, which may be a whole page.
+_SHOWN = 400
 
 
 class Transport(Protocol):
@@ -50,16 +55,23 @@ JSON = "application/json"
 def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> Transport:
     """A transport with kubernetes.core's client, `auth` being its authentication options.
 
-    Raises: HopError if they do not say where the API server is, ApiError if it does not answer.
+    Raises: HopError if they do not say where the API server is, or if the kubeconfig's plugin gives no login. ApiError
+    if the API server does not answer.
     """
-    try:
-        client = get_api_client(**auth).client
-    except CoreException as err:
-        raise HopError(Hop.API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
-    except ApiException as err:
-        raise _refusal(err, "connect") from err
-    except HTTPError as err:
-        raise _no_answer(err, "connect") from err
+    with _errors_logged() as errors:
+        try:
+            known = get_api_client(**auth)
+        except CoreException as err:
+            raise HopError(Hop.API_SERVER, seen=str(err), fix="set kubeconfig, or host and api_key") from err
+        except ApiException as err:
+            _require_login(auth, errors)
+            raise _refusal(err, "connect") from err
+        except HTTPError as err:
+            _require_login(auth, errors)
+            raise _no_answer(err, "connect") from err
+    if not _has_login(known.configuration):
+        _require_login(auth, errors)
+    client = known.client
     _widen(client.client.rest_client.pool_manager)
 
     def send(
@@ -70,8 +82,7 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
             answer = client.request(
                 method,
                 path,
-                # As text: the library encodes a dict only for the content types it knows.
-                body=None if body is None else json.dumps(body),
+                body=_encoded(body, content_type),
                 query_params=list(query.items()),
                 header_params={"Accept": accept},
                 content_type=content_type,
@@ -85,6 +96,35 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
             raise _no_answer(err, request) from err
 
     return RetryingTransport(send, sleep=sleep)
+
+
+@contextmanager
+def _errors_logged() -> Iterator[list[str]]:
+    """What the client library logs as errors. It logs that a plugin gives no login, and goes on as system:anonymous."""
+    errors: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: errors.append(" ".join(record.getMessage().split())[:_SHOWN])  # type: ignore[method-assign]
+    logger = logging.getLogger()
+    logger.addHandler(handler)
+    try:
+        yield errors
+    finally:
+        logger.removeHandler(handler)
+
+
+def _require_login(auth: Mapping[str, Any], errors: Sequence[str]) -> None:
+    """Raises: HopError if the kubeconfig's plugin gave none."""
+    if errors and (plugin := exec_plugin(auth)):
+        raise plugin.failure("; ".join(errors))
+
+
+def _has_login(configuration: Any) -> bool:
+    return bool(configuration.api_key or configuration.cert_file or configuration.username)
+
+
+def _encoded(body: Any, content_type: str) -> Any:
+    """As the library wants it: it encodes JSON itself, whatever it is given, and takes text for other content types."""
+    return body if body is None or content_type == JSON else json.dumps(body)
 
 
 def _widen(pools: PoolManager) -> None:

@@ -19,8 +19,8 @@ from .words import (
     headline,
     last,
     name_of,
+    not_checked,
     number,
-    overall,
     proof_of,
     scope_of,
     target_of,
@@ -54,7 +54,7 @@ def _header(report: Report) -> Element:
     }
     return element(
         "header",
-        element("div", light(overall(report)), element("h1", headline(report)), class_="verdict"),
+        element("div", light(report["verdict"]), element("h1", headline(report)), class_="verdict"),
         element(
             "dl",
             [element("div", element("dt", name), element("dd", text)) for name, text in facts.items()],
@@ -226,9 +226,9 @@ _COLUMNS = {
 _NUMBERS = ("Now", "Target value", "Replicas", "Bounds", "Reacts within")
 
 _CHECKS = {
-    "Check": lambda row: element("th", row["check"], scope="row"),
-    "Hop": lambda row: element("td", row["title"]),
-    "Reason": lambda row: element("td", row["reason"]),
+    "Check": lambda row: element("th", row[0], scope="row"),
+    "Hop": lambda row: element("td", row[1]),
+    "Reason": lambda row: element("td", row[2]),
 }
 
 
@@ -236,7 +236,7 @@ def _heading(column: str) -> Element:
     return element("th", column, scope="col", class_="figures" if column in _NUMBERS else None)
 
 
-def _table(name: str, caption: str, columns: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Element:
+def _table(name: str, caption: str, columns: Mapping[str, Any], rows: Sequence[Any]) -> Element:
     """In a frame that scrolls by itself where the page is narrow; keys reach it."""
     return element(
         "div",
@@ -254,7 +254,7 @@ def _table(name: str, caption: str, columns: Mapping[str, Any], rows: Sequence[M
 
 
 def _not_checked(report: Report) -> Element | None:
-    rows = [{**row, "title": title_of(report, row["hop"])} for row in report["not_checked"]]
+    rows = not_checked(report)
     if not rows:
         return None
     return _section("not-checked", "Not checked", _table("Not checked", "What could not be looked at.", _CHECKS, rows))

@@ -43,7 +43,7 @@ def _hop(suite: Element, hop: Mapping[str, Any], findings: list[Mapping[str, Any
     text = "\n\n".join(_finding(finding) for finding in findings)
     if hop["status"] == "broken":
         SubElement(case, "failure", type=_type(findings), message=clean(hop["summary"])).text = text
-    elif hop["status"] in ("consequence", "unknown"):
+    elif hop["status"] in ("consequence", "partial", "unknown"):
         SubElement(case, "skipped", message=clean(f"{hop['status']}: {hop['summary']}"))
     elif text:
         SubElement(case, "system-out").text = text

@@ -52,7 +52,7 @@ code {
 .light.ok .sign, .light.broken .sign { stroke: var(--card); stroke-width: 2.5; }
 .light.consequence .shape { stroke-dasharray: 3.5 2.5; }
 .ok { color: var(--ok); } .warning { color: var(--warning); } .broken { color: var(--broken); }
-.consequence { color: var(--consequence); } .unknown { color: var(--unknown); }
+.consequence { color: var(--consequence); } .partial, .unknown { color: var(--unknown); }
 .word { font-weight: 700; }
 
 .chain { list-style: none; margin: 0; padding: 0; display: grid; }

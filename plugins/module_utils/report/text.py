@@ -7,10 +7,31 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any
 
-from .words import Report, clean, cluster_of, headline, last, name_of, number, proof_of, scope_of, title_of, with_unit
+from .words import (
+    Report,
+    clean,
+    cluster_of,
+    headline,
+    last,
+    name_of,
+    not_checked,
+    number,
+    proof_of,
+    scope_of,
+    title_of,
+    with_unit,
+)
 
 # SGR parameters. Bold or reversed as well, for those who see no red.
-_COLOURS = {"ok": "32", "warning": "33", "broken": "1;31", "error": "1;31", "consequence": "2", "unknown": "36"}
+_COLOURS = {
+    "ok": "32",
+    "warning": "33",
+    "broken": "1;31",
+    "error": "1;31",
+    "consequence": "2",
+    "unknown": "36",
+    "partial": "36",
+}
 _STATUS_WIDTH = len("consequence")
 _NAMED = 10
 
@@ -28,10 +49,8 @@ def _rest(report: Report, colour: bool, width: int) -> Iterator[str]:
         yield from ["", *_autoscalers(report, width)]
     if report["not_checked"]:
         yield from ["", "Not checked"]
-        for unmade in report["not_checked"]:
-            yield from _hanging(
-                "- ", f"{title_of(report, unmade['hop'])}: {unmade['check']}: {unmade['reason']}", width
-            )
+        for check, hop, reason in not_checked(report):
+            yield from _hanging("- ", f"{hop}: {check}: {reason}", width)
 
 
 def _head(report: Report, width: int) -> list[str]:

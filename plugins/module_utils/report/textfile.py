@@ -20,6 +20,10 @@ def textfile(report: Report) -> str:
     found = Counter(tuple(finding[key] for key in keys) for finding in report["findings"])
     gauges: dict[str, tuple[str, list[Row]]] = {
         "run_timestamp_seconds": ("When the doctor looked.", [({}, unix(report["generated_at"]) or 0)]),
+        "verdict": (
+            "One row, with the verdict.",
+            [({"verdict": report["verdict"]}, 1)],
+        ),
         "hop": (
             "One row for each hop of the chain, with its status.",
             [({"hop": hop["id"], "status": hop["status"]}, 1) for hop in report["hops"]],

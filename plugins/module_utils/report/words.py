@@ -7,6 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import enumeration
+from ..hops import Hop
+
 Report = Mapping[str, Any]
 
 # XML 1.0 can hold no others; messages of a cluster may.
@@ -35,8 +38,10 @@ def scope_of(report: Report) -> str:
 
 def cluster_of(report: Report) -> str:
     cluster = report["cluster"]
+    place = " at ".join(filter(None, (cluster["context"], cluster["server"])))
     version = f"Kubernetes {cluster['server_version']}" if cluster["server_version"] else "Kubernetes"
-    return f"{version}, {counted(cluster['nodes'], 'node')}, {cluster['gpu_nodes']} with GPUs"
+    size = f"{version}, {counted(cluster['nodes'], 'node')}, {cluster['gpu_nodes']} with GPUs"
+    return ", ".join(filter(None, (place, size)))
 
 
 def counted(number: int, what: str) -> str:
@@ -46,7 +51,12 @@ def counted(number: int, what: str) -> str:
 def headline(report: Report) -> str:
     """The verdict in one line; of a broken chain the first broken hop, from left to right."""
     if report["verdict"] == "ok":
-        return _well(report)
+        return "The chain works"
+    if report["verdict"] == "unknown":
+        return "Nothing of the chain could be checked"
+    if report["verdict"] == "partial":
+        titles = [title_of(report, hop) for hop in report["unchecked_hops"]]
+        return f"Nothing is known to be broken, but not all was checked: {clean(enumeration(titles))}"
     if report["verdict"] == "warning":
         warnings = sum(finding["severity"] == "warning" for finding in report["findings"])
         return f"The chain works, with {counted(warnings, 'warning')}"
@@ -54,16 +64,21 @@ def headline(report: Report) -> str:
     return f"The chain is broken at: {clean(hop['title'])}" if hop else "The chain is broken"
 
 
-def overall(report: Report) -> str:
-    """The verdict; `unknown` where each hop is, which is no verdict."""
-    return "unknown" if all(hop["status"] == "unknown" for hop in report["hops"]) else report["verdict"]
-
-
-def _well(report: Report) -> str:
-    if overall(report) == "unknown":
-        return "Nothing of the chain could be looked at"
-    is_partial = report["not_checked"] or any(hop["status"] == "unknown" for hop in report["hops"])
-    return "The chain works" + (", as far as it could be looked at" if is_partial else "")
+def not_checked(report: Report) -> list[tuple[str, str, str]]:
+    """Check, title of its hop and reason of each check that was not made. Those that a finding explains are one row."""
+    rows = [
+        (row["check"], title_of(report, row["hop"]), row["reason"])
+        for row in report["not_checked"]
+        if not row["finding"]
+    ]
+    explained: dict[str, list[str]] = {}
+    for row in report["not_checked"]:
+        if row["finding"]:
+            explained.setdefault(row["finding"], []).append(title_of(report, row["hop"]))
+    for finding, titles in explained.items():
+        hops = enumeration(list(dict.fromkeys(titles)))
+        rows.append((counted(len(titles), "check"), hops, f"the finding {finding} says why"))
+    return rows
 
 
 def first_finding(report: Report) -> Mapping[str, Any] | None:
@@ -80,9 +95,14 @@ def first_finding(report: Report) -> Mapping[str, Any] | None:
 def failure(report: Report) -> str:
     """One line for whoever sees nothing else: the hop, what is the matter there, the fix."""
     finding = first_finding(report)
-    if not finding:
-        return headline(report)
-    line = f"{headline(report)}: {finding['object']}: {finding['cause']} (fix: {finding['fix']})"
+    is_incomplete = report["verdict"] in ("partial", "unknown")
+    if finding and (not is_incomplete or finding["hop"] == Hop.ACCESS):
+        line = f"{headline(report)}: {finding['object']}: {finding['cause']} (fix: {finding['fix']})"
+    elif is_incomplete:
+        hop = next(hop for hop in report["hops"] if hop["id"] in report["unchecked_hops"])
+        line = f"{headline(report)}: {hop['title']}: {hop['summary']}"
+    else:
+        line = headline(report)
     return " ".join(clean(line).split())
 
 

@@ -404,14 +404,17 @@ def test_what_keda_serves_counts_although_it_lists_nothing() -> None:
     assert (len(result["items"]), result["listed"], result["hop"]) == (1, False, None)
 
 
+FORBIDDEN = 'pods.custom.metrics.k8s.io "*" is forbidden: User "chris" cannot get resource "pods/gpu" in API group'
+
+
 def test_a_missing_right_is_named() -> None:
     path = f"{V1}/namespaces/ml/pods/*/gpu"
-    transport = FakeTransport({**ANSWERS, f"GET {path}": ApiError(403, {"message": "forbidden"}, f"GET {path}")})
+    transport = FakeTransport({**ANSWERS, f"GET {path}": ApiError(403, {"message": FORBIDDEN}, f"GET {path}")})
     with pytest.raises(HopError) as caught:
         asked(transport)
     assert caught.value.hop == "API server"
-    assert caught.value.fix == (
-        "allow the user of the kubeconfig to get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace ml"
+    assert caught.value.seen == (
+        "user chris has no right to get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace ml"
     )
 
 

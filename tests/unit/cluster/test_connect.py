@@ -19,6 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors i
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import CRDS, HPAS, KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.parallel import CONNECTIONS, in_parallel
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from kubernetes.client import Configuration
 
 PATIENCE_S = 20
@@ -44,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length)
         if path in DISCOVERY:
-            self._send(200, DISCOVERY[path])
+            self._send(403 if self.server.is_closed else 200, self.server.is_closed or DISCOVERY[path])
             return
         self.server.seen.append((f"{self.command} {self.path}", dict(self.headers), body))
         self.server.together()
@@ -62,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_PATCH = do_DELETE = _answer
+    do_GET = do_POST = do_PATCH = do_DELETE = _answer
 
     def log_message(self, *_args: object) -> None:
         """Not worth a line."""
@@ -76,6 +77,7 @@ class Server(ThreadingHTTPServer):
         self.answers: Iterator[Any] = iter(())
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         self.connections = 0
+        self.is_closed: dict[str, str] = {}  # what it answers to who asks what it serves
         self.together = lambda: None
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
@@ -102,6 +104,15 @@ def test_a_request_as_the_server_sees_it(server: Server) -> None:
     assert headers["authorization"] == "Bearer secret"
     assert headers["Content-Type"] == "application/apply-patch+yaml"
     assert json.loads(body) == HPA
+
+
+def test_a_question_with_a_body_is_json_once(server: Server) -> None:
+    server.answers = iter([{"status": {"userInfo": {"username": "chris"}}}])
+    assert kube(server).user() == "chris"
+    request, headers, body = server.seen[0]
+    assert request == "POST /apis/authentication.k8s.io/v1/selfsubjectreviews"
+    assert headers["Content-Type"] == "application/json"
+    assert json.loads(body)["kind"] == "SelfSubjectReview"
 
 
 def kubeconfig(folder: Path, **cluster: str) -> str:
@@ -211,6 +222,69 @@ def test_nobody_at_that_address(server: Server) -> None:
     with pytest.raises(ApiError) as caught:
         kube(server)
     assert caught.value.status == 0
+
+
+def kubeconfig_with_exec(folder: Path, server: Server, **plugin: Any) -> dict[str, Any]:
+    """The authentication options for a kubeconfig whose user logs in with a program."""
+    path = Path(kubeconfig(folder, server=server.address))
+    config = json.loads(path.read_text())
+    config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **plugin}}
+    path.write_text(json.dumps(config))
+    return {"kubeconfig": str(path)}
+
+
+def test_a_login_plugin_that_is_not_installed_is_named(server: Server, tmp_path: Path, unset: None) -> None:
+    auth = kubeconfig_with_exec(tmp_path, server, command="no-such-aws", installHint="See https://example.com/aws.")
+    with pytest.raises(HopError) as caught:
+        connect(auth)
+    assert caught.value.seen == "the kubeconfig logs in with `no-such-aws`, which is not in the PATH"
+    assert caught.value.fix == (
+        "install no-such-aws, or add its folder to the PATH of ansible-playbook. See https://example.com/aws."
+    )
+
+
+@pytest.mark.parametrize(
+    ("prints", "seen"),
+    [
+        ("echo 'the SSO session has expired' >&2; exit 255", "process returned 255. the SSO session has expired"),
+        ("echo '{}'", "missing key 'apiVersion'"),
+    ],
+)
+def test_a_login_plugin_that_gives_no_login_is_quoted(
+    server: Server, tmp_path: Path, unset: None, prints: str, seen: str
+) -> None:
+    plugin = tmp_path / "login"
+    plugin.write_text(f"#!/bin/sh\n{prints}\n")
+    plugin.chmod(0o755)
+    with pytest.raises(HopError) as caught:
+        connect(kubeconfig_with_exec(tmp_path, server, command=str(plugin)))
+    assert caught.value.seen.startswith(f"the kubeconfig logs in with `{plugin}`, which gave no login: ")
+    assert seen in caught.value.seen
+    assert f"log in with {plugin} again" in caught.value.fix
+
+
+def test_a_login_plugin_is_named_before_what_the_server_says_to_a_stranger(
+    server: Server, tmp_path: Path, unset: None
+) -> None:
+    server.is_closed = {"message": 'forbidden: User "system:anonymous" cannot get path "/api"'}
+    with pytest.raises(HopError, match="`no-such-aws`, which is not in the PATH"):
+        connect(kubeconfig_with_exec(tmp_path, server, command="no-such-aws"))
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(HopError, match="`no-such-aws`, which is not in the PATH"):
+        connect(kubeconfig_with_exec(tmp_path, server, command="no-such-aws"))
+
+
+def test_the_login_of_a_plugin_is_sent(server: Server, tmp_path: Path, unset: None) -> None:
+    plugin = tmp_path / "login"
+    version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "fresh"}}
+    plugin.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+    plugin.chmod(0o755)
+    server.answers = iter([HPA])
+    transport = connect(kubeconfig_with_exec(tmp_path, server, command=str(plugin)), sleep=lambda _seconds: None)
+    assert KubeClient(transport).get(HPAS, "chat", "ml") == HPA
+    assert server.seen[0][1]["authorization"] == "Bearer fresh"
 
 
 def test_a_connection_each_and_none_thrown_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -349,6 +349,9 @@ class Cluster:
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
     unavailable: Manifest = field(default_factory=dict)
+    denied: Manifest = field(default_factory=dict)
+    controller_events: list[Manifest] = field(default_factory=list)
+    leases: Manifest = field(default_factory=dict)
 
     def container(self, index: int = 0) -> Manifest:
         return self.daemon_sets[index]["spec"]["template"]["spec"]["containers"][0]
@@ -415,6 +418,10 @@ class Cluster:
             ],
             facts=self.facts,
             unavailable=self.unavailable,
+            denied=self.denied,
+            controller_events=self.controller_events,
+            leases=self.leases,
+            user="looker",
         )
 
     def report(self, **options: Any) -> Manifest:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Place, Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
@@ -23,6 +23,7 @@ from clusters import (
     SERIES,
     SOURCES,
     Cluster,
+    at,
     deployment,
     hpa,
     ids,
@@ -31,7 +32,7 @@ from clusters import (
     pod,
 )
 from fake_cluster import FakeTransport, Request, refusal
-from test_doctor_checks import JOIN, rejected, unmounted
+from test_doctor_checks import JOIN, rejected, said, unmounted
 
 SERVICE = "kube-prometheus-stack-prometheus"
 PROXY = f"/api/v1/namespaces/monitoring/services/{SERVICE}:9090/proxy/api/v1"
@@ -159,13 +160,15 @@ def look(live: FakeTransport, **options: Any) -> dict[str, Any]:
     kube = KubeClient(live)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service=SERVICE, port=9090)
     given = {"scope": Scope(), "facts": {}, "history_s": 900, "grace": True, "fail_on": "never", **options}
+    given.setdefault("place", Place("gpus", "https://192.0.2.10:6443"))
     return examine(kube, prometheus, **given).result
 
 
 def test_a_healthy_cluster_is_read_as_one() -> None:
     found = look(LiveCluster())
     assert ids(found) == []
-    assert found["cluster"] == {"server_version": "v1.36.3", "nodes": 2, "gpu_nodes": 2}
+    size = {"server_version": "v1.36.3", "nodes": 2, "gpu_nodes": 2}
+    assert found["cluster"] == {"context": "gpus", "server": "https://192.0.2.10:6443", **size}
     [autoscaler] = found["autoscalers"]
     assert (autoscaler["verified"], autoscaler["replicas"], autoscaler["desired_replicas"]) == (True, 1, 2)
     assert autoscaler["history"]["value"] == [40, 41]
@@ -176,8 +179,9 @@ def test_the_number_of_requests_does_not_grow() -> None:
     few, many = LiveCluster(), LiveCluster(nodes=200, autoscalers=100)
     assert ids(look(few)) == []
     assert ids(look(many)) == ["ADAPTER_THROTTLED"]  # as its chart has it, it is too slow for so many
-    assert len(many.requests) == len(few.requests) <= 50
-    assert {request.method for request in many.requests} == {"GET"}
+    assert len(many.requests) == len(few.requests) <= 60
+    written = {request.path for request in many.requests if request.method != "GET"}
+    assert written == {"/apis/authentication.k8s.io/v1/selfsubjectreviews"}  # asks who we are, and keeps nothing
 
 
 def test_nothing_is_listed_twice() -> None:
@@ -206,15 +210,19 @@ def test_a_missing_right_is_named_and_the_rest_looked_at(field: str, right: str)
     live = LiveCluster()
     live.answers[f"GET {PATHS[field]}"] = ApiError(403, {"message": "forbidden"}, f"GET {PATHS[field]}")
     found = look(live)
-    assert ids(found) == []
-    assert f"no right to {right}" in {unchecked["reason"] for unchecked in found["not_checked"]}
+    [finding] = found["findings"]
+    assert (finding["id"], finding["seen"]) == ("RIGHTS_MISSING", [f"no right to {right}"])
+    unmade = [unchecked for unchecked in found["not_checked"] if f"no right to {right}" in unchecked["reason"]]
+    assert {unchecked["finding"] for unchecked in unmade} == {"RIGHTS_MISSING"}
+    assert found["verdict"] == "partial"
+    assert set(found["unchecked_hops"]) >= {unchecked["hop"] for unchecked in unmade}
 
 
 def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
     live = LiveCluster()
     live.answers[f"GET {CONFIG_MAP}"] = ApiError(403, {"message": "forbidden"}, f"GET {CONFIG_MAP}")
     found = look(live)
-    assert ids(found) == []
+    assert ids(found) == ["RIGHTS_MISSING"]
     right = "no right to get configmaps of apiGroup '' in namespace monitoring"
     unmade = {unchecked["check"] for unchecked in found["not_checked"] if right in unchecked["reason"]}
     assert "the adapter's rules can work" in unmade
@@ -263,7 +271,7 @@ def test_a_missing_right_to_ask_each_replica_is_named() -> None:
         live, ApiError(403, {"message": "forbidden"}, "GET /api/v1/namespaces/monitoring/pods/p:9090/proxy/x")
     )
     found = look(live)
-    assert ids(found) == []
+    assert ids(found) == ["RIGHTS_MISSING"]
     unmade = {unchecked["check"]: unchecked["reason"] for unchecked in found["not_checked"]}
     right = "no right to get pods/proxy of apiGroup '' in namespace monitoring"
     assert unmade["the replicas of Prometheus have the same"] == right
@@ -286,6 +294,52 @@ def test_events_are_asked_for_where_an_exporter_waits(answer: Any) -> None:
     right = "no right to list events of apiGroup '' in namespace monitoring"
     is_read = right not in {unchecked["reason"] for unchecked in found["not_checked"]}
     assert is_read == ("EXPORTER_MOUNT_FAILS" in ids(found)) == isinstance(answer, dict)
+
+
+ALL_EVENTS = "/api/v1/events"
+OF_ML = "/api/v1/namespaces/ml/events"
+
+
+def rescaled() -> dict[str, Any]:
+    message = "New size: 3; reason: pods metric gpu above target"
+    return said("HorizontalPodAutoscaler", "ml/chat", "SuccessfulRescale", message, count=7)
+
+
+def test_what_the_hpa_has_done_is_read_from_its_events() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {ALL_EVENTS}"] = {"items": [rescaled()]}
+    assert ids(look(live)) == ["WORKLOAD_SCALED_BY_ANOTHER"]
+
+
+def test_who_may_read_events_of_one_namespace_alone_gets_those() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {ALL_EVENTS}"] = ApiError(403, {"message": "forbidden"}, f"GET {ALL_EVENTS}")
+    live.answers[f"GET {OF_ML}"] = {"items": [rescaled()]}
+    assert ids(look(live, scope=Scope("ml"))) == ["WORKLOAD_SCALED_BY_ANOTHER"]
+    [finding] = look(live)["findings"]
+    assert finding["seen"] == ["no right to list events of apiGroup '' at the cluster scope"]
+
+
+def test_a_controller_manager_that_is_away_is_seen_by_its_lease() -> None:
+    live = LiveCluster()
+    lease = {"metadata": meta("kube-controller-manager", "kube-system"), "spec": {"renewTime": at(900)}}
+    live.answers["GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"] = lease
+    assert ids(look(live)) == ["HPA_CONTROLLER_SILENT"]
+
+
+def test_what_prometheus_says_of_itself_is_read() -> None:
+    live = LiveCluster()
+    live.answers[f"GET {PROXY}/status/runtimeinfo"] = {"data": {"reloadConfigSuccess": False}}
+    assert ids(look(live)) == ["PROMETHEUS_RELOAD_FAILS"]
+
+
+@pytest.mark.parametrize(("health", "findings"), [("up", ["PROMETHEUS_STORES_NOTHING"]), ("down", ["TARGET_MISSING"])])
+def test_targets_that_are_up_without_a_sample_are_not_missing(health: str, findings: list[str]) -> None:
+    live = LiveCluster()
+    live.answers[f"GET {PROXY}/targets"] = {"data": {"activeTargets": [{"health": health, "labels": {}}]}}
+    nothing = ("up", "max_over_time(up[", "count by", SERIES, "group by")
+    live.proxies = {f"{PROXY}/query": lambda promql: [] if promql.startswith(nothing) else None}
+    assert ids(look(live, grace=False))[:1] == findings
 
 
 def test_labels_that_rules_join_are_asked_for_together() -> None:
@@ -311,7 +365,8 @@ def test_no_label_is_asked_for_where_no_rule_joins_any() -> None:
 def test_nothing_is_asked_of_events_where_all_exporters_run() -> None:
     live = LiveCluster()
     look(live)
-    assert not [request.path for request in live.requests if request.path.endswith("/events")]
+    asked = [request.query["fieldSelector"] for request in live.requests if request.path.endswith("/events")]
+    assert asked == ["reason=InvalidConfiguration", "reason=SuccessfulRescale"]
 
 
 def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> None:
@@ -319,7 +374,7 @@ def test_without_a_right_to_pods_nothing_is_concluded_from_their_absence() -> No
     for path in ("/api/v1/pods", *(f"/api/v1/namespaces/{name}/pods" for name in NAMESPACES)):
         live.answers[f"GET {path}"] = ApiError(403, {"message": "forbidden"}, f"GET {path}")
     found = look(live)
-    assert ids(found) == []
+    assert ids(found) == ["RIGHTS_MISSING"]
     reasons = " ".join(unchecked["reason"] for unchecked in found["not_checked"])
     assert "no right to list pods of apiGroup '' in namespace" in reasons
     assert next(hop["id"] for hop in found["hops"] if hop["status"] == "unknown") == "device_plugin"
@@ -450,7 +505,7 @@ def test_pods_that_no_right_tells_are_not_called_missing() -> None:
     live.answers[f"GET {groups}"] = {"items": [group]}
     live.answers[f"GET {groups}/group/scale"] = ApiError(403, {"message": "no"}, f"GET {groups}/group/scale")
     found = look(live, grace=False)
-    assert ids(found) == []
+    assert ids(found) == ["RIGHTS_MISSING"]
     missed = {skipped["reason"] for skipped in found["not_checked"]}
     assert any("get leaderworkersets/scale of apiGroup 'leaderworkerset.x-k8s.io'" in reason for reason in missed)
 

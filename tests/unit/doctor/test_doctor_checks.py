@@ -80,6 +80,12 @@ def without_gpus(cluster: Cluster) -> None:
             del gpu_node["status"][kind]["nvidia.com/gpu"]
 
 
+@fault("RIGHTS_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.denied = {"scaled_objects": "list scaledobjects of apiGroup 'keda.sh' at the cluster scope"}
+    cluster.unavailable = {"scaled_objects": f"no right to {cluster.denied['scaled_objects']}"}
+
+
 @fault("DRIVER_NEEDS_REBOOT")
 def _(cluster: Cluster) -> None:
     cluster.facts["gpu1"] |= {"reboot_required": True, "reboot_reason": "driver 570 is loaded, 580 is installed"}
@@ -1191,6 +1197,193 @@ def _(cluster: Cluster) -> None:
     cluster.hpa["spec"]["maxReplicas"] = 9
 
 
+# ---- what controllers, Prometheus and the kubelet say about themselves
+
+
+def said(
+    kind: str, name: str, reason: str, message: str, *, count: int = 1, began: float = 600, ended: float = 5
+) -> Any:
+    """An event as controllers write it; name: with its namespace."""
+    namespace, _, name = name.partition("/")
+    about = {"kind": kind, "namespace": namespace, "name": name}
+    times = {"firstTimestamp": at(began), "lastTimestamp": at(ended), "count": count}
+    return {"involvedObject": about, "reason": reason, "message": message, **times}
+
+
+@fault("NODE_CONDITION_BAD")
+def _(cluster: Cluster) -> None:
+    message = "kubelet has disk pressure"
+    cluster.nodes[0]["status"]["conditions"] += [
+        turned("MemoryPressure", "False"),
+        turned("DiskPressure", age_s=900, reason="KubeletHasDiskPressure", message=message),
+    ]
+
+
+@fault("NODE_CONDITION_BAD", "by an agent of a cloud")
+def _(cluster: Cluster) -> None:
+    condition = turned(
+        "AcceleratedHardwareReady", "False", 900, reason="NvidiaXID79Error", message="GPU fell off the bus"
+    )
+    cluster.nodes[0]["status"]["conditions"] += [turned("NetworkingReady"), condition]
+
+
+@fault("MONITOR_REJECTED")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    reason = "it accesses file system via bearer token file which Prometheus specification prohibits"
+    text = f'"monitoring/dcgm-exporter" was rejected due to invalid configuration: endpoints[0]: {reason}'
+    cluster.controller_events = [said("ServiceMonitor", "monitoring/dcgm-exporter", "InvalidConfiguration", text)]
+
+
+@fault("MONITOR_REJECTED", "by its binding")
+def _(cluster: Cluster) -> None:
+    unscraped(cluster)
+    condition = turned("Accepted", "False", 900, reason="InvalidConfiguration", message="scrapeTimeout is too long")
+    cluster.service_monitors[0]["status"] = {"bindings": [{"name": "k8s", "conditions": [condition]}]}
+
+
+@fault("RULE_REJECTED")
+def _(cluster: Cluster) -> None:
+    FAULTS["RULE_NOT_LOADED"](cluster)
+    text = '"monitoring/kubegpu-gpu" was rejected due to invalid configuration: parse error'
+    cluster.controller_events = [said("PrometheusRule", "monitoring/kubegpu-gpu", "InvalidConfiguration", text)]
+
+
+@fault("RULE_FAILS", "the limit of its group")
+def _(cluster: Cluster) -> None:
+    cluster.rule |= {"health": "err", "lastError": "exceeded limit of 1 with 2 series"}
+    cluster.silence("chat-0", "chat-1")
+
+
+@fault("PROMETHEUS_NOT_RECONCILED")
+def _(cluster: Cluster) -> None:
+    message = "updating configuration secret failed: secrets is forbidden"
+    condition = turned("Reconciled", "False", 900, reason="ReconciliationFailed", message=message)
+    cluster.prometheuses[0]["status"] = {"conditions": [turned("Available"), condition]}
+
+
+@fault("PROMETHEUS_RELOAD_FAILS")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["runtime"] = {"reloadConfigSuccess": False, "lastConfigTime": at(900), "corruptionCount": 0}
+
+
+@fault("PROMETHEUS_WAL_CORRUPT")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["runtime"] = {"reloadConfigSuccess": True, "corruptionCount": 2, "startTime": at(OLD)}
+
+
+@fault("PROMETHEUS_STORES_NOTHING")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus |= {"up": [], "rows": [], "serving": [], "unstored": 12}
+    cluster.silence("chat-0", "chat-1")
+
+
+def limited(cluster: Cluster, error: str) -> None:
+    targets = {("dcgm-exporter", f"10.0.0.{n}:9400"): error for n in (1, 2)}
+    cluster.prometheus |= {
+        "up": [Row({"job": job, "instance": instance}, 0.0) for job, instance in targets],
+        "scrape_errors": targets,
+        "rows": [],
+        "serving": [],
+    }
+    cluster.silence("chat-0", "chat-1")
+
+
+@fault("TARGET_DOWN", "a label longer than the limit, with a word of another cause in it")
+def _(cluster: Cluster) -> None:
+    value = 'label name: tls, value: "certificate", length: 11, limit: 3)'
+    limited(cluster, f"label_value_length_limit exceeded (metric: DCGM_FI_DEV_GPU_UTIL, {value}")
+
+
+@fault("POD_TARGET_DOWN")
+def model_server_over_the_limit(cluster: Cluster) -> None:
+    labels = {"namespace": "ml", "pod": "chat-0", "job": "ml/chat", "instance": "10.244.0.7:8000"}
+    cluster.metric = metric(sources=("vllm:num_requests_running",), reporter="vllm", values={}, recorded={})
+    cluster.hpa["status"]["conditions"][1] = turned(
+        "ScalingActive", "False", reason="FailedGetPodsMetric", message="none"
+    )
+    cluster.prometheus["up"] = [*cluster.prometheus["up"], Row(labels, 0.0)]
+    cluster.prometheus["scrape_errors"] = {("ml/chat", "10.244.0.7:8000"): "sample limit exceeded"}
+
+
+@fault("HPA_CONTROLLER_SILENT")
+def _(cluster: Cluster) -> None:
+    cluster.leases = {"kube-controller-manager": {"spec": {"renewTime": at(900), "holderIdentity": "cp1_4f2a"}}}
+
+
+@fault("HPA_SCALED_OBJECT_FAILS")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    message = "error parsing prometheus metadata: missing required parameter query"
+    conditions = [turned("Ready", "False", 900, reason="ScaledObjectCheckFailed", message=message)]
+    cluster.scaled_objects[0]["status"] = {"conditions": conditions}
+
+
+@fault("WORKLOAD_PAUSED")
+def _(cluster: Cluster) -> None:
+    condition = turned("Progressing", "Unknown", 7200, reason="DeploymentPaused", message="Deployment is paused")
+    cluster.target["spec"]["paused"] = True
+    cluster.target["status"] = {"conditions": [condition]}
+
+
+@fault("WORKLOAD_PODS_NOT_CREATED", "a rollout that was paused before its first pods")
+def _(cluster: Cluster) -> None:
+    del cluster.pods["chat-0"], cluster.pods["chat-1"]
+    cluster.target["spec"]["paused"] = True
+    cluster.metric = metric(expected_objects=frozenset(), values={}, recorded={})
+
+
+@fault("WORKLOAD_PODS_NOT_CREATED", "those of an update, beside the old ones")
+def _(cluster: Cluster) -> None:
+    message = 'pods "chat-5f6b" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1'
+    condition = turned("ReplicaFailure", age_s=900, reason="FailedCreate", message=message)
+    cluster.target["status"] = {"conditions": [condition]}
+
+
+@fault("WORKLOAD_ROLLOUT_STUCK")
+def _(cluster: Cluster) -> None:
+    message = 'ReplicaSet "chat-5f6b" has timed out progressing.'
+    condition = turned("Progressing", "False", 900, reason="ProgressDeadlineExceeded", message=message)
+    cluster.target["status"] = {"conditions": [condition]}
+
+
+@fault("WORKLOAD_PODS_PENDING", "no scheduler takes them")
+def _(cluster: Cluster) -> None:
+    unseen = pod("chat-2", "ml", "", {"app": "chat"}, ready=False, age_s=900)
+    unseen["spec"] |= {"nodeName": None, "schedulerName": "gpu-packer"}
+    unseen["status"] = {"phase": "Pending"}
+    cluster.pods["chat-2"] = unseen
+    cluster.replicas = 3
+
+
+def fought(cluster: Cluster, **events: int) -> None:
+    """The HPA has scaled so often in each direction."""
+    words = {
+        "up": "New size: 3; reason: pods metric gpu above target",
+        "down": "New size: 1; reason: All metrics below target",
+    }
+    cluster.controller_events = [
+        said("HorizontalPodAutoscaler", "ml/chat", "SuccessfulRescale", words[direction], count=count)
+        for direction, count in events.items()
+    ]
+
+
+@fault("WORKLOAD_SCALED_BY_ANOTHER")
+def _(cluster: Cluster) -> None:
+    fought(cluster, up=12)
+    cluster.target["metadata"]["managedFields"] = [written_by("kubectl", 2, subresource="scale")]
+
+
+@fault("EXPORTER_NOT_ON_NODE", "its controller cannot make it")
+def _(cluster: Cluster) -> None:
+    del cluster.pods["dcgm-exporter-gpu1"]
+    cluster.prometheus["rows"] = rows({"ml/chat-1": "10.0.0.2:9400"})
+    cluster.silence("chat-0")
+    about = {"kind": "DaemonSet", "namespace": "monitoring", "name": "dcgm-exporter"}
+    text = 'pods "dcgm-exporter-x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes'
+    cluster.events = [warning(about, "FailedCreate", f"Error creating: {text}")]
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_its_finding_and_nothing_else(name: str) -> None:
     cluster = Cluster()
@@ -1199,12 +1392,108 @@ def test_a_fault_is_its_finding_and_nothing_else(name: str) -> None:
     assert ids(found) == [name.split()[0]]
     [finding] = found["findings"]
     kind = FINDING_TYPES[finding["id"]]
-    assert found["verdict"] == {"error": "broken", "warning": "warning"}[kind.severity]
+    well = "partial" if found["unchecked_hops"] else "warning"
+    assert found["verdict"] == {"error": "broken", "warning": well}[kind.severity]
     status = next(hop["status"] for hop in found["hops"] if hop["id"] == kind.hop)
     assert status == {"error": "broken", "warning": "warning"}[kind.severity]
     assert all(finding["seen"])
     assert finding["object"]
     assert not re.search(r"\{[a-z]+\}|\{\{", finding["cause"] + finding["fix"])
+
+
+CAUSES = {
+    "TARGET_DOWN a label longer than the limit, with a word of another cause in it": "more or longer labels",
+    "POD_TARGET_DOWN": "more samples than sampleLimit",
+    "RULE_FAILS the limit of its group": "more series than the limit of its group",
+    "NODE_CONDITION_BAD": "disk is nearly full",
+    "WORKLOAD_PODS_NOT_CREATED a rollout that was paused before its first pods": "paused before its first pods",
+    "WORKLOAD_PODS_NOT_CREATED those of an update, beside the old ones": "ResourceQuota",
+    "WORKLOAD_PODS_PENDING no scheduler takes them": "scheduler that the pods name does not run",
+    "WORKLOAD_SCALED_BY_ANOTHER": "kubectl scales the workload as well",
+    "EXPORTER_NOT_ON_NODE its controller cannot make it": "Pod Security level",
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_is_said_names_the_cause(name: str) -> None:
+    cluster = Cluster()
+    FAULTS[name](cluster)
+    assert CAUSES[name] in cluster.report()["findings"][0]["cause"]
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("sample limit exceeded", "sampleLimit"),
+        ("body size limit exceeded", "bodySizeLimit"),
+        ("label_limit exceeded (metric: DCGM_FI_DEV_GPU_UTIL, number of labels: 12, limit: 8)", "labels"),
+        ("write to WAL: log samples: write /prometheus/wal/00000012: no space left on device", "disk"),
+    ],
+)
+def test_each_limit_of_a_scrape_has_its_own_cause(error: str, cause: str) -> None:
+    cluster = Cluster()
+    limited(cluster, error)
+    [finding] = cluster.report()["findings"]
+    assert (finding["id"], cause in finding["cause"]) == ("TARGET_DOWN", True)
+
+
+@pytest.mark.parametrize(
+    ("events", "is_found"),
+    [({"up": 3}, True), ({"down": 3}, True), ({"up": 2}, False), ({"up": 9, "down": 8}, False)],
+    ids=["up again and again", "down again and again", "twice", "up and down by itself"],
+)
+def test_only_a_scaling_that_the_hpa_has_not_undone_itself_is_another_s(events: dict[str, int], is_found: bool) -> None:
+    cluster = Cluster()
+    fought(cluster, **events)
+    assert ids(cluster.report()) == ["WORKLOAD_SCALED_BY_ANOTHER"] * is_found
+
+
+def test_a_fight_that_is_over_is_no_finding() -> None:
+    cluster = Cluster()
+    fought(cluster, up=12)
+    cluster.controller_events[0] |= {"firstTimestamp": at(3000), "lastTimestamp": at(2000)}
+    assert ids(cluster.report()) == []
+
+
+def test_a_rejection_before_the_last_change_is_over() -> None:
+    cluster = Cluster()
+    FAULTS["MONITOR_REJECTED"](cluster)
+    written = {"manager": "kubectl", "time": at(2), "fieldsV1": {}}
+    cluster.service_monitors[0]["metadata"]["managedFields"] = [written]
+    assert "MONITOR_REJECTED" not in ids(cluster.report(grace=False))
+
+
+def test_a_lease_that_nobody_renews_is_no_silence_while_hpas_are_written() -> None:
+    cluster = Cluster()
+    FAULTS["HPA_CONTROLLER_SILENT"](cluster)
+    written = {"manager": "k3s", "time": at(5), "subresource": "status", "fieldsV1": {}}
+    cluster.hpa["metadata"]["managedFields"] = [written]
+    assert ids(cluster.report()) == []
+
+
+def test_a_stuck_rollout_follows_from_pods_that_do_not_start() -> None:
+    cluster = Cluster()
+    FAULTS["WORKLOAD_ROLLOUT_STUCK"](cluster)
+    fails(cluster, "chat-2", "ImagePullBackOff", "no such image")
+    [finding] = cluster.report()["findings"]
+    assert finding["id"] == "WORKLOAD_PODS_FAIL"
+    assert any("ProgressDeadlineExceeded" in text for text in finding["consequences"])
+
+
+def test_a_rule_that_waits_for_a_reload_that_fails_says_so() -> None:
+    cluster = Cluster()
+    FAULTS["RULE_NOT_LOADED"](cluster)
+    FAULTS["PROMETHEUS_RELOAD_FAILS"](cluster)
+    found = cluster.report()
+    assert ids(found) == ["RULE_NOT_LOADED", "PROMETHEUS_RELOAD_FAILS"]
+    assert "could not load its last configuration" in found["findings"][0]["cause"]
+
+
+def test_a_node_that_does_not_report_has_no_other_problem() -> None:
+    cluster = Cluster()
+    FAULTS["NODE_CONDITION_BAD"](cluster)
+    cluster.nodes[0]["status"]["conditions"][0] = turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")
+    assert ids(cluster.report()) == ["NODE_NOT_READY"]
 
 
 def test_each_finding_of_the_catalogue_has_a_fault() -> None:
@@ -1229,6 +1518,9 @@ WITHOUT_A_TIME = {
     "METRIC_IN_CAPITALS",
     "MONITOR_MISSING",
     "PROFILING_FROZEN",
+    "PROMETHEUS_RELOAD_FAILS",
+    "PROMETHEUS_WAL_CORRUPT",
+    "RIGHTS_MISSING",
     "RULE_JOINS_WRONG_POD",
     "RULE_LABEL_RENAMED",
     "RULE_MISSING",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.check import CheckResult
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import CheckResult
 
 # As Prometheus, the API server, the kubelet and the controllers write them.
 SEEN = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.kubegpu.autoscale.plugins.filter.kubeconfig_cluster import kubeconfig_cluster
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig_file import place_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.modules import gpu_autoscaler_info, gpu_cluster_info
 from kubeconfigs import production

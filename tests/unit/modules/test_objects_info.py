@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from ansible_collections.kubegpu.autoscale.plugins.modules.objects_info import (
     look_until_ready,
     not_ready,
     why_not_ready,
+    words_of,
 )
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
+from kubernetes.client.exceptions import ApiException
 
 
 def seen(kind: str, *, generation: int = 2, spec: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
@@ -126,3 +129,15 @@ def test_who_does_not_wait_is_told_at_once(sleeps: list[float]) -> None:
     with pytest.raises(CoreException):
         look_until_ready(lambda: Cluster(CoreException("401")), [query(wait=False)], [[]], 60)
     assert sleeps == []
+
+
+def test_a_missing_right_is_one_sentence() -> None:
+    """The library names a request in its own words, with headers, and keeps the answer as the error before."""
+    message = 'deployments.apps is forbidden: User "chris" cannot list resource "deployments" in API group "apps"'
+    answer = ApiException(status=403)
+    answer.body = json.dumps({"message": f'{message} in the namespace "ml"'}).encode()
+    error = CoreException("Exception '403' raised while trying to get resource")
+    error.__context__ = answer
+    said = words_of(error)
+    assert said.startswith("API server: user chris has no right to list deployments of apiGroup 'apps' in namespace ml")
+    assert "fix: have an administrator grant it to chris: docs/rights.yml" in said

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 HOPS = {
+    "access": ("Access to the cluster", "kubernetes-admin may read all that was asked for"),
     "node": ("GPU nodes and drivers", "8 nodes, 64 GPUs, driver 595.58.03"),
     "device_plugin": ("Device plugin and allocatable GPUs", "64 of 64 GPUs allocatable"),
     "node_labels": ("Node labels", "8 nodes labelled"),
@@ -34,9 +35,16 @@ def report(
         "schema": "kubegpu.autoscale/doctor/v1",
         "generated_at": "2026-03-01T03:00:00Z",
         "duration_s": 1.42,
-        "cluster": {"server_version": "v1.36.3", "nodes": 11, "gpu_nodes": 8},
+        "cluster": {
+            "context": "gpus-in-europe",
+            "server": "https://192.0.2.10:6443",
+            "server_version": "v1.36.3",
+            "nodes": 11,
+            "gpu_nodes": 8,
+        },
         "scope": {"namespace": None, "name": None},
-        "verdict": "broken" if "error" in severities else "warning" if severities else "ok",
+        "verdict": _verdict(statuses, severities),
+        "unchecked_hops": [hop for hop, status in statuses.items() if status in ("partial", "unknown")],
         "hops": [
             {"id": name, "title": title, "status": statuses.get(name, "ok"), "summary": summary}
             for name, (title, summary) in HOPS.items()
@@ -46,6 +54,16 @@ def report(
         "autoscalers": list(autoscalers),
         **changes,
     }
+
+
+def _verdict(statuses: Mapping[str, str], severities: set[str]) -> str:
+    if "error" in severities:
+        return "broken"
+    if [statuses.get(hop) for hop in HOPS if hop != "access"].count("unknown") == len(HOPS) - 1:
+        return "unknown"
+    if {"partial", "unknown"} & set(statuses.values()):
+        return "partial"
+    return "warning" if severities else "ok"
 
 
 def finding(id_: str = "EXPORTER_NO_POD_RESOURCES", hop: str = "labels", **changes: Any) -> dict[str, Any]:
@@ -128,6 +146,7 @@ BROKEN = report(
             "check": "APIService of custom.metrics.k8s.io",
             "hop": "metrics_api",
             "reason": "the user may not get apiservices.apiregistration.k8s.io",
+            "finding": None,
         }
     ],
 )
@@ -160,8 +179,8 @@ HOSTILE = report(
     {"labels": "broken"},
     [finding(object=EVIL, seen=[EVIL], cause=EVIL, fix=EVIL, consequences=[EVIL], doc=EVIL)],
     [autoscaler(EVIL, metric=EVIL, unit=EVIL, target={"kind": EVIL, "name": EVIL}), autoscaler(EVIL, history=None)],
-    not_checked=[{"check": EVIL, "hop": "rule", "reason": EVIL}],
-    cluster={"server_version": EVIL, "nodes": 1, "gpu_nodes": 1},
+    not_checked=[{"check": EVIL, "hop": "rule", "reason": EVIL, "finding": None}],
+    cluster={"context": EVIL, "server": EVIL, "server_version": EVIL, "nodes": 1, "gpu_nodes": 1},
     scope={"namespace": EVIL, "name": EVIL},
 )
 

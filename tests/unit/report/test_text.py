@@ -10,9 +10,10 @@ from doctor_reports import BROKEN, EVIL, FLEET, HEALTHY, HOPS, HOSTILE, MANY, RE
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_line_for_each_hop_in_the_order_of_the_chain(name: str) -> None:
-    seen = [line.split("  ")[0].split()[0] for line in text_lines(REPORTS[name], width=200)[3 : 3 + len(HOPS)]]
-    assert seen == [hop["status"] for hop in REPORTS[name]["hops"]]
-    lines = text_lines(REPORTS[name], width=200)[3 : 3 + len(HOPS)]
+    every = text_lines(REPORTS[name], width=200)
+    start = every.index("") + 1
+    lines = every[start : start + len(HOPS)]
+    assert [line.split()[0] for line in lines] == [hop["status"] for hop in REPORTS[name]["hops"]]
     assert all(
         f"{hop['title']}: {hop['summary']}" in line for hop, line in zip(REPORTS[name]["hops"], lines, strict=True)
     )
@@ -101,5 +102,27 @@ def test_the_failure_names_the_first_broken_hop_and_its_fix_in_one_line() -> Non
 def test_the_failure_of_a_report_with_warnings_alone() -> None:
     assert failure(FLEET).startswith("The chain works, with 1 warning: DaemonSet monitoring/dcgm-exporter: ")
     assert failure(HEALTHY) == "The chain works"
-    assert failure(report({"rule": "unknown"})) == "The chain works, as far as it could be looked at"
-    assert failure(report(dict.fromkeys(HOPS, "unknown"))) == "Nothing of the chain could be looked at"
+
+
+def test_the_failure_of_a_report_that_rests_on_too_little() -> None:
+    partial = report({"rule": "unknown", "hpa": "partial"})
+    assert failure(partial) == (
+        "Nothing is known to be broken, but not all was checked: Recording rules, HorizontalPodAutoscaler: "
+        "Recording rules: 2 rules, every 2 s, no error"
+    )
+    nothing = report(dict.fromkeys([hop for hop in HOPS if hop != "access"], "unknown"))
+    assert failure(nothing).startswith("Nothing of the chain could be checked: GPU nodes and drivers: ")
+    rights = finding("RIGHTS_MISSING", "access", severity="warning", object="user looker")
+    assert failure({**nothing, "findings": [rights]}).startswith("Nothing of the chain could be checked: user looker: ")
+
+
+def test_checks_that_one_finding_explains_are_one_line() -> None:
+    rows = [
+        {"check": f"check {index}", "hop": hop, "reason": "no right to list pods", "finding": "RIGHTS_MISSING"}
+        for hop in ("exporter", "workload")
+        for index in range(30)
+    ]
+    lines = text_lines(report(not_checked=rows), width=200)
+    assert lines[lines.index("Not checked") + 1 :] == [
+        "- dcgm-exporter, Workload: 60 checks: the finding RIGHTS_MISSING says why",
+    ]

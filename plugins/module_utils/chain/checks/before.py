@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
 from ...autoscaling.manifests import metric_names, profiles_of, recordings_of, resources_of
 from ...autoscaling.spec import OBJECT
+from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...marks import is_managed
-from ..check import CheckResult, FindingType, check
 from ..objects import labels_of
 from ..prometheus_objects import why_not_selected
 from ..state import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...autoscaling.capacity import NVIDIA
+from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
-from ..daemon_sets import failing_pods, missing_on, obstacle, place_of
+from ..daemon_sets import NOT_CREATED, failing_pods, missing_on, obstacle, place_of
 from ..objects import youngest
 from ..state import State, is_up, lost_gpus
 from ..texts import first_and_rest
@@ -76,6 +76,7 @@ DEVICE_PLUGIN_NOT_ON_NODE = FindingType(
     fix="run the gpu_node_labels role; for a taint add a toleration to the plugin's values",
     grace_s=NODE_GRACE_S,
     is_consequence=True,
+    evidence=NOT_CREATED,
 )
 
 
@@ -86,7 +87,7 @@ def plugin_on_nodes(state: State) -> Iterator[CheckResult]:
     pods = state.by_node(state.plugins)
     for name, node in state.bare_nodes.items():
         if state.plugins and name not in pods:
-            _labels, why = obstacle(state.plugins, node)
+            _labels, why = obstacle(state, state.plugins, node)
             yield CheckResult(
                 DEVICE_PLUGIN_NOT_ON_NODE,
                 f"node {name}",

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...autoscaling.capacity import NVIDIA, gpus_of
+from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
-from ..daemon_sets import RESTARTS, failing_pods, missing_on, nodes_without_exporter, place_of
+from ..daemon_sets import NOT_CREATED, RESTARTS, failing_pods, missing_on, nodes_without_exporter, place_of
 from ..objects import (
     KILLED,
     Manifest,
@@ -23,7 +23,6 @@ from ..objects import (
 )
 from ..signs import EXPORTER
 from ..state import (
-    ALL,
     AutoscalerState,
     State,
     collect_interval_s,
@@ -101,6 +100,7 @@ EXPORTER_NOT_ON_NODE = FindingType(
     fix="add a toleration to the exporter's values (dcgm_exporter_values: {{tolerations: [...]}})",
     grace_s=NODE_GRACE_S,
     is_consequence=True,
+    evidence=NOT_CREATED,
 )
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.quantity import parse_quantity
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..adapter_config import name_given
-from ..check import CheckResult, Evidence, FindingType, check
 from ..objects import Manifest, condition, key_of, name_of, owners, youngest
 from ..rollouts import STABLE
-from ..state import ABOUT_GPUS, AutoscalerState, MetricState, State, repeats_values
+from ..state import ABOUT_GPUS, CONTROLLER_MANAGER, SILENT_S, AutoscalerState, MetricState, State, repeats_values
 from ..texts import condition_text, quote
 from .workload import holders_of_targets, target_of
 
@@ -39,6 +39,34 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _REFUSED_GROUP = re.compile(r"\b(?:(?:custom|external)\.)?metrics\.k8s\.io\b")
 _APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
 
+HPA_CONTROLLER_SILENT = FindingType(
+    "HPA_CONTROLLER_SILENT",
+    Hop.HPA,
+    "error",
+    cause="kube-controller-manager, which runs the HPA controller, does not renew its lease: no HPA is evaluated any "
+    "more, and its conditions are old",
+    fix="kubectl -n kube-system get pods -l component=kube-controller-manager, and read their logs",
+    grace_s=_START_GRACE_S,
+)
+
+
+@check("the HPA controller is alive", HPA_CONTROLLER_SILENT, needs=("hpas", "leases"))
+def hpa_controller_is_alive(state: State) -> Iterator[CheckResult]:
+    """A control plane of one server may have a lease that nobody renews: then its writes show that it is alive."""
+    silent_s = state.silent_s(CONTROLLER_MANAGER)
+    written = [state.last_write_age_s(autoscaler.hpa) for autoscaler in state.autoscalers]
+    if silent_s is None or silent_s <= SILENT_S or (youngest(written) or math.inf) < silent_s - SILENT_S:
+        return
+    holder = (state.leases[CONTROLLER_MANAGER].get("spec") or {}).get("holderIdentity")
+    yield CheckResult(
+        HPA_CONTROLLER_SILENT,
+        f"lease kube-system/{CONTROLLER_MANAGER}",
+        f"renewed {silent_s:.0f} s ago by {holder}",
+        state.affected_by(state.autoscalers),
+        silent_s,
+    )
+
+
 HPA_NOT_SEEN = FindingType(
     "HPA_NOT_SEEN",
     Hop.HPA,
@@ -46,6 +74,8 @@ HPA_NOT_SEEN = FindingType(
     cause="the HPA has no condition: its controller does not run",
     fix="kubectl -n kube-system get pods -l component=kube-controller-manager",
     grace_s=_START_GRACE_S,
+    is_consequence=True,
+    explained_by=(Hop.HPA,),
 )
 
 
@@ -337,6 +367,44 @@ def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
                 f"its annotation {_KEDA}{annotation} is {annotations[_KEDA + annotation]!r}",
                 age_s=state.last_change_age_s(scaled_object),
                 template_vars={"namespace": namespace, "name": name, "annotation": _KEDA + annotation},
+            )
+
+
+HPA_SCALED_OBJECT_FAILS = FindingType(
+    "HPA_SCALED_OBJECT_FAILS",
+    Hop.HPA,
+    "error",
+    cause="KEDA cannot work with the ScaledObject that makes the HPA",
+    fix="follow the message; kubectl -n {namespace} describe scaledobject {name}",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+    evidence=(
+        Evidence(
+            r"Fallback is True",
+            "KEDA gets no value of a trigger and has set the replicas that the ScaledObject's fallback names",
+            "see the trigger's source: kubectl -n {namespace} describe scaledobject {name}",
+        ),
+    ),
+)
+
+
+@check("KEDA works with the ScaledObjects", HPA_SCALED_OBJECT_FAILS, needs=("scaled_objects",))
+def keda_works(state: State) -> Iterator[CheckResult]:
+    """Of those whose target is looked at."""
+    users = {target_of(autoscaler.hpa): autoscaler for autoscaler in state.autoscalers}
+    for scaled_object in state.scaled_objects:
+        autoscaler = users.get(target_of(scaled_object))
+        ready, fallback = condition(scaled_object, "Ready"), condition(scaled_object, "Fallback")
+        bad = ready if ready.get("status") == "False" else fallback if fallback.get("status") == "True" else None
+        if autoscaler and bad:
+            namespace, name = key_of(scaled_object)
+            yield CheckResult(
+                HPA_SCALED_OBJECT_FAILS,
+                f"ScaledObject {namespace}/{name}",
+                condition_text(bad),
+                state.affected_by([autoscaler]),
+                state.condition_age_s(scaled_object, bad["type"]),
+                template_vars={"namespace": namespace, "name": name},
             )
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
 from ..objects import Manifest, labels_of, youngest
-from ..state import ALL, AutoscalerState, MetricState, State
+from ..state import AutoscalerState, MetricState, State
 from ..texts import pod_names
 
 POD_WITHOUT_GPU_LIMIT = FindingType(

@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...autoscaling.spec import EXTERNAL
+from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
 from ..objects import youngest
 from ..state import ApiState, MetricState, State
 

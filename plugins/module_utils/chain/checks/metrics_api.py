@@ -4,13 +4,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..adapter_config import fault_of, takes_all
-from ..check import CheckResult, Evidence, FindingType, check
 from ..daemon_sets import place_of
 from ..objects import Manifest, clock, made_s, name_of, seconds, statuses, unix, youngest
-from ..state import ALL, ApiState, State
+from ..state import ApiState, State
 from ..texts import quote
 
 _START_GRACE_S = 120

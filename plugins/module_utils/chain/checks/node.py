@@ -1,11 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
-from ..objects import condition
+from ..objects import Manifest, condition
 from ..state import State, is_up
 from ..texts import condition_text
 
@@ -58,6 +59,63 @@ def nodes_ready(state: State) -> Iterator[CheckResult]:
                 state.condition_age_s(node, "Ready"),
                 template_vars={"name": name},
             )
+
+
+NODE_CONDITION_BAD = FindingType(
+    "NODE_CONDITION_BAD",
+    Hop.NODE,
+    "warning",
+    cause="the kubelet, or a problem detector on the node, reports a problem of a GPU node",
+    fix="follow the message; kubectl describe node {name}",
+    grace_s=120,
+    evidence=(
+        Evidence(
+            r"DiskPressure",
+            "the node's disk is nearly full: the kubelet evicts pods, removes images and takes no new pods",
+            "free or enlarge the disk of node {name}: images and logs below /var, emptyDir volumes of its pods",
+        ),
+        Evidence(
+            r"MemoryPressure",
+            "the node's memory is nearly used up: the kubelet evicts pods and takes no new pods of low priority",
+            "set memory requests and limits of the pods on node {name}: kubectl describe node {name} lists them",
+        ),
+        Evidence(
+            r"PIDPressure",
+            "the node has nearly no process ids left: the kubelet evicts pods and takes no new ones",
+            "find what starts so many processes on node {name}, or raise podPidsLimit and kernel.pid_max",
+        ),
+        Evidence(
+            r"NetworkUnavailable",
+            "the pod network of the node is not set up, so its pods are not reached",
+            "see the pods of the network plugin on node {name}: kubectl -n kube-system get pods -o wide",
+        ),
+    ),
+)
+# Conditions of the kubelet and of node-problem-detector are bad if True. Those that end in Ready are bad if False: the
+# agents of clouds have them.
+_BAD_IF_TRUE = re.compile(r".*(Pressure|Unavailable|Deadlock|Readonly\w*|Unhealthy|Problem|Corrupt\w*)|Frequent\w+")
+
+
+@check("GPU nodes report no problem", NODE_CONDITION_BAD, needs=("nodes",))
+def node_conditions(state: State) -> Iterator[CheckResult]:
+    """A node that does not report knows nothing of itself: then its conditions are Unknown."""
+    for name, node in state.gpu_nodes.items():
+        for found in (node.get("status") or {}).get("conditions") or ():
+            if is_up(node) and _is_bad(found):
+                yield CheckResult(
+                    NODE_CONDITION_BAD,
+                    f"node {name}",
+                    condition_text(found),
+                    age_s=state.condition_age_s(node, found["type"]),
+                    template_vars={"name": name},
+                )
+
+
+def _is_bad(found: Manifest) -> bool:
+    kind, status = found.get("type", ""), found.get("status")
+    if kind.endswith("Ready"):
+        return kind != "Ready" and status == "False"
+    return status == "True" and bool(_BAD_IF_TRUE.fullmatch(kind))
 
 
 def summary(state: State) -> str:

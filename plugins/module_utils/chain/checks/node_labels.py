@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, FindingType, check
 from ..daemon_sets import missing_on, nodes_without_exporter
 from ..state import State
 

@@ -7,9 +7,11 @@ finding is not well either, because nothing of it is there. Empty if something c
 
 from __future__ import annotations
 
+from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
-from ..check import Check, FindingType
+from ..state import State
 from . import (
+    access,
     device_plugin,
     exporter,
     hpa,
@@ -24,6 +26,7 @@ from . import (
 )
 
 HOPS = {
+    Hop.ACCESS: access,
     Hop.NODE: node,
     Hop.DEVICE_PLUGIN: device_plugin,
     Hop.NODE_LABELS: node_labels,
@@ -36,7 +39,7 @@ HOPS = {
     Hop.HPA: hpa,
     Hop.WORKLOAD: workload,
 }
-CHECKS: tuple[Check, ...] = tuple(
+CHECKS: tuple[Check[State], ...] = tuple(
     check for module in HOPS.values() for check in vars(module).values() if isinstance(check, Check)
 )
 FINDING_TYPES: dict[str, FindingType] = {

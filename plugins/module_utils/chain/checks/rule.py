@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..check import CheckResult, Evidence, FindingType, check
+from ..controllers import rejection
+from ..daemon_sets import place_of
 from ..objects import Manifest, is_ready, labels_of, name_of, seconds, youngest
 from ..prometheus_objects import why_not_selected
 from ..rule_texts import NODE_LABELS, RATE, WINDOW, labels_joined, labels_read
@@ -93,6 +95,20 @@ RULE_NOT_LOADED = FindingType(
     cause="Prometheus has not loaded the PrometheusRule: the operator does not run, or a broken rule blocks the reload",
     fix="kubectl get prometheusrules -A; see the logs of the operator and of Prometheus' config-reloader",
     grace_s=_START_GRACE_S,
+    evidence=(
+        Evidence(
+            r"last reload of the configuration failed",
+            "Prometheus could not load its last configuration, so the rule is not in force",
+            "see PROMETHEUS_RELOAD_FAILS: the log of Prometheus names the fault",
+        ),
+    ),
+)
+RULE_REJECTED = FindingType(
+    "RULE_REJECTED",
+    Hop.RULE,
+    "error",
+    cause="the Prometheus operator takes the PrometheusRule for invalid and leaves it out of the configuration",
+    fix="correct what the message names: kubectl -n {namespace} edit prometheusrule {name}",
 )
 RULE_MISSING = FindingType(
     "RULE_MISSING",
@@ -104,21 +120,35 @@ RULE_MISSING = FindingType(
 )
 
 
-@check("rules are loaded", RULE_NOT_LOADED, RULE_MISSING, needs=_SERIES)
+@check("rules are loaded", RULE_NOT_LOADED, RULE_REJECTED, RULE_MISSING, needs=_SERIES)
 def rules_are_loaded(state: State) -> Iterator[CheckResult]:
     for series, users in _unloaded(state).items():
         rule_objects, prometheus = state.recorders(series), f"Prometheus {state.prometheus.name}"
         if not rule_objects:
             seen = f"{prometheus} has no rule for it"
             yield CheckResult(RULE_MISSING, f"series {series}", seen, state.affected_by(users))
+        elif not _not_selected(state, series)[0] and (said := rejection(state, rule_objects[0], "PrometheusRule")):
+            yield CheckResult(
+                RULE_REJECTED,
+                f"PrometheusRule {name_of(rule_objects[0])}",
+                said.text,
+                state.affected_by(users),
+                said.age_s,
+                template_vars=place_of(rule_objects[0]),
+            )
         elif not _not_selected(state, series)[0]:
             yield CheckResult(
                 RULE_NOT_LOADED,
                 f"PrometheusRule {name_of(rule_objects[0])}",
-                f"it records {series}, which {prometheus} has not loaded",
+                f"it records {series}, which {prometheus} has not loaded{_why_not_loaded(state)}",
                 state.affected_by(users),
                 state.rule_age_s(series),
             )
+
+
+def _why_not_loaded(state: State) -> str:
+    failed = state.prometheus.runtime.get("reloadConfigSuccess") is False
+    return "; its last reload of the configuration failed" if failed else ""
 
 
 RULE_FAILS = FindingType(
@@ -133,6 +163,11 @@ RULE_FAILS = FindingType(
             r"many-to-many|duplicate series|same labelset|multiple matches",
             "the rule makes several series with the same labels",
             "aggregate before the join or the rename, by (namespace, pod); look for a second rule of the same series",
+        ),
+        Evidence(
+            r"exceeded limit",
+            "the rule makes more series than the limit of its group allows, so Prometheus keeps none of them",
+            "raise limit of the group in the PrometheusRule, or narrow the rule",
         ),
         Evidence(
             r"timed out|timeout|too many samples|memory",

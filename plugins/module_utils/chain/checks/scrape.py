@@ -3,14 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, Evidence, FindingType, check
+from ..controllers import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, containers_of, is_ready, labels_of, name_of, youngest
+from ..objects import Manifest, condition, containers_of, is_ready, key_of, labels_of, name_of, youngest
 from ..prometheus_objects import why_not_selected
 from ..selectors import labels_match
-from ..state import ALL, State
-from ..texts import labels_text, names_of, selector_text
+from ..state import State
+from ..texts import condition_text, labels_text, names_of, selector_text
 
 _PODS = ("daemon_sets", "component_pods", "prometheus")
 _MONITORS = (*_PODS, "services", "service_monitors", "pod_monitors")
@@ -139,6 +140,142 @@ def _replica_titles(state: State) -> dict[str, str]:
     }
     several = len(set(shards.values())) > 1
     return {name: f"{name} (shard {shard})" if several else name for name, shard in shards.items()}
+
+
+PROMETHEUS_STORES_NOTHING = FindingType(
+    "PROMETHEUS_STORES_NOTHING",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus scrapes its targets, and stores none of the samples: its disk is full, or it cannot write there",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus; enlarge its volume, or lower retention and retentionSize",
+    grace_s=300,
+)
+PROMETHEUS_RELOAD_FAILS = FindingType(
+    "PROMETHEUS_RELOAD_FAILS",
+    Hop.SCRAPE,
+    "warning",
+    cause="Prometheus could not load its last configuration and goes on with the one before: monitors and rules that "
+    "were changed since are not in force",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus names the fault. Correct the monitor, the rule or the "
+    "additional scrape configuration that has it",
+)
+PROMETHEUS_WAL_CORRUPT = FindingType(
+    "PROMETHEUS_WAL_CORRUPT",
+    Hop.SCRAPE,
+    "warning",
+    cause="Prometheus has found its write-ahead log corrupt since its start and has dropped samples: its disk was "
+    "full or fails, or it was killed",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus; see the free space and the state of its volume",
+)
+
+
+@check(
+    "Prometheus stores what it scrapes, as it is configured",
+    PROMETHEUS_STORES_NOTHING,
+    PROMETHEUS_RELOAD_FAILS,
+    PROMETHEUS_WAL_CORRUPT,
+    needs=("prometheus",),
+)
+def prometheus_is_well(state: State) -> Iterator[CheckResult]:
+    """By what it says of itself. Something in front of several Prometheus says nothing of the kind."""
+    prometheus = state.prometheus
+    name, runtime = f"Prometheus {prometheus.name}", prometheus.runtime
+    pod = next((pod["metadata"]["name"] for pod in prometheus.pods), "POD")
+    template_vars = {"namespace": prometheus.name.partition("/")[0], "pod": pod}
+    if prometheus.unstored:
+        seen = f"{prometheus.unstored} targets are up, and `up` has no series"
+        yield CheckResult(
+            PROMETHEUS_STORES_NOTHING,
+            name,
+            seen,
+            frozenset({ALL}),
+            state.prometheus_age_s,
+            template_vars=template_vars,
+        )
+    if runtime.get("reloadConfigSuccess") is False:
+        seen = f"reloadConfigSuccess is false, the configuration in force is of {runtime.get('lastConfigTime')}"
+        yield CheckResult(PROMETHEUS_RELOAD_FAILS, name, seen, template_vars=template_vars)
+    if corruptions := runtime.get("corruptionCount"):
+        seen = f"corruptionCount is {corruptions} since {runtime.get('startTime')}"
+        yield CheckResult(PROMETHEUS_WAL_CORRUPT, name, seen, template_vars=template_vars)
+
+
+PROMETHEUS_NOT_RECONCILED = FindingType(
+    "PROMETHEUS_NOT_RECONCILED",
+    Hop.SCRAPE,
+    "warning",
+    cause="the Prometheus operator cannot bring the Prometheus object about: what was changed since is not in force",
+    fix="follow the message; kubectl -n {namespace} describe prometheus {name}",
+    grace_s=300,
+)
+
+
+@check("the operator brings Prometheus about", PROMETHEUS_NOT_RECONCILED, needs=("prometheuses",))
+def prometheus_is_reconciled(state: State) -> Iterator[CheckResult]:
+    """Of the namespace whose Prometheus is asked."""
+    for prometheus in state.prometheuses:
+        found = condition(prometheus, "Reconciled")
+        is_ours = prometheus["metadata"]["namespace"] == state.prometheus.name.partition("/")[0]
+        if is_ours and found.get("status") == "False":
+            yield CheckResult(
+                PROMETHEUS_NOT_RECONCILED,
+                f"Prometheus {name_of(prometheus)}",
+                condition_text(found),
+                age_s=state.condition_age_s(prometheus, "Reconciled"),
+                template_vars=place_of(prometheus),
+            )
+
+
+MONITOR_REJECTED = FindingType(
+    "MONITOR_REJECTED",
+    Hop.SCRAPE,
+    "error",
+    cause="the Prometheus operator takes the monitor for invalid and leaves it out of the configuration",
+    fix="correct what the message names: kubectl -n {namespace} edit {kind} {name}",
+)
+
+
+@check("the operator accepts the monitors", MONITOR_REJECTED, needs=(*_MONITORS, "controller_events"))
+def monitors_are_accepted(state: State) -> Iterator[CheckResult]:
+    """Monitors of the exporter while nothing of it arrives, and of pods whose metrics have no value."""
+    if _is_exporter_unseen(state):
+        for monitor, *_fields in _monitors(state):
+            yield from _rejection(state, monitor, frozenset({ALL}))
+    for autoscaler in state.autoscalers:
+        if not any(metric.missing_in_api for metric in autoscaler.metrics if not metric.is_of_gpus):
+            continue
+        for monitor in (*state.service_monitors, *state.pod_monitors):
+            if any(_reads_pod(state, monitor, pod) for pod in autoscaler.ready_pods[:1]):
+                yield from _rejection(state, monitor, state.affected_by([autoscaler]))
+
+
+def _rejection(state: State, monitor: Manifest, affected: frozenset[str]) -> Iterator[CheckResult]:
+    kind = "PodMonitor" if _is_pod_monitor(monitor) else "ServiceMonitor"
+    if said := rejection(state, monitor, kind):
+        yield CheckResult(
+            MONITOR_REJECTED,
+            f"{kind} {name_of(monitor)}",
+            said.text,
+            affected,
+            said.age_s,
+            template_vars={**place_of(monitor), "kind": kind.lower()},
+        )
+
+
+def _reads_pod(state: State, monitor: Manifest, pod: Manifest) -> bool:
+    """Whether a monitor selects a pod, by itself or by a Service."""
+    namespace, selector = pod["metadata"]["namespace"], monitor["spec"].get("selector")
+    if not _looks_in(monitor, namespace):
+        return False
+    if _is_pod_monitor(monitor):
+        return labels_match(selector, labels_of(pod))
+    return any(
+        service["metadata"]["namespace"] == namespace
+        and labels_match(selector, labels_of(service))
+        and labels_match({"matchLabels": service["spec"].get("selector")}, labels_of(pod))
+        for service in state.services
+        if service["spec"].get("selector")
+    )
 
 
 MONITOR_MISSING = FindingType(
@@ -332,6 +469,30 @@ def monitor_intervals(state: State) -> Iterator[CheckResult]:
             )
 
 
+# Why Prometheus cannot read a target, by its lastError. Limits first: their words quote names and values of labels.
+_WHY_DOWN = (
+    Evidence(
+        r"sample limit exceeded",
+        "the target serves more samples than sampleLimit allows, so Prometheus keeps none of them",
+        "raise sampleLimit of its monitor, or enforcedSampleLimit of the Prometheus object; or serve fewer series",
+    ),
+    Evidence(
+        r"body size limit exceeded",
+        "the answer of the target is longer than bodySizeLimit allows, so Prometheus keeps nothing of it",
+        "raise bodySizeLimit of its monitor, or enforcedBodySizeLimit of the Prometheus object; or serve fewer series",
+    ),
+    Evidence(
+        r"label(_name_length|_value_length)?_limit exceeded",
+        "a series of the target has more or longer labels than Prometheus allows, so it keeps none of the target",
+        "raise labelLimit, labelNameLengthLimit or labelValueLengthLimit of its monitor, or the enforced one of the "
+        "Prometheus object; or drop the label by relabelings",
+    ),
+    Evidence(
+        r"no space left|write to WAL|log samples",
+        "Prometheus cannot write to its disk",
+        "enlarge the volume of Prometheus, or lower its retention: kubectl -n {namespace} get pvc",
+    ),
+)
 TARGET_DOWN = FindingType(
     "TARGET_DOWN",
     Hop.SCRAPE,
@@ -341,6 +502,7 @@ TARGET_DOWN = FindingType(
     grace_s=120,
     is_consequence=True,
     evidence=(
+        *_WHY_DOWN,
         Evidence(
             r"x509|certificate",
             "Prometheus does not accept the exporter's certificate",
@@ -360,11 +522,6 @@ TARGET_DOWN = FindingType(
             r"status 404",
             "the exporter does not serve the path that the monitor asks for",
             "set path of the monitor's endpoint to /metrics",
-        ),
-        Evidence(
-            r"sample limit|body size|label.* limit",
-            "the exporter serves more than Prometheus' limits allow",
-            "raise sampleLimit or bodySizeLimit of the monitor, or serve fewer fields",
         ),
         Evidence(
             r"connection refused",
@@ -423,6 +580,63 @@ def targets(state: State) -> Iterator[CheckResult]:
             error = state.prometheus.scrape_errors.get(row.target, "")
             seen = f"up is 0, job {job}, {instance}{error and f': {error}'}"
             yield CheckResult(TARGET_DOWN, place, seen, affected, age_s, template_vars=place_of(pod))
+
+
+POD_TARGET_DOWN = FindingType(
+    "POD_TARGET_DOWN",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus knows the pods of the workload, but cannot read their metrics, which the autoscaler needs",
+    fix="see lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
+    grace_s=120,
+    is_consequence=True,
+    evidence=(
+        *_WHY_DOWN,
+        Evidence(
+            r"status 40[13]|x509|certificate|HTTP response to HTTPS client|\btls\b",
+            "Prometheus and the pods disagree about https, or about the login",
+            "set scheme, tlsConfig and authorization of the pods' monitor to what the pods serve",
+        ),
+        Evidence(
+            r"status 404|expected|unsupported|parse|invalid",
+            "the pods do not serve metrics at the path that their monitor asks for",
+            "set path of the monitor's endpoint to that of the metrics",
+        ),
+        Evidence(
+            r"connection refused",
+            "nothing listens on the port that the pods' monitor asks for",
+            "set port of the monitor's endpoint to that of the metrics",
+        ),
+        Evidence(
+            r"deadline exceeded|timeout|no route|i/o",
+            "the pods do not answer in time: a network policy is between, or they are busy",
+            "see the NetworkPolicies of namespace {namespace}; raise scrapeTimeout of the monitor",
+        ),
+    ),
+)
+
+
+@check("metrics of the workload's own pods are read", POD_TARGET_DOWN, needs=("prometheus", "targets", "metrics"))
+def own_targets(state: State) -> Iterator[CheckResult]:
+    """Only of autoscalers whose metric is not of GPUs, and has no value: others need no metric of their pods."""
+    for autoscaler in state.autoscalers:
+        if not any(metric.missing_in_api for metric in autoscaler.metrics if not metric.is_of_gpus):
+            continue
+        for pod in autoscaler.ready_pods:
+            row = state.own_targets.get(key_of(pod))
+            if row is None or row.value:
+                continue
+            job, instance = row.target
+            error = state.prometheus.scrape_errors.get(row.target, "")
+            age_s = youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s])
+            yield CheckResult(
+                POD_TARGET_DOWN,
+                f"pod {name_of(pod)}",
+                f"up is 0, job {job}, {instance}{error and f': {error}'}",
+                state.affected_by([autoscaler]),
+                0.0 if row.target in state.answered_lately else age_s,
+                template_vars=place_of(pod),
+            )
 
 
 SCRAPE_SLOW = FindingType(

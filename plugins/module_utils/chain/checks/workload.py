@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..check import CheckResult, Evidence, FindingType, check
+from ..controllers import undone_rescales
 from ..objects import (
     Manifest,
     clock,
@@ -23,12 +24,14 @@ from ..objects import (
     unix,
     youngest,
 )
-from ..state import AutoscalerState, State, lost_gpus
+from ..state import SCHEDULER, SILENT_S, AutoscalerState, State, lost_gpus
 from ..texts import condition_text
 
 _START_GRACE_S = 120
 # An image of a model server, and its model, take minutes.
 _POD_GRACE_S = 600
+# A pause may be a step of somebody's release.
+_PAUSE_S = 1800
 # Pods start whatever else is broken.
 _PLACES = (Hop.NODE, Hop.DEVICE_PLUGIN)
 # The kubelet's reasons of a container that will not start by itself.
@@ -169,6 +172,11 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
             "create it, or correct priorityClassName of the pod template",
         ),
         Evidence(
+            r"DeploymentPaused",
+            "the rollout was paused before its first pods, so none is made",
+            "kubectl -n {namespace} rollout resume {target}",
+        ),
+        Evidence(
             r"webhook|ValidatingAdmissionPolicy",
             "an admission webhook or policy refuses the pods, or does not answer",
             "follow the message; kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,"
@@ -180,10 +188,14 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
 
 @check("its pods exist", WORKLOAD_PODS_NOT_CREATED, needs=("targets", "metrics"))
 def pods_exist(state: State) -> Iterator[CheckResult]:
-    """By the condition that a Deployment has for it; of other kinds by the events since a pod was last made."""
+    """By the conditions that a Deployment has for it; of other kinds by the events since a pod was last made.
+
+    ReplicaFailure counts even where enough pods exist: those of an update cannot be made then, and the old ones stay.
+    """
     for autoscaler in state.autoscalers:
         target, wanted = autoscaler.target, autoscaler.replicas or 0
-        if target is None or len(autoscaler.pods) >= wanted:
+        is_failing = condition(target or {}, "ReplicaFailure").get("status") == "True"
+        if target is None or (len(autoscaler.pods) >= wanted and not is_failing):
             continue
         failure, progress = condition(target, "ReplicaFailure"), condition(target, "Progressing")
         newest = max(autoscaler.pods, key=made_s, default=None)
@@ -195,8 +207,8 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
         ]
         if failure.get("status") == "True":
             seen, age_s = condition_text(failure), state.condition_age_s(target, "ReplicaFailure")
-        elif progress.get("reason") == "ReplicaSetCreateError":
-            seen, age_s = condition_text(progress), state.condition_age_s(target, "Progressing")
+        elif progress.get("reason") == "ReplicaSetCreateError" or (not autoscaler.pods and _is_paused(target)):
+            seen, age_s = _progress_text(progress), state.condition_age_s(target, "Progressing")
         elif events:
             seen = str(events[-1].get("message"))
             began = events[0].get("firstTimestamp") or events[0].get("eventTime")
@@ -211,6 +223,15 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
             age_s,
             template_vars=_place(autoscaler),
         )
+
+
+def _is_paused(target: Manifest) -> bool:
+    return bool((target.get("spec") or {}).get("paused"))
+
+
+def _progress_text(progress: Mapping[str, str]) -> str:
+    """A Deployment that is paused may have no condition that says so."""
+    return condition_text(progress) if progress else "DeploymentPaused: spec.paused is true"
 
 
 def _own_events(state: State, autoscaler: AutoscalerState, target: Manifest) -> list[Manifest]:
@@ -238,6 +259,8 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
             if not autoscaler.is_meant_to_be_at_zero:
                 age_s = state.last_change_age_s(autoscaler.target)
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
+        elif not pods and _is_paused(autoscaler.target):
+            continue  # said as WORKLOAD_PODS_NOT_CREATED
         elif not autoscaler.ready_pods and (placed or not pods) and not state.is_before:
             judged = _worst_first(state, placed)
             named, reason = next(((pod, reason) for pod, reason, *_age in judged if reason), (None, ""))
@@ -307,6 +330,11 @@ WORKLOAD_PODS_PENDING = FindingType(
     explained_by=_PLACES,
     evidence=(
         Evidence(
+            r"no scheduler has looked",
+            "the scheduler that the pods name does not run, or not any more",
+            "correct schedulerName of {target}, or see that the scheduler runs: kubectl -n kube-system get pods",
+        ),
+        Evidence(
             r"SchedulingGated|scheduling gate",
             "a scheduling gate holds the pods back: a queue such as Kueue has not admitted them",
             "see what owns the gate: kubectl -n {namespace} get pods -o jsonpath='{{..spec.schedulingGates}}'",
@@ -347,7 +375,23 @@ WORKLOAD_PODS_PENDING = FindingType(
 
 
 def _is_pending(pod: Manifest) -> bool:
-    return condition(pod, "PodScheduled").get("status") == "False"
+    return condition(pod, "PodScheduled").get("status") == "False" or _is_unseen_by_schedulers(pod)
+
+
+def _is_unseen_by_schedulers(pod: Manifest) -> bool:
+    """A scheduler that takes a pod gives it a node, or says in a condition why not."""
+    is_waiting = (pod.get("status") or {}).get("phase") == "Pending" and not pod["spec"].get("nodeName")
+    return is_waiting and not condition(pod, "PodScheduled")
+
+
+def _why_pending(state: State, pod: Manifest) -> str:
+    scheduled = condition(pod, "PodScheduled")
+    if not scheduled:
+        silent_s = state.silent_s(SCHEDULER)
+        silence = f"; {SCHEDULER} renewed its lease {silent_s:.0f} s ago" if (silent_s or 0) > SILENT_S else ""
+        return f"no scheduler has looked at them, schedulerName is {pod['spec'].get('schedulerName')}{silence}"
+    gated = "SchedulingGated: " if scheduled.get("reason") == "SchedulingGated" else ""
+    return f"{gated}{scheduled.get('message')}"
 
 
 @check("its pods find nodes", WORKLOAD_PODS_PENDING, needs=("metrics",))
@@ -355,14 +399,11 @@ def pods_find_nodes(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         pods = [pod for pod in autoscaler.pods if _is_pending(pod)]
         if pods:
-            scheduled = condition(pods[0], "PodScheduled")
-            reason = scheduled.get("reason")
-            gated = f"{reason}: " if reason == "SchedulingGated" else ""
             ages = [state.condition_age_s(pod, "PodScheduled") for pod in pods]
             yield CheckResult(
                 WORKLOAD_PODS_PENDING,
                 autoscaler.workload,
-                f"{len(pods)} of {len(autoscaler.pods)} pods: {gated}{scheduled.get('message')}",
+                f"{len(pods)} of {len(autoscaler.pods)} pods: {_why_pending(state, pods[0])}",
                 state.affected_by([autoscaler]),
                 max((age for age in ages if age is not None), default=None),
                 template_vars=_place(autoscaler),
@@ -609,6 +650,90 @@ def _writers_of_replicas(target: Manifest) -> Iterator[tuple[str, float]]:
         scales = entry.get("subresource") or entry.get("manager") in _SCALERS
         if "f:replicas" in fields and not scales and (written_s := unix(entry.get("time"))):
             yield entry.get("manager", "somebody"), written_s
+
+
+WORKLOAD_SCALED_BY_ANOTHER = FindingType(
+    "WORKLOAD_SCALED_BY_ANOTHER",
+    Hop.WORKLOAD,
+    "warning",
+    cause="another client scales the workload as well: the HPA and that client undo each other's decisions",
+    fix="stop what else scales it: kubectl -n {namespace} get {target} -o yaml --show-managed-fields names who wrote "
+    "spec.replicas",
+    evidence=(
+        Evidence(
+            r"last set by",
+            "{manager} scales the workload as well: it and the HPA undo each other's decisions",
+            "stop {manager} from scaling it: a CronJob, a script or an operator, for instance",
+        ),
+    ),
+)
+
+
+@check("nobody else scales it", WORKLOAD_SCALED_BY_ANOTHER, needs=("hpas", "targets", "controller_events"))
+def nobody_else_scales(state: State) -> Iterator[CheckResult]:
+    """By the HPA's own events. A manager that applies replicas is WORKLOAD_REPLICAS_OWNED."""
+    for autoscaler in state.autoscalers:
+        target, undone = autoscaler.target, undone_rescales(state, autoscaler)
+        if target is None or undone is None or any(_writers_of_replicas(target)):
+            continue
+        manager = next(_other_scalers(target), "")
+        yield CheckResult(
+            WORKLOAD_SCALED_BY_ANOTHER,
+            autoscaler.workload,
+            f"{undone.text}{f'; spec.replicas was last set by {manager}' if manager else ''}",
+            age_s=undone.age_s,
+            template_vars={**_place(autoscaler), "manager": manager},
+        )
+
+
+def _other_scalers(target: Manifest) -> Iterator[str]:
+    """Managers other than the HPA controller that have set spec.replicas by the scale subresource."""
+    for entry in target["metadata"].get("managedFields") or ():
+        fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        if "f:replicas" in fields and entry.get("subresource") == "scale" and entry.get("manager") not in _SCALERS:
+            yield entry["manager"]
+
+
+WORKLOAD_PAUSED = FindingType(
+    "WORKLOAD_PAUSED",
+    Hop.WORKLOAD,
+    "warning",
+    cause="the rollout of the workload is paused: it is scaled, but changes of its pod template do not reach its pods",
+    fix="kubectl -n {namespace} rollout resume {target}",
+    grace_s=_PAUSE_S,
+)
+WORKLOAD_ROLLOUT_STUCK = FindingType(
+    "WORKLOAD_ROLLOUT_STUCK",
+    Hop.WORKLOAD,
+    "error",
+    cause="an update of the workload has not ended within progressDeadlineSeconds, so old pods stay beside new ones",
+    fix="kubectl -n {namespace} rollout status {target}; kubectl -n {namespace} rollout undo {target} goes back",
+    is_consequence=True,
+    explained_by=(*_PLACES, Hop.WORKLOAD),
+)
+
+
+@check("its rollout goes on", WORKLOAD_PAUSED, WORKLOAD_ROLLOUT_STUCK, needs=("targets", "metrics"))
+def rollout_goes_on(state: State) -> Iterator[CheckResult]:
+    """By the conditions of a Deployment, which a Rollout has as well. Where pods say why, it follows from that."""
+    for autoscaler in state.autoscalers:
+        target = autoscaler.target
+        if target is None or state.is_before:
+            continue
+        progress, affected = condition(target, "Progressing"), state.affected_by([autoscaler])
+        age_s = state.condition_age_s(target, "Progressing")
+        if progress.get("reason") == "ProgressDeadlineExceeded":
+            yield CheckResult(
+                WORKLOAD_ROLLOUT_STUCK,
+                autoscaler.workload,
+                condition_text(progress),
+                affected,
+                age_s,
+                template_vars=_place(autoscaler),
+            )
+        elif _is_paused(target) and autoscaler.pods:
+            seen = _progress_text(progress)
+            yield CheckResult(WORKLOAD_PAUSED, autoscaler.workload, seen, age_s=age_s, template_vars=_place(autoscaler))
 
 
 def summary(state: State) -> str:

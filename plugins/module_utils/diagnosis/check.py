@@ -1,16 +1,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a check is: a question to the state, with the findings that it can come to declared beside it."""
+"""A check is a question to a state, with the findings that it can report declared beside it.
+
+The state may be that of a cluster or of a server: a check, its findings and their order are the same for both.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, Protocol, TypeVar
 
 from ..errors import HopError
-from ..hops import CHAIN, Hop
-from .state import State
+from ..hops import Hop
+
+# A finding that affects everything.
+ALL = "*"
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class FindingType:
     cause, fix:     may hold {variables} that a result fills in.
     grace_s:        a condition younger than this passes by itself in a healthy cluster: in a start, a rolling update.
     is_consequence: an error further left, or before it in its own hop, may explain it.
-    explained_by:   only an error of one of these hops does.
+    explained_by:   only an error of one of these hops does; empty: of any hop.
     evidence:       the first that matches gives cause and fix.
     before:         what the finding does before a change: it refuses the change, or warns. With "await" it refuses, but
                     only warns in check mode, because an earlier task may mend it. None: it is not asked then.
@@ -45,7 +50,7 @@ class FindingType:
     fix: str
     grace_s: int = 0
     is_consequence: bool = False
-    explained_by: tuple[Hop, ...] = CHAIN
+    explained_by: tuple[Hop, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     before: Literal["refuse", "await", "warn"] | None = None
 
@@ -102,11 +107,22 @@ class CheckResult:
         return next(matching, self.type)
 
 
-Judge = Callable[[State], Iterator[CheckResult]]
+class Readable(Protocol):
+    """A state that was read as far as it could be.
+
+    unavailable: why a field could not be read, by its name.
+    """
+
+    @property
+    def unavailable(self) -> Mapping[str, str]: ...
+
+
+S = TypeVar("S", bound=Readable)
+Judge = Callable[[S], Iterator[CheckResult]]
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Generic[S]):
     """One question to the state.
 
     needs: fields of the state without which it cannot be answered.
@@ -114,7 +130,7 @@ class Check:
 
     name: str
     types: tuple[FindingType, ...]
-    judge: Judge
+    judge: Judge[S]
     needs: tuple[str, ...] = ()
 
     @property
@@ -126,11 +142,11 @@ class Check:
         """Whether it can be asked before a change."""
         return any(finding_type.before for finding_type in self.types)
 
-    def obstacles(self, state: State) -> list[str]:
+    def obstacles(self, state: S) -> list[str]:
         """Why it cannot be made."""
         return [state.unavailable[need] for need in self.needs if need in state.unavailable]
 
 
-def check(name: str, *types: FindingType, needs: tuple[str, ...] = ()) -> Callable[[Judge], Check]:
+def check(name: str, *types: FindingType, needs: tuple[str, ...] = ()) -> Callable[[Judge[S]], Check[S]]:
     """Make a check of a function. types: all that it can find, in the order of the documentation."""
     return lambda judge: Check(name, types, judge, needs)

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import NAMED, HopError, enumeration
+from ..formats.times import timestamp
 from ..hops import TITLES
-from .check import CheckResult, FindingType
-from .objects import timestamp
-from .state import ALL
+from .check import ALL, Check, CheckResult, FindingType, S
 
 
 @dataclass
@@ -60,6 +59,11 @@ class Finding:
         return HopError(self.type.hop, f"{self.object}: {'; '.join(seen)}", first.fix, cause=first.cause)
 
 
+def results_of(checks: Iterable[Check[S]], state: S) -> Iterator[CheckResult]:
+    """What all checks that can be made find, in their order."""
+    return (result for check in checks if not check.obstacles(state) for result in check.judge(state))
+
+
 def first_causes(results: Iterable[CheckResult], *, grace: bool = True) -> list[Finding]:
     """Walk from left to right: what an error explains is its consequence, not one more finding.
 
@@ -97,9 +101,13 @@ class _Explanations:
         explaining = [
             (place, error)
             for place, error in errors
-            if error.type.id != result.type.id and error.type.hop in result.type.explained_by
+            if error.type.id != result.type.id and _may_explain(error.type, result.type)
         ]
         return min(explaining, key=lambda pair: pair[0], default=(0, None))[1]
+
+
+def _may_explain(error: FindingType, explained: FindingType) -> bool:
+    return not explained.explained_by or error.hop in explained.explained_by
 
 
 def _first_few(texts: Iterable[str]) -> list[str]:

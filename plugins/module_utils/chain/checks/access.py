@@ -1,0 +1,45 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether the cluster could be read: what could not be is no green."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnosis.check import CheckResult, FindingType, check
+from ...hops import Hop
+from ..state import State
+
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
+RIGHTS_MISSING = FindingType(
+    "RIGHTS_MISSING",
+    Hop.ACCESS,
+    "warning",
+    cause="the user may not read all that the doctor checks. The checks that need it were not made, so their hops are "
+    "not known to work",
+    fix="kubectl apply -f docs/doctor/rights.yml; kubectl create clusterrolebinding gpu-doctor "
+    "--clusterrole gpu-doctor {subject}",
+)
+
+
+@check("the user may read the chain", RIGHTS_MISSING)
+def rights(state: State) -> Iterator[CheckResult]:
+    user = f"user {state.user}" if state.user else "the user of the kubeconfig"
+    for right in sorted(set(state.denied.values())):
+        yield CheckResult(RIGHTS_MISSING, user, f"no right to {right}", template_vars={"subject": _subject(state.user)})
+
+
+def _subject(user: str) -> str:
+    """As kubectl names who gets a role."""
+    if user.startswith(_SERVICE_ACCOUNT):
+        return f"--serviceaccount {user.removeprefix(_SERVICE_ACCOUNT)}"
+    return f"--user {user or 'USER'}"
+
+
+def summary(state: State) -> str:
+    user = state.user or "the user of the kubeconfig"
+    return f"{user} may read all that was asked for"
+
+
+def nothing(state: State) -> str:
+    return ""

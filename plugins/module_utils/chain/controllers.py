@@ -1,0 +1,91 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What controllers say about the objects that they work on, in conditions and events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .objects import Manifest, last_seen, name_of, unix
+from .state import AutoscalerState, State
+from .texts import condition_text
+
+# Reasons of the events that are read for all objects of their kind, whatever state these are in.
+REJECTED = "InvalidConfiguration"
+RESCALED = "SuccessfulRescale"
+# An event may be written in the second of the change that it is about.
+_SAME_SECOND_S = 1.0
+# Of the HPA controller's events: in which direction it has scaled.
+# Source: kubernetes pkg/controller/podautoscaler/horizontal.go
+_UP = re.compile(r"above target|below Spec\.MinReplicas|must be greater than 0")
+_DOWN = re.compile(r"below target|above Spec\.MaxReplicas")
+
+
+# So many times is no chance, and what has not happened for so long is over.
+_OFTEN, _LATELY_S = 3, 900
+
+
+@dataclass(frozen=True)
+class Said:
+    """The words of a controller, and for how long they have been true."""
+
+    text: str
+    age_s: float | None = None
+
+
+def rejection(state: State, manifest: Manifest, kind: str) -> Said | None:
+    """Why the Prometheus operator takes a monitor or a rule for invalid; None if it does not.
+
+    By the condition of its binding to a Prometheus, which newer operators write. Else by a later event.
+    """
+    for binding in (manifest.get("status") or {}).get("bindings") or ():
+        for condition in binding.get("conditions") or ():
+            if condition.get("type") == "Accepted" and condition.get("status") == "False":
+                return Said(condition_text(condition), state.seconds_since(condition.get("lastTransitionTime")))
+    changed_s = state.last_change_age_s(manifest)
+    for event in sorted(_about(state, manifest, kind, REJECTED), key=last_seen, reverse=True):
+        age_s = state.seconds_since(last_seen(event) or None)
+        if changed_s is None or age_s is None or age_s <= changed_s + _SAME_SECOND_S:
+            return Said(f"{REJECTED}: {event.get('message')}", changed_s)
+    return None
+
+
+def undone_rescales(state: State, autoscaler: AutoscalerState) -> Said | None:
+    """That the HPA has scaled to the same size again and again, and has not itself brought the replicas back.
+
+    None if it has not, or not lately. Each step of a growth has an event of its own.
+    """
+    events = list(_about(state, autoscaler.hpa, "HorizontalPodAutoscaler", RESCALED))
+    for event in events:
+        (began, ended), count, text = _span(event), _count(event), str(event.get("message"))
+        turn = _DOWN if _UP.search(text) else _UP if _DOWN.search(text) else None
+        if turn is None or count < _OFTEN or state.now_s - ended > _LATELY_S:
+            continue
+        if not any(_overlaps(its, began, ended) for its in events if turn.search(str(its.get("message")))):
+            return Said(f"the HPA has scaled {count} times: {text}", state.now_s - began)
+    return None
+
+
+def _count(event: Manifest) -> int:
+    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
+
+
+def _span(event: Manifest) -> tuple[float, float]:
+    """First and last time, in Unix seconds."""
+    ended = unix(last_seen(event) or None) or 0.0
+    return unix(event.get("firstTimestamp") or event.get("eventTime")) or ended, ended
+
+
+def _overlaps(event: Manifest, began: float, ended: float) -> bool:
+    first, last = _span(event)
+    return first <= ended and began <= last
+
+
+def _about(state: State, manifest: Manifest, kind: str, reason: str) -> Iterator[Manifest]:
+    """The objects of a list do not say their kind."""
+    for event in state.controller_events:
+        about = event.get("involvedObject") or {}
+        its = "/".join(filter(None, (about.get("namespace"), about.get("name", ""))))
+        if (event.get("reason"), about.get("kind"), its) == (reason, kind, name_of(manifest)):
+            yield event

@@ -1,0 +1,125 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The kubeconfig that authentication options name: which cluster it means, why it means none, and how it logs in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import HopError, enumeration
+from ..formats.kubeconfig import Kubeconfig
+from ..hops import Hop
+
+_DEFAULT = "~/.kube/config"
+
+
+@dataclass(frozen=True)
+class ExecPlugin:
+    """The program that a kubeconfig has kubectl run to log in.
+
+    hint: how to install it, in the words of the kubeconfig.
+    """
+
+    command: str
+    hint: str = ""
+
+    def failure(self, error: str) -> HopError:
+        """error: why the client library got no login from it."""
+        if "/" not in self.command and not shutil.which(self.command):
+            seen = f"the kubeconfig logs in with `{self.command}`, which is not in the PATH"
+            fix = f"install {self.command}, or add its folder to the PATH of ansible-playbook"
+            return HopError(Hop.API_SERVER, seen, f"{fix}. {self.hint}" if self.hint else fix)
+        return HopError(
+            Hop.API_SERVER,
+            seen=f"the kubeconfig logs in with `{self.command}`, which gave no login: {error or 'no reason given'}",
+            fix=f"log in with {self.command} again; kubectl get --raw /readyz, with the same kubeconfig, runs it too",
+        )
+
+
+def read_kubeconfig(given: str) -> Kubeconfig:
+    """Raises: HopError that names the file if it is missing, cannot be read or is no kubeconfig."""
+    path = _path(given)
+    if not path.is_file():
+        several = os.pathsep in given
+        fix = "name one file; several in one variable are not read" if several else "name the kubeconfig of the cluster"
+        raise HopError(Hop.API_SERVER, seen=f"there is no file {path}", fix=f"set kubeconfig: {fix}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        reason = err.strerror if isinstance(err, OSError) else "it is not UTF-8 text"
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{path} cannot be read: {reason}",
+            fix="set kubeconfig to the kubeconfig of the cluster",
+        ) from err
+    return Kubeconfig.read(text, str(path))
+
+
+def check_kubeconfig(auth: Mapping[str, Any]) -> None:
+    """Whether the client can begin with the file and the context that are named.
+
+    Raises: HopError that names the file and what is wrong with it.
+    """
+    given = auth["kubeconfig"]
+    if isinstance(given, str) and given:
+        read_kubeconfig(given).context(auth["context"] or "", given)
+
+
+def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
+    """Context and address of the API server that the options mean.
+
+    Raises: HopError if they may mean more than one, or none.
+    """
+    given = params["kubeconfig"]
+    if params["host"] or isinstance(given, dict):
+        return params["context"] or "", params["host"] or ""
+    path = str(_path(given or _DEFAULT))
+    config = read_kubeconfig(path)
+    if not params["context"] and len(config.contexts) > 1:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{path} has {len(config.contexts)} contexts: {enumeration(sorted(config.contexts))}",
+            fix="say which cluster is meant: kubegpu_context in the inventory, context of a module",
+        )
+    return config.context(params["context"] or "", path)
+
+
+def place_known(params: Mapping[str, Any]) -> tuple[str, str]:
+    """As place_of, for a report: empty where the options do not say it, as in a pod with a ServiceAccount."""
+    if params.get("host"):
+        return params.get("context") or "", params["host"]
+    config = _config_of(params)
+    name = _context_of(params, config)
+    cluster = config.contexts.get(name, {}).get("cluster") or ""
+    return name, str(config.clusters.get(cluster, {}).get("server") or "")
+
+
+def exec_plugin(params: Mapping[str, Any]) -> ExecPlugin | None:
+    """The program that the kubeconfig's user logs in with; None if there is none, or the kubeconfig cannot be read."""
+    config = _config_of(params)
+    user = config.contexts.get(_context_of(params, config), {}).get("user") or ""
+    found = config.users.get(user, {}).get("exec") or {}
+    return ExecPlugin(found["command"], found.get("installHint") or "") if found.get("command") else None
+
+
+def _config_of(params: Mapping[str, Any]) -> Kubeconfig:
+    """As the client library chooses it; empty where it cannot be read, which that library has said then."""
+    variables = ("K8S_AUTH_KUBECONFIG", "KUBECONFIG")
+    given = params.get("kubeconfig") or next(filter(None, map(os.environ.get, variables)), _DEFAULT)
+    try:
+        return Kubeconfig.of(given, "kubeconfig") if isinstance(given, dict) else read_kubeconfig(given)
+    except HopError:
+        return Kubeconfig.of({}, "")
+
+
+def _context_of(params: Mapping[str, Any], config: Kubeconfig) -> str:
+    return params.get("context") or os.environ.get("K8S_AUTH_CONTEXT") or config.current
+
+
+def _path(given: str) -> Path:
+    """As Ansible reads an option of type path."""
+    return Path(os.path.expandvars(given)).expanduser()
