@@ -1,10 +1,11 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Until when a certificate is valid, without a library for X.509: RFC 5280, section 4.1.2.5."""
+"""What a certificate says, without a library for X.509: its validity (RFC 5280, section 4.1.2.5) and its digest."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from datetime import UTC, datetime
 
@@ -23,3 +24,8 @@ def not_after(text: str) -> datetime:
     short, long = validity[3], validity[4]
     year = "" if long else "19" if short[:2] >= b"50" else "20"
     return datetime.strptime(year + (long or short).decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+
+
+def digests(text: str) -> frozenset[str]:
+    """SHA-256 of each certificate in PEM, `sha256:<hex>`, as `openssl x509 -fingerprint` computes it."""
+    return frozenset(f"sha256:{hashlib.sha256(base64.b64decode(found)).hexdigest()}" for found in _PEM.findall(text))
