@@ -157,7 +157,7 @@ def _contradictions(cluster: Cluster, server: Server, configured_name: str) -> I
     if (copied := copy_of_another(server)) is not None:
         yield copied
     machine = cluster.machines.get(server.node)
-    if machine is not None and machine != server.machine_id:
+    if machine is not None and (not machine or machine != server.machine_id):
         yield (
             f"the node and the server have the same name and are two machines. {NOTHING}",
             other + _own_node(cluster, server),

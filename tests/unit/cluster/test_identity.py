@@ -65,10 +65,21 @@ def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, serv
         (STAGING, BARE, "two machines"),
         (Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), UNRECORDED, "two machines"),
         (Cluster("uid-prod", PROD_CA, machines={"gpu1": ""}), UNRECORDED, "two machines"),
+        (Cluster("uid-prod", PROD_CA, machines={"gpu1": ""}), Server("gpu1", "gpu1", ""), "two machines"),
         (PROD, Server("gpu1", "gpu5", "machine-5", PROD_CA, RECORD), "a copy"),
         (Cluster("uid-staging", STAGING_CA, "prod", "uid-prod"), BARE, "was copied from"),
     ],
-    ids=["all", "UID", "CA", "bare server", "machine", "no machine ID", "copied disk", "copied ConfigMap"],
+    ids=[
+        "all",
+        "UID",
+        "CA",
+        "bare server",
+        "machine",
+        "no machine ID",
+        "none at all",
+        "copied disk",
+        "copied ConfigMap",
+    ],
 )
 def test_a_mismatch_names_both_identities(cluster: Cluster, server: Server, cause: str) -> None:
     error = mismatch(cluster, server)
@@ -76,7 +87,7 @@ def test_a_mismatch_names_both_identities(cluster: Cluster, server: Server, caus
     assert error is not None
     assert cause in error.cause
     assert "Nothing was changed" in error.cause
-    assert f"{server.host} is machine {server.machine_id}" in error.seen
+    assert f"{server.host} is machine {server.machine_id or '(unknown)'}" in error.seen
     assert f"UID {cluster.uid}" in error.seen
     if server.node in cluster.machines:
         assert f"node gpu1 is machine {cluster.machines['gpu1'] or '(none reported)'}" in error.seen
