@@ -33,7 +33,7 @@ options:
     type: dict
     required: true
   health:
-    description: Results of M(ansible.builtin.uri) for C(/health) of each member, with the member as C(item).
+    description: Results of M(ansible.builtin.uri) for C(/health) of each member, with content and the member as C(item).
     type: list
     elements: dict
     required: true

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +33,18 @@ def members_of(listed: Mapping[str, Any], health: Iterable[Mapping[str, Any]]) -
             name=entry.get("name", ""),
             is_learner=bool(entry.get("isLearner")),
             answers=answers.get(str(entry["ID"]), {}).get("status", -1) > 0,
-            is_healthy=str((answers.get(str(entry["ID"]), {}).get("json") or {}).get("health")).lower() == "true",
+            is_healthy=_is_healthy(answers.get(str(entry["ID"]), {}).get("content") or ""),
         )
         for entry in listed.get("members") or ()
     ]
+
+
+def _is_healthy(content: str) -> bool:
+    """By the text of /health: `{"health": "true"}`, which etcd writes as text/plain."""
+    try:
+        return str(json.loads(content)["health"]).lower() == "true"
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def majority_refusals(members: Sequence[Member], leaving: Iterable[str]) -> list[str]:

@@ -17,8 +17,8 @@ def member(name: str) -> dict[str, Any]:
 def etcd(**states: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Members by their state, and what each said: healthy, without a majority, down, never started."""
     answers = {
-        "healthy": {"status": 200, "json": {"health": "true"}},
-        "unhealthy": {"status": 503, "json": {"health": "false"}},
+        "healthy": {"status": 200, "content": '{"health":"true","reason":""}'},
+        "unhealthy": {"status": 503, "content": '{"health":"false","reason":"RAFT NO LEADER"}'},
         "down": {"status": -1, "msg": "Connection refused"},
     }
     members = [{**member(name), "isLearner": state == "learner"} for name, state in states.items()]
