@@ -26,9 +26,11 @@ positional: given
 options:
   _input:
     description:
-      - What would be removed. C(what) in words, C(hosts) of the inventory, C(recorded) names of their clusters,
-        C(candidates) for the name of a cluster that has recorded none, C(at) the address of its API server, C(whole) if
-        no server of the cluster is left out, and C(settings), the variables that ask for the removal.
+      - What would be removed.
+      - C(what) in words, and C(hosts), names in the inventory.
+      - C(recorded), names of their clusters, and C(candidates), names for a cluster that has recorded none.
+      - C(at), the address of its API server, and C(whole), true if no server of the cluster is left out.
+      - C(settings), the variables that ask for the removal.
     type: dict
     required: true
   given:
@@ -48,8 +50,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The name of the cluster as C(cluster), a question for a terminal as C(prompt), and as C(refused) why the removal
-      does not begin.
+    - C(cluster), its name, and C(prompt), a question for a terminal.
+    - C(refused), why the removal does not begin; empty if it is confirmed.
   type: dict
   sample: {cluster: prod, prompt: Type the name of the cluster, refused: ""}
 """

@@ -19,7 +19,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Nodes that the user calls lost are removed unless one is Ready, is in the run, or has a member of etcd that answers.
+  - Lost nodes are removed. None may be Ready, be in the run, or have a member of etcd that answers.
   - Nothing is removed that would leave etcd without a majority of healthy members.
 positional: members, health
 options:
@@ -33,7 +33,7 @@ options:
     type: dict
     required: true
   health:
-    description: Results of M(ansible.builtin.uri) for C(/health) of each member, with content and the member as C(item).
+    description: Results of M(ansible.builtin.uri) for C(/health), with their content and the member as C(item).
     type: list
     elements: dict
     required: true

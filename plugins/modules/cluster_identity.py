@@ -10,10 +10,10 @@ version_added: 0.1.0
 description:
   - Compares a cluster with servers before anything is changed in one of them. Names prove nothing, since two clusters
     may have a node of the same name each.
-  - A cluster is identified by the UID of its namespace C(kube-system) and by the SHA-256 of its CA, a node by the
-    machine ID that its kubelet reports.
-  - Fails with both identities if a server is a node of another cluster, if the node of its name is another machine, or
-    if the server is a copy of another one.
+  - A cluster is identified by the UID of its namespace C(kube-system) and by the SHA-256 of its CA.
+  - A node is identified by the machine ID that its kubelet reports.
+  - Fails with both identities if a server is a node of another cluster. It fails as well if the node of its name is
+    another machine, or if the server is a copy of another one.
   - Changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
@@ -111,8 +111,8 @@ result:
       type: dict
     records:
       description:
-        - Content of the file that records cluster and machine, by host; empty if it is there, and for a server that is
-          in no cluster.
+        - Content of the file that records cluster and machine, by host.
+        - Empty if the file is up to date, or if the server is in no cluster.
       type: dict
   sample:
     name: prod

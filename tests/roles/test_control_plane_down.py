@@ -1,4 +1,4 @@
-"""A control plane that is down neither ends a run without a word nor lets a second cluster be made beside its own."""
+"""A control plane that is down does not end a limited run. Nor is a second cluster made beside its own."""
 
 from __future__ import annotations
 

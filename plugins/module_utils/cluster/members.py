@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which nodes and which members of etcd may be removed, so that etcd keeps its majority and no node goes that works."""
+"""Which nodes and members of etcd may be removed. Etcd keeps its majority, and a node that works is kept."""
 
 from __future__ import annotations
 

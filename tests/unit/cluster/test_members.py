@@ -22,7 +22,7 @@ def etcd(**states: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "down": {"status": -1, "msg": "Connection refused"},
     }
     members = [{**member(name), "isLearner": state == "learner"} for name, state in states.items()]
-    health = [{"item": each, **answers[state]} for each in members if (state := states[each["name"]]) in answers]
+    health = [{"item": known, **answers[state]} for known in members if (state := states[known["name"]]) in answers]
     return {"members": members}, health
 
 
