@@ -12,8 +12,8 @@ description:
     may have a node of the same name each.
   - A cluster is identified by the UID of its namespace C(kube-system) and by the SHA-256 of its CA.
   - A node is identified by the machine ID that its kubelet reports.
-  - Fails with both identities if a server is a node of another cluster. It fails as well if the node of its name is
-    another machine, or if the server is a copy of another one.
+  - Fails with both identities if a server is a node of another cluster, or a copy of another server.
+  - Fails likewise if the node of its name is another machine.
   - Changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
