@@ -110,6 +110,21 @@ def test_a_node_of_another_name_is_found_by_its_machine() -> None:
     assert "the node of gpu1 is ip-10-0-0-1: set kubernetes_node_name" in error.fix
 
 
+def test_a_server_that_replaces_another_is_told_how() -> None:
+    error = mismatch(Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), BARE)
+
+    assert error is not None
+    assert "if gpu1 replaces that machine: `kubectl delete node gpu1`" in error.fix
+
+
+def test_a_server_that_has_just_joined_is_compared_by_its_cluster_alone() -> None:
+    """Without the name of its node, which may still report the machine that had the name before."""
+    joined = Server("gpu1", "", "machine-1", PROD_CA)
+
+    assert mismatch(Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), joined) is None
+    assert mismatch(STAGING, joined) is not None
+
+
 def objects(**machines: str) -> list[dict[str, Any]]:
     authority = {"kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": pem("prod")}}
     record = {"kind": "ConfigMap", "metadata": {"name": "kubegpu-cluster"}, "data": {"name": "prod", "uid": "uid-prod"}}
