@@ -71,6 +71,21 @@ result:
       type: list
       elements: str
       sample: [/etc/kubernetes/kubelet.conf]
+    identity:
+      description: Which machine the server is, and which cluster it is a node of.
+      type: dict
+      contains:
+        node: {description: Name that its node would have., type: str, sample: gpu1}
+        machine_id: {description: Content of C(/etc/machine-id)., type: str, sample: 8f2c0d7e4b1a4c0f9d3e5a6b7c8d9e0f}
+        authorities:
+          description: SHA-256 of the CA certificates of its cluster; empty if the server is in no cluster.
+          type: list
+          elements: str
+          sample: ["sha256:5f0c1d9be4d1f6d2b6d3a4b5c6d7e8f90112233445566778899aabbccddeeff0"]
+        record:
+          description: The cluster and the machine, as the role C(kubernetes) recorded them when it made the node.
+          type: dict
+          sample: {name: prod, uid: 0c7f6a5e-8f3b-4c55-9d4e-3f2f6f1f2a3b, machine_id: 8f2c0d7e4b1a4c0f9d3e5a6b7c8d9e0f}
     free_gib:
       description: Free space in GiB, by folder, of the file system that it is in.
       type: dict

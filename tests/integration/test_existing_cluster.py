@@ -21,6 +21,8 @@ KINDS = (
     ("/apis/autoscaling/v2", "horizontalpodautoscalers"), ("/apis/monitoring.coreos.com/v1", "prometheusrules"),
     ("/apis/apiregistration.k8s.io/v1", "apiservices"), ("/apis/rbac.authorization.k8s.io/v1", "clusterroles"),
 )  # fmt: skip
+# Who may not read the cluster's record confirms the name that the inventory has.
+CONFIRMED = {"kubegpu_cluster_name": "theirs", "kubegpu_confirm": "theirs"}
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ def test_doctor_and_uninstall_need_the_documented_rights_alone(
         report = eventually(proven, "the doctor finds nothing, and the autoscaler proven", PROOF_S)
         assert [skipped for skipped in report["not_checked"] if "no right" in skipped["reason"]] == []
 
-        uninstall = ("kubegpu.autoscale.uninstall", {**mine, "kubegpu_uninstall": True})
+        uninstall = ("kubegpu.autoscale.uninstall", {**mine, **CONFIRMED})
         assert run_playbook(tmp_path, *uninstall, "--tags", "metrics_server").returncode == 0
         removed = run_playbook(tmp_path, *uninstall)
         assert removed.returncode == 0
@@ -155,7 +157,7 @@ def test_who_may_not_look_for_charts_leaves_none_of_ours_behind(
     apps.create_namespaced_daemon_set(namespace, {"metadata": metadata, "spec": spec})
     try:
         with allowed(kube, GUEST, APPLY):
-            mine = {"kubegpu_kubeconfig": str(plane[0].kubeconfig_of(GUEST)), "kubegpu_uninstall": True}
+            mine = {"kubegpu_kubeconfig": str(plane[0].kubeconfig_of(GUEST)), **CONFIRMED}
             refused = run_playbook(tmp_path, "kubegpu.autoscale.uninstall", mine)
     finally:
         apps.delete_namespaced_daemon_set("dcgm-exporter", namespace)

@@ -35,7 +35,7 @@ def test_a_server_without_a_gpu_comes_alone_to_those_that_have_some(limit: dict[
 
 
 def test_room_is_asked_of_each_folder_that_an_inventory_names() -> None:
-    [look] = yaml.safe_load((SERVERS.parent / "server.yml").read_text())
+    [look, *_facts] = yaml.safe_load((SERVERS.parent / "server.yml").read_text())
     wanted = {"/var/lib": 5, "/var/lib/containerd": 200}
     role = RoleValues("_common", {"kubegpu_free_gib": wanted}, {})
     folders = role[look["kubegpu.autoscale.server_info"]["folders"].strip("{} ")]

@@ -101,12 +101,13 @@ def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: P
     }
     uninstall = ROOT / "playbooks" / "uninstall.yml"
 
-    assert "from cluster none at https://127.0.0.1:9 and" in run(uninstall, tmp_path)
+    assert "installed: cluster none at https://127.0.0.1:9, servers" in run(uninstall, tmp_path)
     said = run(uninstall, tmp_path, kubeconfig=several, kubegpu_context="spare")
-    assert "from cluster spare at https://127.0.0.1:10 and" in said
+    assert "installed: cluster spare at https://127.0.0.1:10, servers" in said
     assert "Nothing was changed." in said
+    assert "-e kubegpu_confirm=spare`" in said
     said = run(uninstall, tmp_path, kubeconfig=several, kubegpu_context="gone")
-    assert "kubeconfig has no context gone)" in said
+    assert f"installed: cluster {tmp_path.name}, servers" in said
 
 
 def test_a_relative_kubeconfig_is_refused_where_modules_would_look_elsewhere(tmp_path: Path) -> None:
@@ -159,8 +160,8 @@ def test_an_uninstall_leaves_helm_on_the_controller():
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ((), "made from cluster none at https://127.0.0.1:9 and from the servers gpu1, gpu2. Nothing was changed."),
-        (("--limit", "gpu2"), "made from the servers gpu2. Nothing was changed."),
+        ((), "cluster none at https://127.0.0.1:9, servers gpu1, gpu2, localhost, for the cluster itself. Nothing"),
+        (("--limit", "gpu2"), "cluster none, servers gpu2. Nothing was changed."),
     ],
     ids=["all", "one server"],
 )
@@ -173,7 +174,8 @@ def test_uninstall_names_what_it_would_clear(tmp_path: Path, flags: tuple[str, .
     words = ("-i", "hosts.yml", ROOT / "playbooks" / "uninstall.yml", *flags)
     done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
 
-    assert f"uninstall: this would remove what the collection {said}" in " ".join((done.stdout + done.stderr).split())
+    told = " ".join((done.stdout + done.stderr).split())
+    assert f"This would remove everything that this collection installed: {said}" in told
 
 
 def test_an_uninstall_removes_what_has_monitors_before_their_kind() -> None:

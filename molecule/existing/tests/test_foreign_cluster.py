@@ -176,7 +176,8 @@ def test_the_doctor_has_nothing_to_say_of_what_is_ours(site: Site) -> None:
 
 def test_uninstall_leaves_what_others_made_to_the_byte(site: Site) -> None:
     """All but the HPA that was adopted."""
-    done = site.play("uninstall", kubegpu_uninstall=True, kubegpu_kubeconfig=str(ADMIN), kubegpu_context="")
+    known = {"kubegpu_kubeconfig": str(ADMIN), "kubegpu_context": ""}
+    done = site.play("uninstall", kubegpu_cluster_name="a", kubegpu_confirm="a", **known)
     assert done.returncode == 0
 
     until(lambda: RULEFILES not in differing(site.before, site.owner.dump()), "Prometheus has its own rules alone")

@@ -61,6 +61,6 @@ def test_a_node_that_comes_is_reached_and_its_pods_are_measured(site: Site) -> N
 def test_uninstall_takes_ours_from_beside_theirs(site: Site) -> None:
     site.owner.kubectl("label", "nodes", "--all", f"{DISCOVERED}-")
     known = {"kubegpu_kubeconfig": str(ADMIN), "kubegpu_context": "", "kubegpu_helm_binary": str(program("helm"))}
-    assert site.play("uninstall", kubegpu_uninstall=True, **known).returncode == 0
+    assert site.play("uninstall", kubegpu_cluster_name="a", kubegpu_confirm="a", **known).returncode == 0
 
     until(lambda: differing(site.before, site.owner.dump()) == set(), "what others made is as it was")

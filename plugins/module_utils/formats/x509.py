@@ -1,10 +1,11 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Until when a certificate is valid, and for whom, without a library for X.509: RFC 5280, section 4.1.2."""
+"""What a certificate says, without a library for X.509: validity and subject (RFC 5280, section 4.1.2), and digest."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from datetime import UTC, datetime
 
@@ -38,3 +39,8 @@ def _validity(text: str) -> tuple[bytes, re.Match[bytes]]:
     if not validity:
         raise ValueError("no certificate in PEM")
     return der, validity
+
+
+def digests(text: str) -> frozenset[str]:
+    """SHA-256 of each certificate in PEM, `sha256:<hex>`, as `openssl x509 -fingerprint` computes it."""
+    return frozenset(f"sha256:{hashlib.sha256(base64.b64decode(found)).hexdigest()}" for found in _PEM.findall(text))

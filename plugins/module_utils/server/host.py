@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..formats.x509 import digests
 from .apt import apt_sources
 from .files import Files
 
@@ -24,6 +29,21 @@ CLUSTERS = (
     "var/snap/microk8s",
 )
 ROOM = ("/boot", "/usr", "/var/lib")
+# Where the CA of the node's cluster is: inside the kubelet's kubeconfig, or a file that the distribution writes.
+KUBELET_CONFIG = "etc/kubernetes/kubelet.conf"
+AUTHORITIES = (
+    "etc/kubernetes/pki/ca.crt",  # kubeadm, EKS
+    "etc/kubernetes/ssl/ca.crt",  # kubespray
+    "var/lib/rancher/k3s/agent/server-ca.crt",
+    "var/lib/rancher/rke2/agent/server-ca.crt",
+    "var/lib/k0s/pki/ca.crt",
+    "var/snap/microk8s/current/certs/ca.crt",
+)
+MACHINE_ID = "etc/machine-id"
+HOSTNAME = "proc/sys/kernel/hostname"
+# Written by the role kubernetes: the cluster and the machine that it made a node of.
+RECORD = "etc/kubernetes/kubegpu/cluster.json"
+_EMBEDDED = re.compile(r"certificate-authority-data:\s*[\"']?([A-Za-z0-9+/=]+)")
 
 
 def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any], list[str]]:
@@ -36,6 +56,7 @@ def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any]
         "apt_sources": [asdict(source) for source in apt_sources(files)],
         "runtimes": [f"/{name}" for name in RUNTIMES if files.is_there(name)],
         "clusters": [f"/{name}" for name in CLUSTERS if files.is_there(name)],
+        "identity": _identity(files),
         "free_gib": {folder: _free_gib(root / folder.lstrip("/")) for folder in folders},
     }, files.warnings
 
@@ -46,3 +67,45 @@ def _free_gib(folder: Path) -> float:
         folder = folder.parent
     room = os.statvfs(folder)
     return round(room.f_bavail * room.f_frsize / 2**30, 1)
+
+
+def _identity(files: Files) -> dict[str, Any]:
+    """Which machine this is, and which cluster it is a node of."""
+    return {
+        "node": (files.text(HOSTNAME) or "").split(".")[0].lower(),
+        "machine_id": files.text(MACHINE_ID) or "",
+        "authorities": sorted(_authorities(files)),
+        "record": _record(files),
+    }
+
+
+def _authorities(files: Files) -> frozenset[str]:
+    """Of the kubelet's kubeconfig first: the files may be those of a cluster that the server has left."""
+    embedded = _EMBEDDED.search(files.text(KUBELET_CONFIG) or "")
+    texts = [_decoded(embedded[1])] if embedded else [files.text(name) or "" for name in AUTHORITIES]
+    try:
+        return frozenset().union(*map(digests, texts))
+    except binascii.Error:
+        files.warn(KUBELET_CONFIG, "has a certificate that is not Base64")
+        return frozenset()
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text).decode(errors="replace")
+    except binascii.Error:
+        return ""
+
+
+def _record(files: Files) -> dict[str, Any]:
+    text = files.text(RECORD)
+    if text is None:
+        return {}
+    try:
+        record = json.loads(text)
+    except ValueError:
+        record = None
+    if isinstance(record, dict):
+        return record
+    files.warn(RECORD, "is not a record of this collection")
+    return {}

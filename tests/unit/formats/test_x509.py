@@ -1,11 +1,11 @@
-"""Until when a certificate is valid, compared with a library."""
+"""Until when a certificate is valid, and its digest, compared with a library."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.x509 import not_after
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.x509 import digests, not_after
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -44,3 +44,11 @@ def test_of_several_the_first_counts() -> None:
 def test_what_is_no_certificate_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="no certificate in PEM"):
         not_after(text)
+
+
+def test_the_digest_is_that_of_a_library() -> None:
+    texts = [certificate(datetime(year, 1, 1, tzinfo=UTC)) for year in (2028, 2027)]
+    known = {x509.load_pem_x509_certificate(text.encode()).fingerprint(hashes.SHA256()).hex() for text in texts}
+
+    assert digests("a text\n".join(texts)) == {f"sha256:{digest}" for digest in known}
+    assert digests("") == frozenset()

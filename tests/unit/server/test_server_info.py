@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ def test_a_bare_server_has_nothing(capsys: pytest.CaptureFixture[str], tmp_path:
         "apt_sources": [],
         "runtimes": [],
         "clusters": [],
+        "identity": {"node": "", "machine_id": "", "authorities": [], "record": {}},
     }
     assert seen["free_gib"].keys() == DESCRIBED["free_gib"]["sample"].keys()
     assert min(seen["free_gib"].values()) > 0
@@ -126,3 +129,47 @@ def test_a_flat_source_is_the_same_however_it_is_written(capsys: pytest.CaptureF
     assert first["uri"].rpartition("/")[2] in {"amd64", "arm64"}
     assert (first["suite"], first["components"]) == ("/", [])
     assert (second["uri"], second["suite"]) == ("https://pkgs.k8s.io/deb", "/")
+
+
+def certificate(content: str) -> str:
+    body = base64.b64encode(content.encode()).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
+
+
+def digest(content: str) -> str:
+    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+KUBELET = "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    server: https://x:6443\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "authorities"),
+    [
+        ({"etc/kubernetes/pki/ca.crt": certificate("a") + certificate("b")}, {digest("a"), digest("b")}),
+        ({"var/lib/rancher/k3s/agent/server-ca.crt": certificate("a")}, {digest("a")}),
+        (
+            {
+                "etc/kubernetes/kubelet.conf": KUBELET.format(base64.b64encode(certificate("a").encode()).decode()),
+                "etc/kubernetes/pki/ca.crt": certificate("of a cluster before"),
+            },
+            {digest("a")},
+        ),
+        ({"etc/kubernetes/kubelet.conf": KUBELET.format("AA==")}, set()),
+    ],
+    ids=["kubeadm, in a rotation", "k3s", "the kubelet's comes first", "no certificate"],
+)
+def test_a_server_knows_the_authority_of_its_cluster(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, files: dict[str, str], authorities: set[str]
+) -> None:
+    assert set(look(capsys, tmp_path, files)["identity"]["authorities"]) == authorities
+
+
+def test_a_server_knows_its_machine_and_what_was_recorded(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    record = {"name": "prod", "uid": "1", "machine_id": "ab12", "authorities": []}
+    files = {"etc/machine-id": "ab12\n", "proc/sys/kernel/hostname": "GPU1.example.com\n"}
+    files["etc/kubernetes/kubegpu/cluster.json"] = json.dumps(record)
+    seen = look(capsys, tmp_path, files)["identity"]
+
+    assert (seen["node"], seen["machine_id"], seen["record"]) == ("gpu1", "ab12", record)
+    assert look(capsys, tmp_path, {"etc/kubernetes/kubegpu/cluster.json": "[]"})["identity"]["record"] == {}

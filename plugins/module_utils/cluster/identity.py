@@ -1,0 +1,269 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which cluster a kubeconfig reaches, and which machine a node is. Names prove nothing: each cluster may have a gpu1.
+
+A cluster is the UID of its namespace kube-system and its CA. A node is the machine ID that its kubelet reports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..errors import HopError
+from ..formats.x509 import digests
+from ..marks import MANAGED_BY, MANAGER
+from .errors import ApiError
+from .kube import CONFIG_MAPS, NAMESPACES, NODES, KubeClient
+
+HOP = "server -> cluster"
+NAMESPACE = "kube-system"
+# The cluster's record of itself, and the CA that Kubernetes publishes in each namespace.
+RECORD = "kubegpu-cluster"
+AUTHORITY = "kube-root-ca.crt"
+RECORD_ON_SERVER = "/etc/kubernetes/kubegpu/cluster.json"
+# The context that kubeadm gives each cluster, and names of inventories that say nothing.
+NO_NAMES = ("kubernetes-admin@kubernetes",)
+NO_INVENTORY_NAMES = ("hosts", "inventory")
+# Digits of a digest that a message shows.
+SHOWN = len("sha256:") + 16
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster as its API server describes it.
+
+    authorities:  SHA-256 of its CA certificates; during a rotation it has several.
+    name:         as this collection recorded it in the cluster; empty if it has not.
+    recorded_uid: the UID in the same record. Another one than `uid`: the record was copied from another cluster.
+    machines:     machine IDs by node.
+    """
+
+    uid: str = ""
+    authorities: frozenset[str] = frozenset()
+    name: str = ""
+    recorded_uid: str = ""
+    machines: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return _cluster_text(self.name, self.uid, self.authorities)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server as it describes itself.
+
+    host:   its name in the inventory; node: the name that its node would have.
+    record: what the role kubernetes wrote on it when it made the node; empty if it has not.
+    """
+
+    host: str
+    node: str
+    machine_id: str
+    authorities: frozenset[str] = frozenset()
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Server:
+        """By the options of module cluster_identity; most are what server_info returns."""
+        return cls(
+            options["host"],
+            options["node"] or "",
+            options["machine_id"] or "",
+            frozenset(options["authorities"] or ()),
+            options["record"] or {},
+        )
+
+    @property
+    def is_member(self) -> bool:
+        return bool(self.authorities)
+
+    def __str__(self) -> str:
+        machine = f"{self.host} is machine {self.machine_id or '(unknown)'}"
+        if not self.is_member:
+            return f"{machine}, a member of no cluster"
+        name, uid = (str(self.record.get(key, "")) for key in ("name", "uid"))
+        return f"{machine} of {_cluster_text(name, uid, self.authorities)}"
+
+
+def read_cluster(kube: KubeClient, nodes: Sequence[str]) -> list[Manifest]:
+    """The objects that identify a cluster, and these of its nodes."""
+    namespace = kube.get(NAMESPACES, NAMESPACE)
+    config_maps = [kube.get(CONFIG_MAPS, name, NAMESPACE) for name in (AUTHORITY, RECORD)]
+    return [found for found in (namespace, *config_maps, *_read_nodes(kube, nodes)) if found]
+
+
+def read_name(kube: KubeClient) -> list[Manifest]:
+    """The record alone, as far as this user may read it."""
+    try:
+        record = kube.get(CONFIG_MAPS, RECORD, NAMESPACE)
+    except ApiError as err:
+        if err.status != 403:
+            raise
+        return []
+    return [record] if record else []
+
+
+def _read_nodes(kube: KubeClient, names: Sequence[str]) -> Iterable[Manifest | None]:
+    if len(names) == 1:
+        return [kube.get(NODES, names[0])]
+    return kube.list(NODES) or [] if names else []
+
+
+def cluster_of(objects: Iterable[Mapping[str, Any]], machines: Mapping[str, str] | None = None) -> Cluster:
+    """The cluster that has these objects, as the API server or `kubectl get --output json` returns them."""
+    found = {(item.get("kind", "Node"), item["metadata"]["name"]): item for item in objects}
+    record = found.get(("ConfigMap", RECORD), {}).get("data") or {}
+    authority = found.get(("ConfigMap", AUTHORITY), {}).get("data") or {}
+    return Cluster(
+        uid=found.get(("Namespace", NAMESPACE), {"metadata": {}})["metadata"].get("uid", ""),
+        authorities=digests(authority.get("ca.crt", "")),
+        name=record.get("name", ""),
+        recorded_uid=record.get("uid", ""),
+        machines={
+            **(machines or {}),
+            **{
+                name: item.get("status", {}).get("nodeInfo", {}).get("machineID", "")
+                for (kind, name), item in found.items()
+                if kind == "Node"
+            },
+        },
+    )
+
+
+def mismatch(cluster: Cluster, server: Server, configured_name: str = "") -> HopError | None:
+    """Why this server is not a member of this cluster, or not the machine of its node; None if nothing contradicts.
+
+    configured_name: the name that the inventory gives the cluster; empty if it gives none.
+    """
+    for cause, fix in _contradictions(cluster, server, configured_name):
+        machine = cluster.machines.get(server.node)
+        node = "" if machine is None else f", whose node {server.node} is machine {machine or '(none reported)'}"
+        return HopError(HOP, seen=f"{server}. The kubeconfig reaches {cluster}{node}", cause=cause, fix=fix)
+    return None
+
+
+def _contradictions(cluster: Cluster, server: Server, configured_name: str) -> Iterable[tuple[str, str]]:
+    yield from record_contradictions(cluster, configured_name)
+    other = f"set kubegpu_kubeconfig and kubegpu_context to the cluster of {server.host}"
+    recorded = str(server.record.get("uid", ""))
+    differs = bool(recorded and cluster.uid and recorded != cluster.uid)
+    if server.is_member and (differs or _are_disjoint(server.authorities, cluster.authorities)):
+        yield "these are two clusters. Nothing was changed in either", other
+    if (copied := copy_of_another(server)) is not None:
+        yield copied
+    machine = cluster.machines.get(server.node)
+    if machine is not None and (not machine or machine != server.machine_id):
+        yield (
+            f"the node and the server have the same name and are two machines. {NOTHING}",
+            other + _own_node(cluster, server),
+        )
+
+
+NOTHING = "Nothing was changed in the cluster"
+
+
+def record_contradictions(cluster: Cluster, configured_name: str) -> Iterable[tuple[str, str]]:
+    """What the cluster's own record says against it, whatever the server."""
+    if cluster.recorded_uid and cluster.uid and cluster.recorded_uid != cluster.uid:
+        yield (
+            f"ConfigMap {NAMESPACE}/{RECORD} was copied from the cluster with UID {cluster.recorded_uid}. {NOTHING}",
+            f"`kubectl --namespace {NAMESPACE} delete configmap {RECORD}`, which the next run writes again",
+        )
+    if configured_name and cluster.name and configured_name != cluster.name:
+        yield (
+            f"kubegpu_cluster_name is {configured_name}. {NOTHING}",
+            f"set kubegpu_kubeconfig and kubegpu_context to cluster {configured_name}, "
+            f"or kubegpu_cluster_name to {cluster.name}",
+        )
+
+
+def copy_of_another(server: Server) -> tuple[str, str] | None:
+    """Cause and fix, if the record on the server was written on another machine."""
+    recorded = str(server.record.get("machine_id", ""))
+    if not recorded or recorded == server.machine_id:
+        return None
+    cause = (
+        f"{RECORD_ON_SERVER} was written on machine {recorded}: the server is a copy of that one. Nothing was changed"
+    )
+    fix = (
+        "on a copy, remove /etc/kubernetes and /var/lib/etcd, and run this again. "
+        "If only its /etc/machine-id was generated again: on it, `systemctl restart kubelet` and "
+        f"`rm {RECORD_ON_SERVER}`"
+    )
+    return cause, fix
+
+
+def _own_node(cluster: Cluster, server: Server) -> str:
+    """What to do besides, if another node is this machine, and if none is."""
+    own = [name for name, machine in cluster.machines.items() if machine and machine == server.machine_id]
+    if own:
+        return f"; the node of {server.host} is {own[0]}: set kubernetes_node_name to that"
+    if not server.is_member:
+        return f"; if {server.host} replaces that machine: `kubectl delete node {server.node}`"
+    return "; if /etc/machine-id of the server has changed since its kubelet started: `systemctl restart kubelet` on it"
+
+
+def mismatches(cluster: Cluster, servers: Sequence[Server], configured_name: str = "") -> list[HopError]:
+    """Of all servers. Without one, what the cluster's own record says against it."""
+    found = [mismatch(cluster, server, configured_name) for server in servers]
+    alone = record_contradictions(cluster, configured_name) if not servers else ()
+    errors = [HopError(HOP, seen=f"The kubeconfig reaches {cluster}", cause=cause, fix=fix) for cause, fix in alone]
+    return errors + [error for error in found if error]
+
+
+def cluster_name(cluster: Cluster, servers: Sequence[Server], candidates: Iterable[str]) -> str:
+    """The recorded name; where nothing is recorded, the first of the candidates."""
+    recorded = (str(server.record.get("name", "")) for server in servers)
+    return next(filter(None, (cluster.name, *recorded, *usable_names(candidates))), "")
+
+
+def usable_names(candidates: Iterable[str]) -> list[str]:
+    """Names by which a cluster may be called: an inventory's path gives that of its file, or of the folder."""
+    return [
+        _inventory_name(PurePosixPath(name)) if name.startswith("/") else name
+        for name in candidates
+        if name and name not in NO_NAMES
+    ]
+
+
+def _inventory_name(path: PurePosixPath) -> str:
+    return path.parent.name if path.stem in NO_INVENTORY_NAMES and path.parent.name else path.stem
+
+
+def config_map(cluster: Cluster, name: str) -> Manifest | None:
+    """The record to write into the cluster; None if it has it, or if the cluster is not known."""
+    if not cluster.uid or (cluster.name and cluster.recorded_uid == cluster.uid):
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": RECORD, "namespace": NAMESPACE, "labels": {MANAGED_BY: MANAGER}},
+        "data": {"name": name, "uid": cluster.uid},
+    }
+
+
+def server_record(cluster: Cluster, server: Server, name: str) -> str:
+    """The file that identifies cluster and machine, as it has to be written; empty if there is nothing to write."""
+    if not server.is_member or not cluster.uid:
+        return ""
+    record = {
+        "authorities": sorted(server.authorities),
+        "machine_id": server.machine_id,
+        "name": name,
+        "uid": cluster.uid,
+    }
+    return "" if record == server.record else json.dumps(record, indent=2) + "\n"
+
+
+def _are_disjoint(one: frozenset[str], other: frozenset[str]) -> bool:
+    return bool(one and other) and not one & other
+
+
+def _cluster_text(name: str, uid: str, authorities: Iterable[str]) -> str:
+    shown = ", ".join(digest[:SHOWN] for digest in sorted(authorities)) or "unknown"
+    return f"cluster {name or '(no recorded name)'} (UID {uid or 'unknown'}, CA {shown})"

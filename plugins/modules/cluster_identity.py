@@ -1,0 +1,208 @@
+#!/usr/bin/python
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_identity
+short_description: Check that servers belong to the cluster that a kubeconfig reaches
+version_added: 0.1.0
+description:
+  - Compares a cluster with servers before anything is changed in one of them. Names prove nothing, since two clusters
+    may have a node of the same name each.
+  - A cluster is identified by the UID of its namespace C(kube-system) and by the SHA-256 of its CA.
+  - A node is identified by the machine ID that its kubelet reports.
+  - Fails with both identities if a server is a node of another cluster, or a copy of another server.
+  - Fails likewise if the node of its name is another machine.
+  - Changes nothing.
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+options:
+  servers:
+    description: The servers to compare; what M(kubegpu.autoscale.server_info) returns of each.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      host:
+        description: Name in the inventory.
+        type: str
+        required: true
+      node:
+        description: Name that the server's node has or would have. Empty compares the cluster only.
+        type: str
+        default: ""
+      machine_id:
+        description: Its machine ID.
+        type: str
+        default: ""
+      authorities:
+        description: SHA-256 of the CA certificates of its cluster; empty for a server that is in no cluster.
+        type: list
+        elements: str
+        default: []
+      record:
+        description: What the role C(kubernetes) recorded on it.
+        type: dict
+        default: {}
+  objects:
+    description:
+      - Objects of the cluster, as C(kubectl get --output json) lists them on one of its control planes. Namespace
+        C(kube-system), its ConfigMaps C(kube-root-ca.crt) and C(kubegpu-cluster), and nodes are used.
+      - Without them the kubeconfig is used.
+    type: list
+    elements: dict
+  machines:
+    description: Machine IDs by node, where O(objects) has no nodes.
+    type: dict
+    default: {}
+  name:
+    description:
+      - Name that the inventory gives the cluster; empty for none. Another name in the cluster's record is a mismatch.
+    type: str
+    default: ""
+  candidates:
+    description:
+      - Names for a cluster that has no record, the first usable one first. Of the path of an inventory the name of the
+        file or folder is used. The context that kubeadm writes names no cluster and is skipped.
+    type: list
+    elements: str
+    default: []
+requirements:
+  - kubernetes >= 30.1 (Python)
+attributes:
+  check_mode:
+    support: full
+    description: It only reads.
+  diff_mode:
+    support: none
+    description: It changes nothing.
+"""
+
+EXAMPLES = r"""
+- name: Read which machine the server is
+  kubegpu.autoscale.server_info:
+  register: server
+
+- name: Fail if the node of that name is another machine
+  kubegpu.autoscale.cluster_identity:
+    kubeconfig: "{{ kubegpu_kubeconfig }}"
+    servers:
+      - host: gpu1
+        node: gpu1
+        machine_id: "{{ server.result.identity.machine_id }}"
+        authorities: "{{ server.result.identity.authorities }}"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+result:
+  description: The cluster, and what records it.
+  returned: success
+  type: dict
+  contains:
+    name: {description: "Name of the cluster: as recorded, or the first candidate.", type: str, sample: prod}
+    uid: {description: UID of its namespace kube-system; empty if it was not read., type: str}
+    authorities: {description: SHA-256 of its CA certificates., type: list, elements: str}
+    config_map:
+      description: The ConfigMap that records the cluster, as it has to be written; empty if it is there.
+      type: dict
+    records:
+      description:
+        - Content of the file that records cluster and machine, by host.
+        - Empty if the file is up to date, or if the server is in no cluster.
+      type: dict
+  sample:
+    name: prod
+    uid: 0c7f6a5e-8f3b-4c55-9d4e-3f2f6f1f2a3b
+    authorities: ["sha256:5f0c1d9be4d1f6d2b6d3a4b5c6d7e8f90112233445566778899aabbccddeeff0"]
+    config_map: {}
+    records: {}
+duration_s:
+  description: Seconds the module took.
+  returned: always
+  type: float
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import (
+    Cluster,
+    Server,
+    cluster_name,
+    cluster_of,
+    config_map,
+    mismatches,
+    read_cluster,
+    read_name,
+    server_record,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
+
+ARGUMENTS: dict[str, Any] = {
+    "servers": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "host": {"type": "str", "required": True},
+            "node": {"type": "str", "default": ""},
+            "machine_id": {"type": "str", "default": ""},
+            "authorities": {"type": "list", "elements": "str", "default": []},
+            "record": {"type": "dict", "default": {}},
+        },
+    },
+    "objects": {"type": "list", "elements": "dict"},
+    "machines": {"type": "dict", "default": {}},
+    "name": {"type": "str", "default": ""},
+    "candidates": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def _objects(module: GpuModule, servers: Sequence[Server]) -> list[Manifest]:
+    given = module.params["objects"]
+    if given is not None:
+        if any("name" not in (manifest.get("metadata") or {}) for manifest in given):
+            raise HopError(
+                Hop.API_SERVER,
+                seen="an entry of `objects` has no name in its metadata",
+                fix="pass the items of `kubectl get --output json`",
+            )
+        return given
+    kube = module.kube_client()
+    if not servers:
+        return read_name(kube)
+    return read_cluster(kube, [server.node for server in servers if server.node])
+
+
+def _result(cluster: Cluster, servers: Sequence[Server], candidates: Sequence[str]) -> dict[str, Any]:
+    name = cluster_name(cluster, servers, candidates)
+    return {
+        "name": name,
+        "uid": cluster.uid,
+        "authorities": sorted(cluster.authorities),
+        "config_map": config_map(cluster, name) or {},
+        "records": {server.host: server_record(cluster, server, name) for server in servers},
+    }
+
+
+def main() -> None:
+    module = GpuModule(ARGUMENTS)
+    with module.boundary():
+        options = module.params
+        servers = [Server.of(server) for server in options["servers"]]
+        cluster = cluster_of(_objects(module, servers), options["machines"])
+        errors = mismatches(cluster, servers, options["name"])
+        if errors:
+            raise first_of_all(errors)
+        module.outcome.result = _result(cluster, servers, [options["name"], *options["candidates"]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What takes a node, a driver or a runtime from a cluster is confirmed by the name of the cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_forks import ansible_playbook
+from collection import COLLECTIONS_PATH
+from role_values import ROLES
+
+MEMBER = {"node": "gpu1", "machine_id": "1", "authorities": ["sha256:aa"], "record": {"name": "prod", "uid": "1"}}
+BARE = {"node": "gpu1", "machine_id": "1", "authorities": [], "record": {}}
+REMOVALS = {
+    "kubernetes": "the Kubernetes nodes",
+    "nvidia_driver": "the GPU driver",
+    "containerd": "the container runtime",
+}
+
+
+def confirm(
+    folder: Path, role: str, hosts: Mapping[str, Any], *flags: str, staying: bool = False, **variables: Any
+) -> tuple[int, str]:
+    """The removal as far as it is confirmed, on servers that say this of themselves."""
+    tasks = yaml.safe_load((ROLES / role / "tasks/absent.yml").read_text())
+    [confirms] = [task for task in tasks if task["name"].startswith("Confirm by the name")]
+    known = [
+        {"ansible.builtin.set_fact": {"_common_identity_self": "{{ says | combine({'host': inventory_hostname}) }}"}}
+    ]
+    done = {"ansible.builtin.debug": {"msg": "the removal begins"}}
+    play = {
+        "hosts": "all",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"__kubernetes_staying": ["cp1"] if staying else []},
+        "tasks": [*known, confirms, done],
+    }
+    (folder / "play.yml").write_text(json.dumps([play]))
+    inventory = {"all": {"hosts": {name: {"says": says} for name, says in hosts.items()}}}
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    words = ("-i", "hosts.yml", "play.yml", "-e", json.dumps(variables), *flags)
+    ran = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+    return ran.returncode, " ".join((ran.stdout + ran.stderr).split())
+
+
+@pytest.mark.parametrize("role", REMOVALS)
+def test_a_member_is_not_cleared_without_the_name_of_its_cluster(tmp_path: Path, role: str) -> None:
+    code, said = confirm(tmp_path, role, {"gpu1": MEMBER, "gpu2": MEMBER})
+
+    assert code == 2
+    assert "the removal begins" not in said
+    assert f"This would remove {REMOVALS[role]}" in said
+    assert "cluster prod, servers gpu1, gpu2. Nothing was changed." in said
+    assert f"-e {role}_state=absent -e kubegpu_confirm=prod`" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "flags", "begins"),
+    [("prod", (), True), ("staging", (), False), ("", ("--check",), True)],
+    ids=["the name", "another name", "check mode"],
+)
+def test_the_name_confirms_it(tmp_path: Path, given: str, flags: tuple[str, ...], begins: bool) -> None:
+    code, said = confirm(tmp_path, "kubernetes", {"gpu1": BARE, "gpu2": MEMBER}, *flags, kubegpu_confirm=given)
+
+    assert (code == 0, "the removal begins" in said) == (begins, begins), said
+
+
+def test_servers_in_no_cluster_need_no_name(tmp_path: Path) -> None:
+    """The second run of a removal changes nothing, and asks nothing."""
+    assert confirm(tmp_path, "nvidia_driver", {"gpu1": BARE})[0] == 0
+
+
+@pytest.mark.parametrize("staying", [True, False])
+def test_a_run_without_a_limit_is_called_the_end_of_the_cluster(tmp_path: Path, staying: bool) -> None:
+    """`--limit` was forgotten: the name of one node would not tell."""
+    _code, said = confirm(tmp_path, "kubernetes", {"cp1": MEMBER, "gpu1": MEMBER}, staying=staying)
+
+    assert ("all of the cluster and its data" in said) is not staying
+
+
+def test_a_limit_names_what_leaves(tmp_path: Path) -> None:
+    _code, said = confirm(tmp_path, "kubernetes", {"gpu1": MEMBER, "gpu2": MEMBER}, "--limit", "gpu2", staying=True)
+
+    assert "the Kubernetes nodes: cluster prod, servers gpu2. Nothing was changed." in said
+    assert "play.yml --limit gpu2 -e kubernetes_state=absent -e kubegpu_confirm=prod`" in said
