@@ -7,11 +7,12 @@ from enum import StrEnum
 class Hop(StrEnum):
     """Where something can be broken: the chain from the GPU to the workload, left to right.
 
-    The first two come before the chain: the options of a run, and the API server itself.
+    The first ones come before the chain: the options of a run, the API server, and what is checked on a server.
     """
 
     SPEC = "autoscaler spec"
     API_SERVER = "API server"
+    DRIVER = "driver"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -39,3 +40,7 @@ TITLES = {
     Hop.WORKLOAD: "Workload",
 }
 CHAIN = tuple(TITLES)
+# What is checked on a server before it becomes a node.
+SERVER_TITLES = {
+    Hop.DRIVER: "NVIDIA driver of a server",
+}
