@@ -113,7 +113,7 @@ def play(
     folder: Path, machines: Mapping[str, Machine], *flags: str, tasks: str = "preflight"
 ) -> dict[str, dict[str, Any]]:
     """Run tasks of the role for all machines. Returns by the machine's name its plan, refusal and returned facts."""
-    hosts = {name: _host(folder / name, machine) for name, machine in machines.items()}
+    hosts = {name: machine_host(folder / name, machine) for name, machine in machines.items()}
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     (folder / "play.yml").write_text(json.dumps([_play(tasks)]))
     settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
@@ -123,7 +123,7 @@ def play(
     return found
 
 
-def _host(folder: Path, machine: Machine) -> dict[str, Any]:
+def machine_host(folder: Path, machine: Machine) -> dict[str, Any]:
     facts = _facts(folder, machine)
     programs = folder / "bin"
     programs.mkdir()
