@@ -16,8 +16,10 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import GpuNode
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.pci import NVIDIA, PciDevice
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
@@ -138,6 +140,23 @@ def machine_host(folder: Path, machine: Machine) -> dict[str, Any]:
         "machine_folder": str(folder),
         **machine.options,
     }
+
+
+def node_facts(gpus: int, **facts: Any) -> dict[str, Any]:
+    """gpu_facts of a node with GPUs of one kind."""
+    devices = tuple(PciDevice(f"0000:{slot:02x}:00.0", NVIDIA, 0x2330, 0x0302, driver="nvidia") for slot in range(gpus))
+    return GpuNode(devices=devices).facts() | facts
+
+
+# What else a plan reads of a host, as facts of Ansible.
+DEBIAN = {
+    "distribution": "Debian",
+    "distribution_version": "12.11",
+    "distribution_major_version": "12",
+    "architecture": "x86_64",
+    "kernel": "6.1.0-40-amd64",
+}
+BARE: dict[str, Any] = {"result": {"clusters": [], "runtimes": [], "apt_sources": []}}
 
 
 def _program(name: str, said: str) -> str:

@@ -13,6 +13,7 @@ class Hop(StrEnum):
     SPEC = "autoscaler spec"
     API_SERVER = "API server"
     DRIVER = "driver"
+    RUNTIME = "runtime"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -43,4 +44,5 @@ CHAIN = tuple(TITLES)
 # What is checked on a server before it becomes a node.
 SERVER_TITLES = {
     Hop.DRIVER: "NVIDIA driver of a server",
+    Hop.RUNTIME: "Container runtime of a server",
 }

@@ -159,6 +159,71 @@ options:
             description: Result of M(ansible.builtin.slurp) for the log that the plan names.
             type: dict
             default: {}
+  toolkit:
+    description: Plan NVIDIA's container toolkit, as the role C(nvidia_container_toolkit) installs it.
+    type: dict
+    suboptions:
+      options:
+        description: The role's options.
+        type: dict
+        required: true
+        suboptions:
+          state:
+            description: C(nvidia_container_toolkit_state).
+            type: str
+            required: true
+            choices: [present, absent]
+          version:
+            description: C(nvidia_container_toolkit_version).
+            type: str
+            default: ""
+          versions:
+            description: The rows of the version file, C(kubegpu_versions).
+            type: dict
+            required: true
+          runtimes:
+            description: C(nvidia_container_toolkit_runtimes).
+            type: list
+            elements: str
+            required: true
+            choices: [containerd, docker]
+          verify_container:
+            description: C(nvidia_container_toolkit_verify_container).
+            type: bool
+            required: true
+      survey:
+        description: What was read on the server. Results of tasks are passed as they were registered.
+        type: dict
+        required: true
+        suboptions:
+          gpu_facts:
+            description: The facts of M(kubegpu.autoscale.gpu_facts).
+            type: dict
+            default: {}
+          installed:
+            description: Result of C(dpkg-query), with name, state and version of the toolkit.
+            type: dict
+            default: {}
+          spec:
+            description: Result of M(ansible.builtin.find) for a CDI specification of the driver's release.
+            type: dict
+            default: {}
+          devices:
+            description: Result of C(nvidia-ctk cdi list).
+            type: dict
+            default: {}
+          modes:
+            description: Result of C(nvidia-smi) with index and MIG mode of each GPU.
+            type: dict
+            default: {}
+          listed:
+            description: Result of C(nvidia-smi --list-gpus).
+            type: dict
+            default: {}
+          shown:
+            description: Result of M(kubegpu.autoscale.container_gpus_info).
+            type: dict
+            default: {}
 attributes:
   check_mode:
     description: Can run in check mode and return what it would return otherwise.

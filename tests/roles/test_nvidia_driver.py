@@ -81,7 +81,6 @@ def test_every_role_counts_the_same_gpus(driver: str | None, counts: int) -> Non
     """Those that the kernel's own driver holds are no virtual machine's."""
     facts = {"gpu_facts": {"gpus": [{"bound_driver": driver}]}}
     for role, expression in {
-        "nvidia_container_toolkit": "__nvidia_container_toolkit_gpus",
         "docker": "__docker_gpus",
         "gpu_node_labels": "__gpu_node_labels_detected | from_json",
     }.items():

@@ -190,7 +190,7 @@ def test_an_upgrade_passes_over_the_same_errors() -> None:
     assert said.split()[-1] == "--ignore-preflight-errors=NumCPU,Mem"
 
 
-@pytest.mark.parametrize("role", ["containerd", "docker", "nvidia_container_toolkit"])
+@pytest.mark.parametrize("role", ["containerd", "docker"])
 @pytest.mark.parametrize("version", [580, 2.3])
 def test_a_version_may_be_a_number(role: str, version: float) -> None:
     """YAML makes one of 580, and of 2.3. Whether there is such a version, apt is asked."""

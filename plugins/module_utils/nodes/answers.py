@@ -29,3 +29,8 @@ class Answer:
     def words(self) -> str:
         """All that it printed, on one line."""
         return " ".join(filter(None, ["; ".join(self.lines), self.error])) or "no answer"
+
+
+def lines_of(answer: Answer | None) -> tuple[str, ...]:
+    """None of what nobody has asked."""
+    return answer.lines if answer else ()

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ..server.pci import first_branch
-from .answers import Answer
+from .answers import Answer, lines_of
 from .apt_sources import AptSet, Pin
 from .dpkg import Package, names, version_pattern
 from .driver_packages import (
@@ -30,6 +30,7 @@ from .driver_packages import (
 )
 from .gpu_facts import GpuFacts
 from .host import Host
+from .versions import number, numbers
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
@@ -153,8 +154,7 @@ class Driver:
 
     @property
     def number(self) -> tuple[int, ...]:
-        found = re.match(r"[0-9.]*[0-9]", self.version)
-        return _numbers(found[0] if found else "")
+        return numbers(number(self.version))
 
     @property
     def branch(self) -> int:
@@ -179,7 +179,7 @@ class Driver:
     @property
     def goes_down(self) -> bool:
         """Compared by as many numbers as are wanted: 580.105.08 is no newer than 580."""
-        present = _numbers(self.facts.installed or "0")
+        present = numbers(self.facts.installed or "0")
         return present[: len(self.number)] > self.number
 
     # Packages.
@@ -317,7 +317,7 @@ class Driver:
     @property
     def offered(self) -> tuple[str, ...]:
         """Names of packages that apt has at the wanted release."""
-        rows = [[part.strip() for part in line.split("|")] for line in _lines(self.survey.offered)]
+        rows = [[part.strip() for part in line.split("|")] for line in lines_of(self.survey.offered)]
         return tuple(name for name, version, *_source in rows if self._is_wanted_version(version))
 
     @property
@@ -352,14 +352,14 @@ class Driver:
         """nvidia-smi's lines without the ignored GPUs. It shows their addresses with a domain of eight digits."""
         ignored = [address.lower() for address in self.options.ignored_gpus]
         return tuple(
-            line for line in _lines(self.survey.shown) if not any(address in line.lower() for address in ignored)
+            line for line in lines_of(self.survey.shown) if not any(address in line.lower() for address in ignored)
         )
 
     @property
     def is_in_use(self) -> bool:
         """Whether the loaded release is that of the packages; of an existing driver, that of the libraries."""
         if self.is_existing:
-            return {line.split(", ")[1] for line in _lines(self.survey.shown)} == {self.facts.loaded}
+            return {line.split(", ")[1] for line in lines_of(self.survey.shown)} == {self.facts.loaded}
         return self.facts.loaded == self.facts.installed
 
     # Who reboots and who drains.
@@ -398,11 +398,3 @@ class Driver:
             return ()
         named = [name for name in names(self.survey.packages) if name in (*self.packages, "nvlsm")]
         return tuple(dict.fromkeys([*named, *names(self.installed)])) or self.packages
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall("[0-9]+", version))
-
-
-def _lines(answer: Answer | None) -> Iterable[str]:
-    return answer.lines if answer else ()

@@ -16,8 +16,11 @@ EITHER = "either"
 
 @dataclass(frozen=True)
 class Gpu:
+    """may_split: whether MIG can split it, as far as anybody knows."""
+
     address: str
     generation: str
+    may_split: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,7 @@ class GpuFacts:
         if not facts:
             return cls()
         return cls(
-            gpus=tuple(
-                Gpu(gpu["pci_address"], gpu["generation"]) for gpu in facts["gpus"] if gpu["bound_driver"] in OURS
-            ),
+            gpus=tuple(_gpu(gpu) for gpu in facts["gpus"] if gpu["bound_driver"] in OURS),
             flavour=facts["driver_flavour"],
             branch_max=facts["driver_branch_max"],
             nvswitches=len(facts["nvswitches"]),
@@ -79,3 +80,7 @@ class GpuFacts:
         """Module of the kernel's own driver that has to go before the installed driver can be used; may be empty."""
         found = re.match(r"(nouveau|nova_core) ", self.reboot_reason)
         return found[1] if found else ""
+
+
+def _gpu(facts: Mapping[str, Any]) -> Gpu:
+    return Gpu(facts["pci_address"], facts["generation"], facts["mig_capable"] is not False)
