@@ -62,7 +62,7 @@ ALLOWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "older": (installed("1.17.8-1"), {}),
     "same, a later build": (installed(PIN.partition("-")[0] + "-9"), {}),
     "removed": (installed("1.99.0-1", "config-files"), {}),
-    "a whole branch": (NEWER, {"version": 1}),
+    "a whole branch": (NEWER, {"versions": {**versions(), "packages": {"nvidia-container-toolkit": "1.*"}}}),
     "on the way out": (NEWER, {"state": "absent"}),
 }
 
