@@ -15,16 +15,24 @@ from collection import ROOT, install
 install()
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES  # noqa: E402
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import REPORTED, TITLES, Hop  # noqa: E402
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import (  # noqa: E402
+    REPORTED,
+    SERVER_TITLES,
+    TITLES,
+    Hop,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks import registry as server  # noqa: E402
 
 DOCS = ROOT / "docs" / "doctor"
 WIDTH = 150
+PAGES = (*SERVER_TITLES, *REPORTED)
+ALL_TYPES = {**server.FINDING_TYPES, **FINDING_TYPES}
 
 
 def page(hop: Hop) -> str:
     written = _path(hop).read_text().partition("\n## ")[0].partition("\n")[2].strip()
-    findings = [_section(finding_type) for finding_type in FINDING_TYPES.values() if finding_type.hop == hop]
-    return "\n\n".join([f"# {TITLES[hop]}", written, *findings]) + "\n"
+    findings = [_section(finding_type) for finding_type in ALL_TYPES.values() if finding_type.hop == hop]
+    return "\n\n".join([f"# {(TITLES | SERVER_TITLES)[hop]}", written, *findings]) + "\n"
 
 
 def _path(hop: Hop) -> Path:
@@ -46,7 +54,7 @@ def _section(finding_type: Any) -> str:
     if finding_type.is_consequence:
         notes.append("Listed as a consequence where an error further left explains it.")
     if finding_type.before:
-        notes.append(_BEFORE[finding_type.before])
+        notes.append(_BEFORE_WORK if finding_type.hop in SERVER_TITLES else _BEFORE[finding_type.before])
     parts += [" ".join(notes)] if notes else []
     return "\n\n".join(part if "\n| " in part else textwrap.fill(part, WIDTH, break_long_words=False) for part in parts)
 
@@ -58,6 +66,9 @@ _BEFORE = {
 }
 
 
+_BEFORE_WORK = "The role stops before it changes anything."
+
+
 def _text(text: str) -> str:
     text = text.replace("{why}", "(the finding says which)")
     text = re.sub(r"(?<!\{)\{(\w+)\}(?!\})", lambda match: match[1].upper(), text)
@@ -65,5 +76,5 @@ def _text(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for hop in REPORTED:
+    for hop in PAGES:
         _path(hop).write_text(page(hop))

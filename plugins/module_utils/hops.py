@@ -7,12 +7,15 @@ from enum import StrEnum
 class Hop(StrEnum):
     """Where something can be broken: the chain from the GPU to the workload, left to right.
 
-    The first three come before the chain: the options of a run, the API server, and the right to read what is in it.
+    The first ones come before the chain: the options of a run, the API server, the right to read what is in it, and
+    what is checked on a server.
     """
 
     SPEC = "autoscaler spec"
     API_SERVER = "API server"
     ACCESS = "access"
+    DRIVER = "driver"
+    RUNTIME = "runtime"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -43,3 +46,8 @@ TITLES = {
 # What a report has: whether the rest could be read comes first.
 REPORTED = tuple(TITLES)
 CHAIN = REPORTED[1:]
+# What is checked on a server before it becomes a node.
+SERVER_TITLES = {
+    Hop.DRIVER: "NVIDIA driver of a server",
+    Hop.RUNTIME: "Container runtime of a server",
+}

@@ -67,10 +67,10 @@ def test_a_bare_server_waits_for_no_cluster(clusters: list[str], node: dict[str,
     tasks = yaml.safe_load((ROLES / "nvidia_driver/tasks/main.yml").read_text())
     [back] = [task for task in tasks if task["name"] == "Put the node back into service"]
     told = {
-        "__nvidia_driver_gpus": [{}],
+        "__nvidia_driver_plan": {"steps": {"put_back": True}},
         "_common_server": {"result": {"clusters": clusters}},
         "__nvidia_driver_node": node,
         "ansible_check_mode": False,
     }
 
-    assert RoleValues("nvidia_driver", {"nvidia_driver_reboot_ok": True}, told)[back["when"]] == goes_back
+    assert RoleValues("nvidia_driver", {}, told)[back["when"]] == goes_back

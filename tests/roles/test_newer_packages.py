@@ -1,4 +1,6 @@
-"""Docker and NVIDIA's container toolkit where a newer release is installed than the version file has."""
+"""Docker and NVIDIA's container toolkit where a newer release is installed than the version file has.
+
+The toolkit's plans are in tests/unit/nodes."""
 
 from __future__ import annotations
 
@@ -9,62 +11,52 @@ from typing import Any
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from driver_machines import node_facts
 from role_values import RoleValues
 
-GPU = {"gpu_facts": {"gpus": [{"bound_driver": "nvidia"}]}}
-ROLES = {
-    "docker": ("docker-ce", "5:28.1.1-*"),
-    "nvidia_container_toolkit": ("nvidia-container-toolkit-base", "1.18.0-1"),
-}
-LISTED = {"docker": "__docker_listed", "nvidia_container_toolkit": "__nvidia_container_toolkit_packages"}
-NEWER = {"docker": "5:29.0.0-1~debian.12~bookworm", "nvidia_container_toolkit": "1.20.0-1"}
-OLDER = {"docker": "5:27.5.1-1~debian.12~bookworm", "nvidia_container_toolkit": "1.17.8-1"}
+GPU = {"gpu_facts": node_facts(1)}
+ROLES = {"docker": "docker-ce", "nvidia_container_toolkit": "nvidia-container-toolkit-base"}
+NEWER, OLDER = "5:29.0.0-1~debian.12~bookworm", "5:27.5.1-1~debian.12~bookworm"
 # A later build, or one of the pattern.
-SAME = {"docker": "5:28.1.1-2~debian.12~bookworm", "nvidia_container_toolkit": "1.18.0-2"}
+SAME = "5:28.1.1-2~debian.12~bookworm"
 
 
-def reasons(role: str, installed: str, state: str = "installed", **variables: Any) -> str:
-    package, pin = ROLES[role]
+def reasons(installed: str, state: str = "installed", **variables: Any) -> str:
     options = {
-        f"{role}_state": "present",
+        "docker_state": "present",
         "inventory_hostname": "gpu1",
-        "kubegpu_versions_override": {"packages": {package.removesuffix("-base"): pin}},
+        "kubegpu_versions_override": {"packages": {"docker-ce": "5:28.1.1-*"}},
         **variables,
     }
     told = {"ansible_facts": {"architecture": "x86_64", "distribution": "Debian", **GPU}}
-    values = RoleValues(role, options, told)
-    values.tell(**{LISTED[role]: {"stdout_lines": [f"{package} {state} {installed}"]}})
-    return "\n".join(values[f"__{role}_reasons"])
+    values = RoleValues("docker", options, told)
+    values.tell(__docker_listed={"stdout_lines": [f"docker-ce {state} {installed}"]})
+    return "\n".join(values["__docker_reasons"])
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_a_newer_release_is_not_brought_down(role: str) -> None:
-    package, pin = ROLES[role]
-    release = NEWER[role].partition("-")[0]
+def test_a_newer_release_is_not_brought_down() -> None:
+    refusal = reasons(NEWER)
 
-    refusal = reasons(role, NEWER[role])
-
-    assert f"gpu1 has {package} {NEWER[role]}, newer than {pin} of the collection's version file" in refusal
-    assert f'Nothing was changed. Set {role}_version: "{release}-*" to keep it, or {role}_version: "{pin}"' in refusal
+    assert f"gpu1 has docker-ce {NEWER}, newer than 5:28.1.1-* of the collection's version file" in refusal
+    assert (
+        'Nothing was changed. Set docker_version: "5:29.0.0-*" to keep it, or docker_version: "5:28.1.1-*"' in refusal
+    )
 
 
-@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("case", ["asked for", "older", "same", "removed", "a whole branch"])
-def test_what_is_asked_for_and_what_goes_up_comes(role: str, case: str) -> None:
-    branch = {"docker": "5:29.*", "nvidia_container_toolkit": "1.*"}[role]
-    package = ROLES[role][0].removesuffix("-base")
+def test_what_is_asked_for_and_what_goes_up_comes(case: str) -> None:
     assert not {
-        "asked for": lambda: reasons(role, NEWER[role], **{f"{role}_version": ROLES[role][1]}),
-        "older": lambda: reasons(role, OLDER[role]),
-        "same": lambda: reasons(role, SAME[role]),
-        "removed": lambda: reasons(role, NEWER[role], state="config-files"),
-        "a whole branch": lambda: reasons(role, NEWER[role], kubegpu_versions_override={"packages": {package: branch}}),
+        "asked for": lambda: reasons(NEWER, docker_version="5:28.1.1-*"),
+        "older": lambda: reasons(OLDER),
+        "same": lambda: reasons(SAME),
+        "removed": lambda: reasons(NEWER, state="config-files"),
+        "a whole branch": lambda: reasons(NEWER, kubegpu_versions_override={"packages": {"docker-ce": "5:29.*"}}),
     }[case]()
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_dpkg_is_asked_before_anything_is_changed(tmp_path: Path, role: str) -> None:
-    package = ROLES[role][0]
+    package = ROLES[role]
     (tmp_path / "dpkg-query").write_text(f"#!/bin/sh\necho {package} installed 5:99.0-1\n")
     (tmp_path / "dpkg-query").chmod(0o755)
     play = {

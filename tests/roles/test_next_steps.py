@@ -13,8 +13,6 @@ from role_values import RoleValues
 
 NODES = ROOT / "playbooks/nodes.yml"
 SERVERS = ROOT / "roles/_common/tasks/servers.yml"
-INSTALL = ROOT / "roles/nvidia_driver/tasks/install.yml"
-VERIFY = ROOT / "roles/nvidia_driver/tasks/verify.yml"
 
 
 def task(path: Path, name: str) -> dict[str, Any]:
@@ -45,24 +43,6 @@ def test_room_is_asked_of_each_folder_that_an_inventory_names() -> None:
 
 
 @pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
-@pytest.mark.parametrize("clusters", [[], ["/etc/kubernetes/kubelet.conf"]], ids=["bare", "node"])
-def test_the_server_that_ansible_runs_on_is_rebooted_by_hand(
-    connection: str, reboots: bool, clusters: list[str]
-) -> None:
-    """Ansible's module refuses to end its own run, whatever nvidia_driver_reboot_ok says."""
-    told = {
-        "_common_server": {"result": {"clusters": clusters}},
-        "__nvidia_driver_facts": {"reboot_reason": "nouveau is loaded"},
-    }
-    role = RoleValues("nvidia_driver", {"inventory_hostname": "gpu1", "ansible_connection": connection}, told)
-    said = role.text(task(VERIFY, "Tell that the GPUs wait for a reboot")["ansible.builtin.debug"]["msg"])
-    others = "upgrade_driver" if clusters else "set nvidia_driver_reboot_ok"
-
-    assert (others in said) == reboots
-    assert "eboot it" in said
-
-
-@pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
 def test_a_first_run_says_so_too(connection: str, reboots: bool) -> None:
     waits = task(NODES, "Refuse to make nodes of servers that wait for a reboot")
     gpu1 = {"nvidia_driver_reboot_reason": "nouveau is loaded", "ansible_connection": connection}
@@ -72,27 +52,6 @@ def test_a_first_run_says_so_too(connection: str, reboots: bool) -> None:
 
     assert ("or set nvidia_driver_reboot_ok: true and run it again, which does that." in said) == reboots
     assert ("Next: reboot them and run this again." in said) != reboots
-
-
-@pytest.mark.parametrize(
-    ("logs", "blamed"),
-    [
-        ({"nvidia/580.178.04": 1, "zfs/2.2.2": 2}, "nvidia/580.178.04"),
-        ({"nvidia-current/550.163.01": 1, "nvidia/580.178.04": 2}, "nvidia/580.178.04"),
-        ({"zfs/2.2.2": 1}, ""),
-    ],
-    ids=["the driver's", "the last one", "none of it"],
-)
-def test_a_module_of_somebody_else_is_not_why_a_driver_did_not_come(logs: dict[str, int], blamed: str) -> None:
-    """A log of DKMS stays, and apt may have failed for another reason."""
-    [install] = [row for row in yaml.safe_load(INSTALL.read_text()) if row["name"] == "Install"]
-    [read] = [row for row in install["rescue"] if row["name"] == "Read why"]
-    files = [{"path": f"/var/lib/dkms/{name}/build/make.log", "mtime": time} for name, time in logs.items()]
-    role = RoleValues("nvidia_driver", {}, {"__nvidia_driver_logs": {"files": files, "matched": len(files)}})
-
-    assert role[read["when"]] == bool(blamed)
-    if blamed:
-        assert role.text(read["ansible.builtin.slurp"]["src"]) == f"/var/lib/dkms/{blamed}/build/make.log"
 
 
 @pytest.mark.parametrize("role", ["kubernetes", "nvidia_driver"])

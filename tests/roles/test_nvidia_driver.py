@@ -1,566 +1,77 @@
-"""What the role nvidia_driver would do to machines that no lab has: names by system and branch, and what it refuses."""
+"""The role's own tasks read what the planner needs, and stop where it says so. tests/unit/nodes has the plans."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
-from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Look, Machine, Seen, play
-from role_values import ROLES, RoleValues
+from driver_machines import B200, H100, L4, NVSWITCH, V100, Machine, plan, play
+from role_values import RoleValues
 
-from lab import upstream
-from lab.systems import systems
-from lab.versions import versions
-
-PIN = versions()["packages"]["nvidia-driver"].partition("-")[0]
-UBUNTU = {"system": "Ubuntu 24.04", "kernel": "6.8.0-79-generic"}
+UBUNTU = Machine(system="Ubuntu 24.04", kernel="6.8.0-79-generic")
 PREBUILT = {"nvidia_driver_source": "ubuntu_prebuilt"}
-ARCHIVE = {"nvidia_driver_source": "debian"}
-AT_580, AT_570, AT_590 = ({"nvidia_driver_version": f"{branch}.0.1-*"} for branch in (580, 570, 590))
+AT_590 = {"nvidia_driver_version": "590.0.1-*"}
+OLDER = ("libnvidia-ml1 install installed 570.172.08-1",)
 
-DEBIAN_PACKAGES = ["nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced"]
-UNSUFFIXED = ["nvidia-persistenced", "nvidia-modprobe"]
-PREBUILT_PACKAGES = [
-    f"{name}-580-server" for name in ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
-]
-ARCHIVE_PACKAGES = ["libcuda1", "libnvidia-ml1", "nvidia-smi", "libnvidia-cfg1", "nvidia-persistenced"]
-
-# Names: NVIDIA's Driver Installation Guide, "Recent Updates"; NVIDIA/gpu-driver-container; packages.ubuntu.com.
-PACKAGES = {
-    "Debian": (Machine(), [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms"]),
-    "Debian, before Turing": (
-        Machine(devices=(V100,)),
-        [*DEBIAN_PACKAGES, "nvidia-kernel-dkms"],
-    ),
-    "Ubuntu up to 580": (
-        Machine(**UBUNTU, options=AT_580),
-        ["libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-utils-580", *UNSUFFIXED, "nvidia-dkms-580-open"],
-    ),
-    "Ubuntu from 590 on": (
-        Machine(**UBUNTU, options=AT_590),
-        ["libnvidia-compute", "libnvidia-cfg1", *UNSUFFIXED, "nvidia-dkms-open"],
-    ),
-    "Ubuntu, prebuilt": (
-        Machine(**UBUNTU, options=PREBUILT),
-        PREBUILT_PACKAGES,
-    ),
-    # Debian's open modules do not build for the kernels of its updates.
-    "Debian 12's own": (Machine(options=ARCHIVE), [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"]),
-    "Debian 13's own": (Machine(system="Debian 13", options=ARCHIVE), [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"]),
-    "Debian's own, before Turing": (
-        Machine(system="Debian 13", devices=(V100,), options=ARCHIVE),
-        [*ARCHIVE_PACKAGES, "nvidia-kernel-dkms"],
-    ),
-    "NVSwitches": (
-        Machine(devices=(H100, NVSWITCH)),
-        [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms", "nvidia-fabricmanager"],
-    ),
-    "NVSwitches at 570": (
-        Machine(devices=(H100, NVSWITCH), options=AT_570),
-        [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570"],
-    ),
-    "NVLink 5 whose bridge cannot be asked": (
-        Machine(devices=(B200, MUTE)),
-        [*DEBIAN_PACKAGES, "nvidia-kernel-open-dkms"],
-    ),
-    "NVSwitches, prebuilt": (
-        Machine(**UBUNTU, devices=(H100, NVSWITCH), options=PREBUILT),
-        [*PREBUILT_PACKAGES, "nvidia-fabricmanager-580"],
-    ),
-}
-
-# What comes beside them: headers of the kernel that runs and of those to come, prebuilt modules, the subnet manager.
-BESIDE = {
-    "Debian": (Machine(), ["linux-headers-amd64", "linux-headers-6.1.0-40-amd64"]),
-    "Debian's cloud kernel": (
-        Machine(kernel="6.1.0-40-cloud-amd64"),
-        ["linux-headers-cloud-amd64", "linux-headers-6.1.0-40-cloud-amd64"],
-    ),
-    "Debian 13": (
-        Machine(system="Debian 13", kernel="6.12.48+deb13-amd64"),
-        ["linux-headers-amd64", "linux-headers-6.12.48+deb13-amd64"],
-    ),
-    "Ubuntu's hardware enablement kernel": (
-        Machine(
-            **UBUNTU | {"kernel": "6.14.0-33-generic"},
-            installed=(
-                "linux-image-6.14.0-33-generic install installed 6.14.0-33.33~24.04.1",
-                "linux-image-generic-hwe-24.04 install installed 6.14.0-33.33~24.04.1",
-            ),
-        ),
-        ["linux-headers-generic-hwe-24.04", "linux-headers-6.14.0-33-generic"],
-    ),
-    "Ubuntu's hardware enablement kernel beside the first one": (
-        Machine(
-            **UBUNTU | {"kernel": "6.14.0-33-generic"},
-            installed=(
-                "linux-image-generic install installed 6.8.0-79.79",
-                "linux-image-generic-hwe-24.04 install installed 6.14.0-33.33~24.04.1",
-            ),
-        ),
-        ["linux-headers-generic-hwe-24.04", "linux-headers-6.14.0-33-generic"],
-    ),
-    "Ubuntu in a virtual machine": (
-        Machine(**UBUNTU, installed=("linux-image-virtual install installed 6.8.0-79.79",)),
-        ["linux-headers-generic", "linux-headers-6.8.0-79-generic"],
-    ),
-    "prebuilt for a cloud's kernel": (
-        Machine(**UBUNTU | {"kernel": "6.8.0-1036-aws"}, options=PREBUILT),
-        ["linux-modules-nvidia-580-server-open-aws"],
-    ),
-    "prebuilt, before Turing": (
-        Machine(**UBUNTU, devices=(V100,), options=PREBUILT),
-        ["linux-modules-nvidia-580-server-generic"],
-    ),
-    "NVLink 5": (
-        Machine(devices=(B200, BRIDGE)),
-        ["linux-headers-amd64", "linux-headers-6.1.0-40-amd64", "nvlsm=2025.10.*", "infiniband-diags"],
-    ),
-}
-
-# What brings the whole kernel that prebuilt modules are made for: they bring its image alone.
-KERNELS = {
-    "generic": (
-        Machine(**UBUNTU, installed=("linux-image-generic install installed 6.8.0-79.79",), options=PREBUILT),
-        ["linux-image-generic"],
-    ),
-    "the one that runs": (
-        Machine(
-            **UBUNTU | {"kernel": "6.14.0-33-generic"},
-            installed=(
-                "linux-image-generic install installed 6.8.0-79.79",
-                "linux-image-generic-hwe-24.04 install installed 6.14.0-33.33~24.04.1",
-            ),
-            options=PREBUILT,
-        ),
-        ["linux-image-generic-hwe-24.04"],
-    ),
-    "a virtual machine's": (
-        Machine(**UBUNTU, installed=("linux-image-virtual install installed 6.8.0-79.79",), options=PREBUILT),
-        ["linux-image-virtual"],
-    ),
-    "a cloud's, with the rest apart": (
-        Machine(
-            **UBUNTU | {"kernel": "6.8.0-1036-aws"},
-            installed=(
-                "linux-image-aws install installed 6.8.0-1036.38",
-                "linux-modules-extra-aws install installed 6.8.0-1036.38",
-                "linux-modules-extra-6.8.0-1036-aws install installed 6.8.0-1036.38",
-            ),
-            options=PREBUILT,
-        ),
-        ["linux-image-aws", "linux-modules-extra-aws"],
-    ),
-    "without a meta package": (Machine(**UBUNTU, options=PREBUILT), ["linux-image-generic"]),
-    "with its modules already": (
-        Machine(
-            **UBUNTU,
-            installed=(
-                "linux-image-generic install installed 6.8.0-79.79",
-                "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
-            ),
-            options=PREBUILT,
-        ),
-        [],
-    ),
-    "by DKMS": (Machine(**UBUNTU, installed=("linux-image-generic install installed 6.8.0-79.79",)), []),
-}
-
-OLD_UBUNTU = (
-    "libnvidia-compute-570 install installed 570.172.08-0ubuntu1",
-    "nvidia-dkms-570-open install installed 570.172.08-0ubuntu1",
-    "nvidia-container-toolkit install installed 1.18.0-1",
-    "nvidia-support install installed 20220217+3~deb12u1",
-)
-
-# What has to move, or to go, on the way to the wanted set.
-STRANGERS = {
-    "nothing": (Machine(installed=(f"libnvidia-ml1 install installed {PIN}-1",)), []),
-    "another release": (
-        Machine(installed=("libnvidia-ml1 install installed 570.172.08-1",)),
-        ["libnvidia-ml1"],
-    ),
-    "another branch, and neither the toolkit nor Debian's helpers": (
-        Machine(**UBUNTU, installed=OLD_UBUNTU, options=AT_580),
-        ["libnvidia-compute-570", "nvidia-dkms-570-open"],
-    ),
-    "the other flavour at the same version": (
-        Machine(installed=(f"nvidia-kernel-dkms install installed {PIN}-1",)),
-        ["nvidia-kernel-dkms"],
-    ),
-    "a fabric manager of another release": (
-        Machine(
-            devices=(H100, NVSWITCH),
-            installed=(
-                f"libnvidia-ml1 install installed {PIN}-1",
-                "nvidia-fabricmanager install installed 580.205.08-1",
-            ),
-        ),
-        ["nvidia-fabricmanager"],
-    ),
-    "from DKMS to prebuilt": (
-        Machine(
-            **UBUNTU,
-            installed=(
-                f"libnvidia-compute-580 install installed {PIN}-0ubuntu1",
-                f"nvidia-dkms-580-open install installed {PIN}-0ubuntu1",
-            ),
-            options=PREBUILT,
-        ),
-        ["libnvidia-compute-580", "nvidia-dkms-580-open"],
-    ),
-    "from prebuilt to DKMS": (
-        Machine(
-            **UBUNTU,
-            installed=(
-                "libnvidia-compute-580-server install installed 580.0.1-0ubuntu0.24.04.1",
-                "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
-            ),
-            options=AT_580,
-        ),
-        ["libnvidia-compute-580-server", "linux-modules-nvidia-580-server-open-generic"],
-    ),
-    "Debian's own, with parts that have numbers of their own": (
-        Machine(
-            system="Debian 13",
-            installed=(
-                "libnvidia-ml1 install installed 550.163.01-2",
-                "nvidia-modprobe install installed 570.133.07-1",
-                "nvidia-kernel-dkms install installed 550.163.01-2",
-            ),
-            options=ARCHIVE,
-        ),
-        [],
-    ),
-    "another flavour that did not build": (
-        Machine(
-            system="Debian 13",
-            installed=(
-                "libnvidia-ml1 install installed 550.163.01-2",
-                "nvidia-open-kernel-dkms install half-configured 550.163.01-2",
-            ),
-            options=ARCHIVE,
-        ),
-        ["nvidia-open-kernel-dkms"],
-    ),
-    "from Debian's own to NVIDIA's": (
-        Machine(
-            installed=(
-                "libnvidia-ml1 install installed 535.261.03-1",
-                "nvidia-open-kernel-dkms install installed 535.261.03-1",
-                "nvidia-modprobe install installed 535.161.07-1~deb12u1",
-            ),
-        ),
-        ["libnvidia-ml1", "nvidia-modprobe", "nvidia-open-kernel-dkms"],
-    ),
-    "Ubuntu's own driver at the release that NVIDIA's is to have": (
-        Machine(
-            **UBUNTU,
-            installed=(
-                "libnvidia-compute-580 install installed 580.0.1-0ubuntu0.24.04.1",
-                "nvidia-dkms-580-open install installed 580.0.1-0ubuntu1",
-            ),
-            options=AT_580,
-        ),
-        ["libnvidia-compute-580"],
-    ),
-    "GPUDirect Storage of Ubuntu's kernel for NVIDIA's servers": (
-        Machine(
-            **UBUNTU | {"kernel": "6.17.0-1019-nvidia"},
-            installed=(
-                "linux-modules-nvidia-fs-6.17.0-1019-nvidia install installed 6.17.0-1019.19",
-                "linux-modules-nvidia-580-server-open-nvidia-hwe-24.04 install installed 6.17.0-1019.19",
-            ),
-            options=AT_580,
-        ),
-        ["linux-modules-nvidia-580-server-open-nvidia-hwe-24.04"],
-    ),
-    "prebuilt stays": (
-        Machine(
-            **UBUNTU,
-            installed=(
-                f"libnvidia-compute-580-server install installed {PIN}-0ubuntu0.24.04.1",
-                "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79",
-            ),
-            options=PREBUILT,
-        ),
-        [],
-    ),
-}
-
-NEWER = ("libnvidia-ml1 install installed 590.48.01-1",)
-MEMBER = Machine(loaded="570.172.08", installed=("libnvidia-ml1 install installed 570.172.08-1",), member=True)
-
-# Ubuntu enrolls no key before a module of DKMS is there; Debian 12's dkms has no `generate_mok`.
-MOK_OF_UBUNTU = (
-    "`apt-get install dkms mokutil openssl shim-signed && update-secureboot-policy --new-key && "
-    "mokutil --import /var/lib/shim-signed/mok/MOK.der`; then reboot"
-)
-MOK_OF_DEBIAN = (
-    "`apt-get install dkms mokutil openssl && openssl req -new -x509 -nodes -days 36500 "
-    '-subj "/CN=DKMS module signing key" '
-    "-newkey rsa:2048 -keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub && "
-    "mokutil --import /var/lib/dkms/mok.pub`; then reboot"
-)
-
-REFUSED = {
-    "open modules before Turing": (
-        Machine(devices=(V100,), options={"nvidia_driver_flavour": "open"}),
-        "need the proprietary kernel modules",
-    ),
-    "proprietary modules on Blackwell": (
-        Machine(devices=(B200,), options={"nvidia_driver_flavour": "proprietary"}),
-        "need the open kernel modules",
-    ),
-    "Volta and Blackwell": (Machine(devices=(V100, B200)), "no single driver serves"),
-    "Volta after 580": (Machine(devices=(V100,), options=AT_590), "their last branch is 580"),
-    "Kepler at 580": (Machine(devices=(K80,)), "their last branch is 470"),
-    "Blackwell before 570": (
-        Machine(devices=(B200,), options={"nvidia_driver_version": "565.57.01-*"}),
-        "their first branch is 570",
-    ),
-    "newer than Blackwell before 570": (
-        Machine(devices=(RUBIN,), options={"nvidia_driver_version": "565.57.01-*"}),
-        "their first branch is 570",
-    ),
-    "proprietary modules on what is newer than Blackwell": (
-        Machine(devices=(RUBIN,), options={"nvidia_driver_flavour": "proprietary"}),
-        "need the open kernel modules",
-    ),
-    "a GPU that has fallen off the bus": (
-        Machine(devices=(H100, LOST)),
-        "does not tell the device id of 0000:01:00.0",
-    ),
-    "prebuilt on Debian": (Machine(options=PREBUILT), "signed by Canonical, for Ubuntu alone"),
-    "Debian's own on Ubuntu": (Machine(**UBUNTU, options=ARCHIVE), "is for Debian alone"),
-    "Debian's own with NVSwitches": (
-        Machine(devices=(H100, NVSWITCH), options=ARCHIVE),
-        "needs a fabric manager, which Debian does not have",
-    ),
-    "Debian's own for Blackwell": (Machine(devices=(B200,), options=ARCHIVE), "Debian has no other branch"),
-    "Volta where NVIDIA has no 580": (
-        Machine(system="Ubuntu 26.04", devices=(V100,), options={"nvidia_driver_version": "595.91.07-*"}),
-        "for Ubuntu 26.04 begins with branch 595. Next: set nvidia_driver_source: ubuntu_prebuilt",
-    ),
-    "Volta on Debian 13": (
-        Machine(system="Debian 13", devices=(V100,), options={"nvidia_driver_version": "595.91.07-*"}),
-        "for Debian 13 begins with branch 590. Next: set nvidia_driver_source: debian",
-    ),
-    "a branch that the system's repository does not have": (
-        Machine(system="Debian 13", options=AT_580),
-        "has no branch 580: it begins with 590",
-    ),
-    "prebuilt with NVLink 5": (
-        Machine(**UBUNTU, devices=(B200, BRIDGE), options=PREBUILT),
-        "Set nvidia_driver_source: cuda_repo",
-    ),
-    "a downgrade that nobody asked for": (Machine(installed=NEWER), f"newer than {PIN}-*"),
-    "a downgrade within the branch": (
-        Machine(installed=("libnvidia-ml1 install installed 580.205.08-1",)),
-        'Set nvidia_driver_version: "580.205.08-*" to keep it',
-    ),
-    "a held package": (
-        Machine(
-            installed=(
-                "libnvidia-ml1 install installed 570.172.08-1",
-                "nvidia-driver-cuda hold installed 570.172.08-1",
-            )
-        ),
-        "`apt-mark unhold nvidia-driver-cuda`",
-    ),
-    "a driver that no package brought": (Machine(loaded=f"{PIN}"), "`nvidia-uninstall`"),
-    "another driver under the pods of a node": (
-        MEMBER,
-        "Next: `ansible-playbook kubegpu.autoscale.upgrade_driver`, which drains one node after the other; "
-        "or set nvidia_driver_version, nvidia_driver_flavour and nvidia_driver_source to what is there.",
-    ),
-    "Secure Boot": (Machine(secure_boot=True), MOK_OF_DEBIAN),
-    "Secure Boot on Ubuntu": (Machine(**UBUNTU, secure_boot=True), "set nvidia_driver_source: ubuntu_prebuilt"),
-    "Secure Boot on Ubuntu, with DKMS all the same": (Machine(**UBUNTU, secure_boot=True), MOK_OF_UBUNTU),
-    "what cannot work, where the kernel's own driver holds the GPUs": (
-        Machine(system="Ubuntu 26.04", bound="NovaCore", secure_boot=True),
-        MOK_OF_UBUNTU,
-    ),
-    "Debian without contrib": (
-        Machine(components=("main", "non-free-firmware")),
-        "uses Debian without contrib, and the driver depends on packages of it",
-    ),
-    "Debian's own without its components": (
-        Machine(system="Debian 13", options=ARCHIVE, components=("main",)),
-        "uses Debian without contrib, non-free, non-free-firmware",
-    ),
-    "all at once": (
-        Machine(
-            devices=(V100,),
-            secure_boot=True,
-            installed=("nvidia-driver-cuda hold installed 570.172.08-1",),
-            options=AT_590,
-        ),
-        "`apt-mark unhold nvidia-driver-cuda`",
-    ),
-}
-
-ALLOWED = {
-    "a downgrade that was asked for": Machine(installed=NEWER, options=AT_580),
-    "a branch that holds what is newer": Machine(
-        **UBUNTU,
-        installed=("libnvidia-compute-580-server install installed 580.173.02-0ubuntu0.24.04.1",),
-        options=PREBUILT,
-    ),
-    "a held package that stays": Machine(
-        installed=(
-            f"libnvidia-ml1 install installed {PIN}-1",
-            f"nvidia-driver-cuda hold installed {PIN}-1",
-        )
-    ),
-    "Debian 13 without contrib": Machine(system="Debian 13", components=("main",)),
-    "what is newer than Blackwell": Machine(devices=(RUBIN,)),
-    "a GPU that has fallen off the bus, and somebody who knows better": Machine(
-        devices=(H100, LOST), options={"nvidia_driver_flavour": "open"}
-    ),
-    "another driver on a server in no cluster": replace(MEMBER, member=False),
-    "another driver on a node that is drained first": replace(MEMBER, options={"nvidia_driver_reboot_ok": True}),
-    "a first driver on a node": Machine(member=True),
-    "Secure Boot with an enrolled key": Machine(secure_boot=True, enrolled=True),
-    "Secure Boot with prebuilt modules": Machine(**UBUNTU, secure_boot=True, options=PREBUILT),
-    "Secure Boot with a driver in use": Machine(
-        secure_boot=True, loaded=f"{PIN}", installed=(f"libnvidia-ml1 install installed {PIN}-1",)
-    ),
-    "Secure Boot that is off": Machine(secure_boot=False),
-    "no GPU, whatever else": Machine(devices=(), secure_boot=True, installed=NEWER),
-}
-
-# What each system can be asked for, with switches between the GPUs where the source has a fabric manager.
-ASKED_FOR = {
-    f"{system}, {source}, {flavour}": Machine(
-        system=" ".join(system.capitalize().split("-")),
-        kernel="6.8.0-79-generic" if system.startswith("ubuntu") else "6.1.0-40-amd64",
-        devices=(L4,) if source == "debian" else (H100, NVSWITCH),
-        options={"nvidia_driver_source": source, "nvidia_driver_flavour": flavour},
-    )
-    for system in systems()
-    for source in ("cuda_repo", "ubuntu_prebuilt" if system.startswith("ubuntu") else "debian")
-    for flavour in ("open", "proprietary")
-}
-
-# Machines that the role's own tasks look at as well: of each reason to ask a program, or not to, and of each end.
+# Of each reason to ask a program, or not to, and of each end.
 PLAYED = {
-    "nothing refused": PACKAGES["NVSwitches"][0],
-    "prebuilt": BESIDE["prebuilt for a cloud's kernel"][0],
-    "to another set": STRANGERS["from prebuilt to DKMS"][0],
-    "all at once": REFUSED["all at once"][0],
-    "without contrib": REFUSED["Debian without contrib"][0],
-    "with an enrolled key": ALLOWED["Secure Boot with an enrolled key"],
-    "with a driver in use": ALLOWED["Secure Boot with a driver in use"],
-    "without a GPU": ALLOWED["no GPU, whatever else"],
+    "nothing refused": Machine(devices=(H100, NVSWITCH)),
+    "prebuilt": replace(UBUNTU, kernel="6.8.0-1036-aws", options=PREBUILT),
+    "to another set": replace(
+        UBUNTU, installed=("nvidia-dkms-580-open install installed 580.178.04-0ubuntu1",), options=PREBUILT
+    ),
+    "all at once": Machine(
+        devices=(V100,),
+        secure_boot=True,
+        installed=("nvidia-driver-cuda hold installed 570.172.08-1",),
+        options=AT_590,
+    ),
+    "without contrib": Machine(components=("main", "non-free-firmware")),
+    "with an enrolled key": Machine(secure_boot=True, enrolled=True),
+    "with a driver in use": Machine(secure_boot=True, loaded="570.172.08", installed=OLDER),
+    "under pods, by a text": Machine(
+        loaded="570.172.08", installed=OLDER, member=True, options={"nvidia_driver_reboot_ok": "false"}
+    ),
+    "an existing driver": Machine(loaded="570.172.08", options={"nvidia_driver_state": "existing"}),
+    "on the way out": Machine(installed=OLDER, options={"nvidia_driver_state": "absent"}),
+    "without a GPU": Machine(devices=(), secure_boot=True, installed=OLDER),
+    "with options of its own": Machine(
+        devices=(B200,),
+        options={
+            "nvidia_driver_packages": "nvidia-driver-cuda,nvidia-open",
+            "nvidia_driver_kernel_headers": [],
+            "nvidia_driver_version": 590,
+        },
+    ),
 }
 UNKNOWN = Machine(system="Rocky 9.4")
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What one play makes of PLAYED and UNKNOWN."""
     folder = tmp_path_factory.mktemp("played")
-    return play(folder, {name.replace(" ", "-"): machine for name, machine in [*PLAYED.items(), ("unknown", UNKNOWN)]})
+    return play(folder, {host(name): machine for name, machine in [*PLAYED.items(), ("unknown", UNKNOWN)]})
+
+
+def host(name: str) -> str:
+    return name.replace(" ", "-").replace(",", "")
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_the_tasks_see_what_the_variables_say(played: dict[str, Seen], tmp_path: Path, name: str) -> None:
-    host = name.replace(" ", "-")
-    assert played[host] == Look(tmp_path / host, PLAYED[name]).seen()
+def test_the_tasks_read_what_the_plan_needs(played: dict[str, dict[str, Any]], tmp_path: Path, name: str) -> None:
+    expected = plan(tmp_path / host(name), replace(PLAYED[name], local=True))
+    made = played[host(name)]
+
+    assert {key: made["plan"][key] for key in expected} == expected
+    assert made["refusal"] == "\n".join(expected["refused"])
 
 
-def test_a_system_that_nobody_tested_is_refused(played: dict[str, Seen]) -> None:
-    assert "Rocky 9.4 is not supported" in played["unknown"].refusal
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-def test_packages_by_system_and_branch(tmp_path: Path, name: str) -> None:
-    assert Look(tmp_path, PACKAGES[name][0])["packages"] == PACKAGES[name][1]
-
-
-@pytest.mark.parametrize("name", ASKED_FOR)
-def test_a_system_has_what_is_asked_for_there(tmp_path: Path, name: str) -> None:
-    system, source, *_ = name.split(", ")
-    values = Look(tmp_path, ASKED_FOR[name])
-    assert values.refusal == ""
-    of_archive = source != "cuda_repo"
-    there = {
-        (package.name, package.version)
-        for package in upstream.packages()
-        if package.repository in upstream.systems()[system]
-        and (not upstream.repositories()[package.repository].path) == of_archive
-    }
-    modules = [package for package in values["extra"] if package.startswith("linux-modules-")]
-    missing = [
-        package
-        for package in values["packages"]
-        if not any(name == package and fnmatchcase(version, values["version"]) for name, version in there)
-    ]
-
-    assert missing == []
-    assert set(modules) <= {name for name, _ in there}
-    if not of_archive:
-        (repository,) = (upstream.repositories()[name] for name in upstream.systems()[system] if "nvidia-cuda" in name)
-        key = upstream.keys()[repository.key]
-        assert values["url"] == f"https://{repository.path}"
-        assert values["key_url"] == f"https://{repository.path}/{key.file}"
-        assert values["fingerprint"] == key.fingerprint
-
-
-@pytest.mark.parametrize("name", BESIDE)
-def test_packages_beside_the_driver(tmp_path: Path, name: str) -> None:
-    assert Look(tmp_path, BESIDE[name][0])["extra"] == BESIDE[name][1]
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_prebuilt_modules_come_with_a_whole_kernel(tmp_path: Path, name: str) -> None:
-    """The drivers of many network cards are in linux-modules-extra, on which an image does not depend."""
-    assert Look(tmp_path, KERNELS[name][0])["kernel"] == KERNELS[name][1]
-
-
-@pytest.mark.parametrize("name", STRANGERS)
-def test_packages_that_have_to_move(tmp_path: Path, name: str) -> None:
-    assert sorted(Look(tmp_path, STRANGERS[name][0])["strangers"]) == sorted(STRANGERS[name][1])
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_work_is_refused_with_the_way_out(tmp_path: Path, name: str) -> None:
-    assert REFUSED[name][1] in Look(tmp_path, REFUSED[name][0]).refusal
-
-
-def test_all_reasons_are_told_at_once(tmp_path: Path) -> None:
-    refusal = Look(tmp_path, REFUSED["all at once"][0]).refusal
-
-    assert [refusal.count(words) for words in ("their last branch is 580", "mokutil --import", "apt-mark unhold")] == [
-        1,
-        1,
-        1,
-    ]
-
-
-@pytest.mark.parametrize("name", ALLOWED)
-def test_what_can_work_is_let_through(tmp_path: Path, name: str) -> None:
-    assert Look(tmp_path, ALLOWED[name]).refusal == ""
-
-
-def test_prebuilt_modules_need_no_repository_and_hold_the_kernel(tmp_path: Path) -> None:
-    values = Look(tmp_path, PACKAGES["Ubuntu, prebuilt"][0])
-
-    assert (values["url"], values["version"]) == ("", "580.*")
-    assert [pattern for pattern in values["unattended"] if pattern.startswith("linux-")]
-
-
-def test_dkms_leaves_the_kernel_to_unattended_upgrades(tmp_path: Path) -> None:
-    unattended = Look(tmp_path, PACKAGES["Ubuntu up to 580"][0])["unattended"]
-
-    assert not [pattern for pattern in unattended if pattern.startswith("linux-")]
+def test_a_system_that_nobody_tested_is_refused(played: dict[str, dict[str, Any]]) -> None:
+    assert "Rocky 9.4 is not supported" in played["unknown"]["refusal"]
+    assert played["unknown"]["plan"] == {}
 
 
 @pytest.mark.parametrize(
@@ -570,55 +81,103 @@ def test_every_role_counts_the_same_gpus(driver: str | None, counts: int) -> Non
     """Those that the kernel's own driver holds are no virtual machine's."""
     facts = {"gpu_facts": {"gpus": [{"bound_driver": driver}]}}
     for role, expression in {
-        "nvidia_driver": "__nvidia_driver_gpus",
-        "nvidia_container_toolkit": "__nvidia_container_toolkit_gpus",
         "docker": "__docker_gpus",
     }.items():
         told = {"ansible_facts": facts, "groups": {"kube_node": ["gpu1"]}}
-        host = {"ansible_facts": facts, "kubernetes_node_name": "gpu1"}
-        values = RoleValues(role, {}, told | {"hostvars": {"gpu1": host}})
+        server = {"ansible_facts": facts, "kubernetes_node_name": "gpu1"}
+        values = RoleValues(role, {}, told | {"hostvars": {"gpu1": server}})
         assert len(values[expression]) == counts, role
-    assert (driver in OURS) is bool(counts)
-
-
-@pytest.mark.parametrize(("module", "unloads"), [("nouveau", "nouveau"), ("nova_core", "--remove-holders nova_core")])
-def test_the_kernels_own_driver_is_unloaded_by_its_name(module: str, unloads: str) -> None:
-    reason = f"{module} is loaded and holds the GPUs that driver 595.91.07 is installed for"
-    role = RoleValues("nvidia_driver", {}, {"ansible_facts": {"gpu_facts": {"reboot_reason": reason}}})
-    takes_over = task("configure", "Take the GPUs over from the kernel's own driver")["when"]
-    command = task("take_over", "Unload the kernel's own driver")["ansible.builtin.command"]
-
-    assert role[takes_over.partition(" and ")[0]] is True
-    assert role.text(command) == f"modprobe --remove {unloads}"
-    for name in (module, "nova_drm"):
-        assert f"blacklist {name}" in task("nouveau", "Blacklist nouveau")["ansible.builtin.copy"]["content"]
-
-
-def task(file: str, name: str) -> dict[str, Any]:
-    tasks = yaml.safe_load((ROLES / "nvidia_driver" / "tasks" / f"{file}.yml").read_text())
-    (found,) = (task for task in tasks if task["name"] == name)
-    return found
 
 
 @pytest.mark.parametrize(
-    ("pinned", "before", "stays"),
-    [(False, "", True), (True, "", False), (True, "libnvidia-ml1", True), (True, "nvidia-container-toolkit", False)],
+    ("made", "reasons", "brings"),
+    [
+        ({}, [], []),
+        ({"__nvidia_driver_plan": {"refused": ["no"], "packages": {"sources": [L4]}}}, ["no"], [L4]),
+    ],
+    ids=["before the plan", "after it"],
 )
-def test_a_driver_that_was_there_before_stays_as_a_whole(
-    tmp_path: Path, pinned: bool, before: str, stays: bool
+def test_the_first_play_reads_reasons_and_packages_of_the_plan(
+    made: dict[str, Any], reasons: list[str], brings: list[str]
 ) -> None:
-    rows = (f"libnvidia-ml1 install installed {PIN}-1", f"nvidia-kernel-open-dkms install installed {PIN}-1")
-    look = Look(tmp_path, Machine(installed=rows))
-    record = b64encode(f"# Written by kubegpu.autoscale\n{before}\n".encode()).decode()
-    assert (
-        look.leaves(_common_apt_mark={"stat": {"exists": pinned}}, _common_apt_before={"content": record}) is not stays
-    )
+    role = RoleValues("nvidia_driver", {}, made)
+    assert (role["__nvidia_driver_reasons"], role["__nvidia_driver_brings"]) == (reasons, brings)
 
 
-def test_an_ignored_card_is_not_counted_though_the_driver_shows_it() -> None:
-    lines = ["00000000:0A:00.0, Enabled", "00000000:31:00.0, Enabled"]
-    for ignored, shown in ([], lines), (["0000:0a:00.0"], lines[1:]):
-        role = RoleValues(
-            "nvidia_driver", {"kubegpu_ignored_gpus": ignored}, {"__nvidia_driver_smi": {"stdout_lines": lines}}
-        )
-        assert role["__nvidia_driver_shown"] == shown
+SHOWN = "00000000:00:00.0, {}, {}"
+RELEASE = "570.172.08"
+EXISTING = Machine(
+    loaded=RELEASE, options={"nvidia_driver_state": "existing"}, shows=[SHOWN.format(RELEASE, "Disabled")]
+)
+INSTALLED = Machine(
+    loaded=RELEASE,
+    installed=OLDER,
+    shows=[SHOWN.format(RELEASE, "Enabled")],
+    options={"nvidia_driver_version": RELEASE},
+)
+# Machines whose driver is verified: with the words that end the role, if it fails.
+VERIFIED = {
+    "an existing driver": (EXISTING, ""),
+    "an existing driver with older libraries": (
+        replace(EXISTING, shows=[SHOWN.format("570.1.1", "Enabled")]),
+        "driver_existing_unusable",
+    ),
+    "a driver in use": (INSTALLED, ""),
+    "a GPU that is not shown": (replace(INSTALLED, devices=(L4, L4)), "driver_gpus_not_shown"),
+    "a driver that is not kept loaded": (
+        replace(INSTALLED, shows=[SHOWN.format(RELEASE, "Disabled")]),
+        "driver_not_persistent",
+    ),
+    "a driver that waits for a reboot": (replace(INSTALLED, loaded="560.1.1", shows=["no answer"]), ""),
+    "no GPU": (Machine(devices=()), ""),
+}
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    machines = {host(name): machine for name, (machine, _words) in VERIFIED.items()}
+    return play(tmp_path_factory.mktemp("verified"), machines, "--tags", "nvidia_driver_verify", tasks="main")
+
+
+@pytest.mark.parametrize("name", VERIFIED)
+def test_a_driver_is_judged_by_what_it_shows(verified: dict[str, dict[str, Any]], name: str) -> None:
+    machine, words = VERIFIED[name]
+    seen = verified[host(name)]
+
+    assert words in seen["refusal"], seen["refusal"]
+    assert bool(seen["refusal"]) is bool(words)
+    assert seen["reboot"] == (False if machine == EXISTING else None)
+
+
+MODULES = "linux-modules-nvidia-580-server-open-generic install installed 6.8.0-79.79"
+LIBRARIES = ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
+CHECKED = {
+    "a driver that is there": replace(
+        UBUNTU,
+        installed=(MODULES, *(f"{name}-580-server install installed 580.1.1-0ubuntu0.24.04.1" for name in LIBRARIES)),
+        options=PREBUILT,
+    ),
+    "an upgrade": replace(
+        UBUNTU,
+        installed=(MODULES, "libnvidia-compute-570-server install installed 570.172.08-0ubuntu0.24.04.1"),
+        options=PREBUILT,
+    ),
+    "on the way out": replace(UBUNTU, installed=OLDER, loaded=RELEASE, options={"nvidia_driver_state": "absent"}),
+}
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    machines = {host(name): machine for name, machine in CHECKED.items()}
+    return play(
+        tmp_path_factory.mktemp("checked"), machines, "--check", "--diff",
+        "--tags", "nvidia_driver_install,nvidia_driver_remove", tasks="main",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_check_mode_comes_to_the_end(checked: dict[str, dict[str, Any]], name: str) -> None:
+    seen = checked[host(name)]
+
+    assert seen["refusal"] == ""
+    assert seen["reboot"] == (False if name == "on the way out" else None)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 from collection import ROOT
-from driver_machines import L4, Look, Machine
 from jinja2 import Environment, nodes
 from role_values import ROLES, RoleValues
 
@@ -82,6 +81,8 @@ def filters(way: list[nodes.Node]) -> list[str]:
     return names
 
 
+# Their options get their types from node_plan: see tests/unit/nodes/test_arguments.py.
+PLANS = {*ROLES.glob("*/tasks/plan.yml")}
 # One file of `_common` reads those of all charts by their names.
 ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
 
@@ -90,7 +91,7 @@ ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
 def test_a_switch_is_read_as_one(name: str) -> None:
     places = list(reads(name))
     assert places
-    assert [str(path.relative_to(ROOT)) for path, way in places if "bool" not in filters(way)] == []
+    assert [str(path.relative_to(ROOT)) for path, way in places if not ("bool" in filters(way) or path in PLANS)] == []
 
 
 @pytest.mark.parametrize("name", options("int"))
@@ -147,16 +148,6 @@ def test_receivers_without_a_value_are_named_as_what_is_wrong() -> None:
     )
 
 
-@pytest.mark.parametrize(("reboot_ok", "refused"), [("false", True), ("true", False)])
-def test_a_driver_is_not_replaced_under_pods_by_a_text(tmp_path: Path, reboot_ok: str, refused: bool) -> None:
-    older = "libnvidia-ml1 install installed 570.86.15-1"
-    node = Machine(
-        devices=[L4], installed=[older], loaded="570.86.15", member=True, options={"nvidia_driver_reboot_ok": reboot_ok}
-    )
-
-    assert ("would replace 570.86.15 under its pods" in Look(tmp_path / "gpu1", node).refusal) == refused
-
-
 def test_ports_of_metrics_stay_closed_where_a_text_says_so() -> None:
     said = {"kubernetes_control_plane_metrics": "false"}
     kubernetes = RoleValues("kubernetes", {"groups": {}, **said}, {})
@@ -171,7 +162,6 @@ LISTS = {
     "kubernetes_lost_nodes": ("kubernetes", "__kubernetes_gone", ["cp2", "gpu3"]),
     "gpu_alerts_disabled": ("gpu_alerts", "__gpu_alerts_left_out", ["GpuHot", "GpuXidError"]),
     "gitops_roles": ("gitops", "__gitops_roles", ["gpu_alerts", "gpu_dashboards"]),
-    "kubegpu_ignored_gpus": ("nvidia_driver", "__nvidia_driver_shown", ["0000:03:00.0", "0000:C4:00.0"]),
 }
 
 
@@ -179,11 +169,9 @@ LISTS = {
 def test_a_list_may_be_a_text_with_commas(name: str) -> None:
     """As kubeadm's own flag and NO_PROXY are; the roles' specifications take one for a list, too."""
     role, expression, rows = LISTS[name]
-    lines = ["00000000:03:00.0, Enabled", "00000000:C4:00.0, Enabled", "00000000:17:00.0, Enabled"]
     told = {
         "__kubernetes_found": {"files": []},
         "__kubernetes_elsewhere": {"results": []},
-        "__nvidia_driver_smi": {"stdout_lines": lines},
         "ansible_play_hosts": [],
         "groups": {},
         "hostvars": {},
@@ -202,7 +190,7 @@ def test_an_upgrade_passes_over_the_same_errors() -> None:
     assert said.split()[-1] == "--ignore-preflight-errors=NumCPU,Mem"
 
 
-@pytest.mark.parametrize("role", ["containerd", "docker", "nvidia_container_toolkit", "nvidia_driver"])
+@pytest.mark.parametrize("role", ["containerd", "docker"])
 @pytest.mark.parametrize("version", [580, 2.3])
 def test_a_version_may_be_a_number(role: str, version: float) -> None:
     """YAML makes one of 580, and of 2.3. Whether there is such a version, apt is asked."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from driver_machines import BARE, DEBIAN, node_facts
 from own_apt import installed_alone
 
 
@@ -18,14 +19,14 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
     specification.touch()
     if is_ours:
         pin.touch()
-    role = {"name": "kubegpu.autoscale.nvidia_container_toolkit", "tasks_from": "absent"}
+    role = {"name": "kubegpu.autoscale.nvidia_container_toolkit"}
     play = {
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
         "tasks": [
-            {"ansible.builtin.set_fact": {"architecture": "x86_64", "gpu_facts": {"gpus": []}, "cacheable": True}},
-            {"ansible.builtin.include_role": role},
+            {"ansible.builtin.set_fact": {**DEBIAN, "gpu_facts": node_facts(0), "cacheable": True}},
+            *({"ansible.builtin.include_role": {**role, "tasks_from": name}} for name in ("plan", "absent")),
         ],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
@@ -34,6 +35,7 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
         "__nvidia_container_toolkit_cdi_spec": str(specification),
         "__nvidia_container_toolkit_docker_file": str(tmp_path / "daemon.json"),
         "_common_apt_pin_file": str(pin),
+        "_common_server": BARE,
     }
     done = ansible_playbook(
         "-i", "localhost,", "--check", "play.yml", "-e", json.dumps(known),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from driver_machines import BARE, DEBIAN, node_facts
 
 DRIVER = "580.95.05"
 # What it could offer becomes what it offers.
@@ -73,20 +74,19 @@ class Node:
 
     def run(self, **variables: Any) -> str:
         """What a run says where it fails."""
-        gpus = [
-            {"pci_address": f"0000:0{number}:00.0", "bound_driver": "nvidia", "mig_capable": self.is_capable}
-            for number in range(len(self.gpus))
-        ]
-        facts = {"gpus": gpus, "driver_version_installed": DRIVER, "driver_version_loaded": DRIVER}
+        facts = node_facts(len(self.gpus), driver_version_installed=DRIVER, driver_version_loaded=DRIVER)
+        for gpu in facts["gpus"]:
+            gpu["mig_capable"] = self.is_capable
         role = {"name": "kubegpu.autoscale.nvidia_container_toolkit"}
         tasks = [
-            {"ansible.builtin.set_fact": {"gpu_facts": {**facts, "reboot_required": False}, "cacheable": True}},
-            *({"ansible.builtin.include_role": {**role, "tasks_from": name}} for name in ("cdi", "verify")),
+            {"ansible.builtin.set_fact": {"gpu_facts": facts, **DEBIAN, "cacheable": True}},
+            *({"ansible.builtin.include_role": {**role, "tasks_from": name}} for name in ("plan", "cdi", "verify")),
         ]
         play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
         (self.folder / "play.yml").write_text(json.dumps(play))
         known = {
             "__nvidia_container_toolkit_cdi_spec": str(self.folder / "nvidia.yaml"),
+            "_common_server": BARE,
             "nvidia_container_toolkit_verify_container": False,
             **variables,
         }

@@ -22,6 +22,7 @@ LEFT = (
     "server",
     "autoscaling",
     "diagnosis",
+    "nodes",
     "chain",
     "components",
     "gitops",
@@ -29,7 +30,18 @@ LEFT = (
     "report",
 )
 PACKAGES = (*LEFT, "cluster", "actions", "runtime")
-PURE = {"secrets", "autoscaling", "diagnosis", "chain", "components", "gitops", "loadtest", "report", "formats"}
+PURE = {
+    "secrets",
+    "autoscaling",
+    "diagnosis",
+    "nodes",
+    "chain",
+    "components",
+    "gitops",
+    "loadtest",
+    "report",
+    "formats",
+}
 # What would be input or output: a pure package is handed what it judges.
 WORLD = {"ansible", "ansible_collections", "kubernetes", "os", "pathlib", "socket", "subprocess", "time", "urllib"}
 
@@ -96,6 +108,21 @@ def test_no_face_names_everything_again(path: Path) -> None:
 def test_gpu_facts_ships_what_reads_a_server_alone() -> None:
     (gpu_facts,) = (path for path in MODULES if path.stem == "gpu_facts")
     assert {name.split(".")[0] for name in shipped(gpu_facts)} == {"server"}
+
+
+def test_no_module_ships_what_is_decided_on_the_controller() -> None:
+    assert [path.stem for path in MODULES for name in shipped(path) if name.split(".")[0] == "nodes"] == []
+
+
+def test_a_plan_imports_little() -> None:
+    """It runs once a host and task, so it knows of nothing that reads a cluster."""
+    [action] = (ROOT / "plugins" / "action").glob("node_plan.py")
+    assert {name.split(".")[0] for name in shipped(action)} == {
+        "diagnosis", "errors", "formats", "hops", "nodes", "server"
+    }  # fmt: skip
+    assert {name for name in shipped(action) if name.startswith("server.")} == {
+        f"server.{name}" for name in ("driver", "gpu_node", "pci", "pci_products")
+    }
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

@@ -60,6 +60,9 @@ GENERATIONS = tuple(dict.fromkeys(name for _first, name in _BLOCKS))
 
 # Newest driver branch with modules for these generations; every later one starts with Turing.
 _LAST_BRANCH = {"pre-maxwell": 470, "maxwell": 580, "pascal": 580, "volta": 580}
+# First branch that drives a generation, by the branches' release notes. No release notes list what is newer than
+# Blackwell yet, and it is in no older branch than Blackwell.
+_FIRST_BRANCH = {"ada": 525, "hopper": 525, "blackwell": 570, "rubin": 570}
 _OPEN_ONLY_GENERATIONS = frozenset({"blackwell", "rubin"})
 # Grace Hopper: Hopper by generation, yet NVIDIA supports the open modules only.
 _OPEN_ONLY_DEVICES = frozenset({0x2342, 0x2348})
@@ -156,6 +159,11 @@ def driver_flavour(gpus: Collection[PciDevice]) -> str | None:
 def last_branch(gpus: Collection[PciDevice]) -> int | None:
     """Newest driver branch that still has modules for all these GPUs; None if the newest that exists has."""
     return min((gpu.last_branch for gpu in gpus if gpu.last_branch is not None), default=None)
+
+
+def first_branch(generations: Collection[str]) -> int:
+    """Oldest driver branch that drives GPUs of all these generations; 0 if each branch in use does."""
+    return max((_FIRST_BRANCH.get(generation, 0) for generation in generations), default=0)
 
 
 def may_have_hidden_nvswitches(gpus: Collection[PciDevice]) -> bool:

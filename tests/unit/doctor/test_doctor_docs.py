@@ -10,11 +10,11 @@ import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils import argspecs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN, REPORTED, Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN, Hop
 from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_doctor import DOCUMENTATION, RETURN
 from clusters import Cluster
 from collection import ROOT
-from doctor_pages import page
+from doctor_pages import ALL_TYPES, PAGES, page
 from faults import FAULTS
 from jsonschema import Draft202012Validator
 
@@ -23,7 +23,7 @@ SCHEMA = json.loads((DOCS / "report.schema.json").read_text())
 KNOWN_WAYS = 66
 
 
-@pytest.mark.parametrize("hop", REPORTED)
+@pytest.mark.parametrize("hop", PAGES)
 def test_a_page_says_what_the_checks_say(hop: Hop) -> None:
     """`make docs` writes it."""
     assert (DOCS / f"{hop}.md").read_text() == page(hop)
@@ -31,7 +31,7 @@ def test_a_page_says_what_the_checks_say(hop: Hop) -> None:
 
 def test_the_page_says_which_playbook_runs_a_role_that_a_fix_names() -> None:
     roles = {path.name for path in (ROOT / "roles").glob("[a-z]*_*")}
-    named = {word for type_ in FINDING_TYPES.values() for word in re.findall(r"\w+", type_.fix) if word in roles}
+    named = {word for type_ in ALL_TYPES.values() for word in re.findall(r"\w+", type_.fix) if word in roles}
     table = (DOCS / "README.md").read_text().partition("## What a fix means")[2].partition("\n## ")[0]
     assert sorted(role for role in named if role not in table) == []
     for roles_of, playbook in re.findall(r"^\| the roles ([^|]+) \| `kubegpu\.autoscale\.(\w+)`", table, re.MULTILINE):

@@ -7,22 +7,23 @@ from itertools import chain
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import SYSTEMS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit import PACKAGES
 
 from lab import debian, packages, upstream
 from lab.systems import systems
 from lab.versions import CHECKOUT, names, versions
 
-# Roles that name what they install as data. The driver's depends on the system: see test_nvidia_driver.py.
+# Roles that name what they install as data. The driver's depends on the system: see tests/unit/nodes.
 NAMED = {
     "containerd.io": ("containerd/vars/main.yml", "__containerd_apt"),
     "docker-ce": ("docker/vars/main.yml", "__docker_apt"),
     "kubernetes": ("kubernetes/vars/main/main.yml", "__kubernetes_apt"),
-    "nvidia-container-toolkit": ("nvidia_container_toolkit/vars/main.yml", "__nvidia_container_toolkit_apt"),
 }
 PINNED = {
     name: yaml.safe_load((CHECKOUT / "roles" / path).read_text())[variable]["packages"]
     for name, (path, variable) in NAMED.items()
-} | {"nvidia-driver": ["nvidia-persistenced"], "nvlsm": ["nvlsm"]}
+} | {"nvidia-container-toolkit": [*PACKAGES], "nvidia-driver": ["nvidia-persistenced"], "nvlsm": ["nvlsm"]}
 # Of the distribution, and on every server or brought from its mirror.
 DISTRIBUTION = {*debian.NODE, *chain(*debian.FROM_DISTRIBUTION.values()), "libc6", "libseccomp2", "libsystemd0"}
 DISTRIBUTION |= {"libibumad3", "libnftables1"}  # infiniband-diags and nftables need them
@@ -71,9 +72,8 @@ def test_a_fingerprint_is_that_of_the_row() -> None:
 
 @pytest.mark.parametrize("system", systems())
 def test_the_role_s_table_of_systems_agrees_with_the_rows(system: str) -> None:
-    table = yaml.safe_load((CHECKOUT / "roles/nvidia_driver/vars/main/main.yml").read_text())["__nvidia_driver_systems"]
-    row = {name.lower().replace(" ", "-"): row for name, row in table.items()}[system]
-    repository = upstream.repositories()[f"nvidia-cuda-{row['repository']}"]
+    row = {name.lower().replace(" ", "-"): row for name, row in SYSTEMS.items()}[system]
+    repository = upstream.repositories()[f"nvidia-cuda-{row.repository}"]
     branches = {
         int(package.version.partition(".")[0])
         for package in upstream.packages()
@@ -81,9 +81,9 @@ def test_the_role_s_table_of_systems_agrees_with_the_rows(system: str) -> None:
     }
 
     assert repository.name in upstream.systems()[system]
-    assert (row["key"], row["key_file"]) == (repository.key, upstream.keys()[repository.key].file)
-    assert row.get("first_branch", min(branches)) == min(branches)
-    assert {580, 535} & branches or "first_branch" in row
+    assert (row.key, row.key_file) == (repository.key, upstream.keys()[repository.key].file)
+    assert (row.first_branch or min(branches)) == min(branches)
+    assert {580, 535} & branches or row.first_branch
 
 
 def test_rows_say_where_they_are_from() -> None:

@@ -1,22 +1,29 @@
-"""Machines for the role nvidia_driver: what Ansible, PCI, firmware, dpkg and mokutil say, and what it makes of that.
+"""Machines for the role nvidia_driver: what Ansible, PCI, firmware, dpkg and mokutil say, and what is planned for them.
 
 A machine is a folder, which gpu_facts and server_info read as it is. Programs answer as `Machine` says: in `play` they
-are scripts in the path of the role's own tasks. For `look` their words are told to the role's variables.
+are scripts in the path of the role's own tasks. For `plan` their words are handed to the planner.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import GpuNode
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.pci import NVIDIA, PciDevice
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
-from role_values import RoleValues
+
+from lab.versions import versions
 
 L4, H100, B200, V100, K80 = "10de:27b8", "10de:2330", "10de:2901", "10de:1db1", "10de:102d"
 NVSWITCH, BRIDGE = "10de:22a3", "15b3:1021"  # the bridge is a ConnectX that manages switches of NVLink 5
@@ -25,18 +32,6 @@ MUTE = "15b3:1023"  # a ConnectX that cannot be asked
 CLASSES = {NVSWITCH: "0x068000", BRIDGE: "0x020700", MUTE: "0x020700"}
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-# What is asked of the role: its own variables, by a name of ours.
-ASKED = {
-    "packages": "__nvidia_driver_apt.packages",
-    "version": "__nvidia_driver_apt.version",
-    "url": "__nvidia_driver_apt.url",
-    "key_url": "__nvidia_driver_apt.key_url",
-    "fingerprint": "__nvidia_driver_apt.fingerprint",
-    "extra": "__nvidia_driver_apt.extra",
-    "kernel": "__nvidia_driver_kernel_comes",
-    "unattended": "__nvidia_driver_apt.unattended",
-    "strangers": "__nvidia_driver_strangers | map(attribute=0)",
-}
 FACTS = (
     "distribution",
     "distribution_version",
@@ -63,6 +58,8 @@ class Machine:
     options:   the role's variables.
     components: those of Debian that apt uses.
     member:    whether kubeadm has made it a node.
+    local:     whether Ansible runs on it.
+    shows:     nvidia-smi's lines.
     """
 
     system: str = "Debian 12"
@@ -76,65 +73,64 @@ class Machine:
     options: Mapping[str, Any] = field(default_factory=dict)
     components: Sequence[str] = ("main", "contrib", "non-free", "non-free-firmware")
     member: bool = False
+    local: bool = False
+    shows: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What the role made of a machine: the refusal, empty if there was none, and the values of ASKED."""
-
-    refusal: str
-    values: dict[str, Any]
-
-
-class Look:
-    """What the role's variables make of a machine, each rendered when it is asked for."""
-
-    def __init__(self, folder: Path, machine: Machine) -> None:
-        told = {"ansible_facts": _facts(folder, machine), "_common_server": {"result": read_host(folder / "root")[0]}}
-        self._role = RoleValues("nvidia_driver", {"inventory_hostname": folder.name, **machine.options}, told)
-        words = _words(machine)
-        if self._role["__nvidia_driver_gpus"]:
-            self._role.tell(__nvidia_driver_listed=words["dpkg-query"])
-        if self._role["__nvidia_driver_asks_components"]:
-            self._role.tell(__nvidia_driver_components_now=words["apt-get"], __nvidia_driver_lists={"skipped": True})
-        if self._role["__nvidia_driver_asks_key"]:
-            self._role.tell(__nvidia_driver_mok=words["mokutil"])
-
-    @property
-    def refusal(self) -> str:
-        return "\n".join(self._role["__nvidia_driver_reasons"])
-
-    def __getitem__(self, name: str) -> Any:
-        """One of ASKED."""
-        return self._role[ASKED[name]]
-
-    def leaves(self, **results: Any) -> bool:
-        """Whether the driver goes with the role, after tasks that registered these."""
-        self._role.tell(**results)
-        return not self._role["__nvidia_driver_stays"]
-
-    def seen(self) -> Seen:
-        refusal = self.refusal
-        return Seen(refusal, {} if refusal else {name: self[name] for name in ASKED})
+def plan(folder: Path, machine: Machine, **survey: Any) -> dict[str, Any]:
+    """What is planned for a machine after all questions that the role asks. survey: what its tasks read besides."""
+    facts = _facts(folder, machine)
+    words = _words(machine)
+    read = {"gpu_facts": facts["gpu_facts"], "packages": words["dpkg-query"]}
+    host = Host(
+        name=folder.name,
+        system=machine.system,
+        kernel=machine.kernel,
+        architecture="x86_64",
+        is_local=machine.local,
+        clusters=tuple(read_host(folder / "root")[0]["clusters"]),
+    )
+    steps = _plan(host, machine, read)["steps"]
+    if steps["ask_components"]:
+        read["components"] = [words["apt-get"]]
+    if steps["ask_key"]:
+        read["key_test"] = words["mokutil"]
+    return _plan(host, machine, read | survey)
 
 
-def play(folder: Path, machines: Mapping[str, Machine]) -> dict[str, Seen]:
-    """Run the role's preflight for all machines. Returns what was seen, by the machine's name."""
-    hosts = {name: _host(folder / name, machine) for name, machine in machines.items()}
+def _plan(host: Host, machine: Machine, survey: Mapping[str, Any]) -> dict[str, Any]:
+    options = {
+        "state": "present",
+        "source": "cuda_repo",
+        "nvlsm_version": versions()["packages"]["nvlsm"],
+        "versions": versions(),
+        **{name.removeprefix("nvidia_driver_"): value for name, value in machine.options.items()},
+    }
+    checked = ArgumentSpecValidator(DRIVER).validate({"options": options, "survey": dict(survey)})
+    assert not checked.error_messages
+    return driver_plan(host, checked.validated_parameters)
+
+
+def play(
+    folder: Path, machines: Mapping[str, Machine], *flags: str, tasks: str = "preflight"
+) -> dict[str, dict[str, Any]]:
+    """Run tasks of the role for all machines. Returns by the machine's name its plan, refusal and returned facts."""
+    hosts = {name: machine_host(folder / name, machine) for name, machine in machines.items()}
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    (folder / "play.yml").write_text(json.dumps([_play()]))
+    (folder / "play.yml").write_text(json.dumps([_play(tasks)]))
     settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
-    done = ansible_playbook("-i", "hosts.json", "play.yml", "--forks", "2", cwd=folder, env=settings)
+    done = ansible_playbook("-i", "hosts.json", "play.yml", "--forks", "2", *flags, cwd=folder, env=settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    return {name: Seen(**seen) for name, seen in json.loads((folder / "seen.json").read_text()).items()}
+    found: dict[str, dict[str, Any]] = json.loads((folder / "seen.json").read_text())
+    return found
 
 
-def _host(folder: Path, machine: Machine) -> dict[str, Any]:
+def machine_host(folder: Path, machine: Machine) -> dict[str, Any]:
     facts = _facts(folder, machine)
     programs = folder / "bin"
     programs.mkdir()
     for name, said in _words(machine).items():
-        (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{said['stdout']}\nEND\n")
+        (programs / name).write_text(_program(name, said["stdout"]))
         (programs / name).chmod(0o755)
     return {
         "ansible_connection": "local",
@@ -146,12 +142,37 @@ def _host(folder: Path, machine: Machine) -> dict[str, Any]:
     }
 
 
+def node_facts(gpus: int, **facts: Any) -> dict[str, Any]:
+    """gpu_facts of a node with GPUs of one kind."""
+    devices = tuple(PciDevice(f"0000:{slot:02x}:00.0", NVIDIA, 0x2330, 0x0302, driver="nvidia") for slot in range(gpus))
+    return GpuNode(devices=devices).facts() | facts
+
+
+# What else a plan reads of a host, as facts of Ansible.
+DEBIAN = {
+    "distribution": "Debian",
+    "distribution_version": "12.11",
+    "distribution_major_version": "12",
+    "architecture": "x86_64",
+    "kernel": "6.1.0-40-amd64",
+}
+BARE: dict[str, Any] = {"result": {"clusters": [], "runtimes": [], "apt_sources": []}}
+
+
+def _program(name: str, said: str) -> str:
+    """A script that answers. Of dpkg the role _common asks for name, version and state alone."""
+    short = "awk 'NF { print $1 \"=\" $4, $3 }'" if name == "dpkg-query" else "cat"
+    choice = f"case $* in *Want*) form=cat ;; *) form={shlex.quote(short)} ;; esac"
+    return f"#!/bin/sh\n{choice}\neval $form <<'END'\n{said}\nEND\n"
+
+
 def _words(machine: Machine) -> dict[str, dict[str, Any]]:
     """What each program says, as the result of a command."""
     lines = {
         "dpkg-query": machine.installed,
         "mokutil": [f"{{}} is {'already' if machine.enrolled else 'not'} enrolled"],
         "apt-get": [f"Debian/{component}" for component in machine.components],
+        "nvidia-smi": machine.shows,
     }
     return {name: {"rc": 0, "stdout": "\n".join(said), "stdout_lines": list(said)} for name, said in lines.items()}
 
@@ -204,22 +225,23 @@ def _status(row: str) -> str:
     return f"Package: {name}\nStatus: install ok {state}\nArchitecture: amd64\nVersion: {version}\n\n"
 
 
-def _play() -> dict[str, Any]:
-    role = {"name": "kubegpu.autoscale.nvidia_driver", "tasks_from": "preflight", "public": True}
-    asked = ", ".join(f"{name!r}: {expression}" for name, expression in ASKED.items())
+def _play(tasks: str) -> dict[str, Any]:
+    role = {"name": "kubegpu.autoscale.nvidia_driver", "tasks_from": tasks, "public": True}
     return {
         # With a filter and a test: so Ansible loads all there are once, not in each process of a task.
         "hosts": "{{ 'all' | string if 'all' is string else '' }}",
         "gather_facts": False,
+        "module_defaults": {"kubegpu.autoscale.gpu_facts": {"root": "{{ machine_folder }}/root"}},
         "environment": {"PATH": "{{ machine_folder }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"},
         "tasks": [
             {
                 "ansible.builtin.set_fact": {name: f"{{{{ machine_facts.{name} }}}}" for name in FACTS}
-                | {"cacheable": True}
+                | {"cacheable": True},
+                "tags": ["always"],
             },
             {
-                "block": [{"ansible.builtin.include_role": role}, _remember("''", f"{{{asked}}}")],
-                "rescue": [_remember("ansible_failed_result.msg", "{}")],
+                "block": [{"ansible.builtin.include_role": role, "tags": ["always"]}, _remember("''")],
+                "rescue": [_remember("ansible_failed_result.msg")],
             },
             {
                 "ansible.builtin.copy": {
@@ -229,11 +251,15 @@ def _play() -> dict[str, Any]:
                 },
                 "vars": {"play": "{{ ansible_play_hosts }}"},
                 "run_once": True,
+                "check_mode": False,
+                "tags": ["always"],
             },
         ],
     }
 
 
-def _remember(refusal: str, values: str) -> dict[str, Any]:
-    """A task that keeps two expressions as a `Seen`."""
-    return {"ansible.builtin.set_fact": {"seen": f"{{{{ {{'refusal': {refusal}, 'values': {values}}} }}}}"}}
+def _remember(refusal: str) -> dict[str, Any]:
+    """A task that keeps why the role stopped, and its plan as far as there is one."""
+    reboot = "nvidia_driver_reboot_required | default(none)"
+    seen = f"{{'refusal': {refusal}, 'plan': __nvidia_driver_plan | default({{}}), 'reboot': {reboot}}}"
+    return {"ansible.builtin.set_fact": {"seen": f"{{{{ {seen} }}}}"}, "tags": ["always"]}

@@ -1,0 +1,40 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Decides on the controller what a role does to a server. plugins/modules/node_plan.py documents it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
+
+HOST: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "system": {"type": "str", "required": True},
+    "kernel": {"type": "str", "required": True},
+    "architecture": {"type": "str", "required": True},
+    "is_local": {"type": "bool", "default": False},
+    "clusters": {"type": "list", "elements": "str", "default": []},
+}
+PLANS = {"driver": (DRIVER, driver_plan), "toolkit": (TOOLKIT, toolkit_plan)}
+ARGUMENTS: dict[str, Any] = {
+    "host": {"type": "dict", "required": True, "options": HOST},
+    **{name: {"type": "dict", "options": arguments} for name, (arguments, _plan) in PLANS.items()},
+}
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _result, given = self.validate_argument_spec(
+            ARGUMENTS, required_one_of=[[*PLANS]], mutually_exclusive=[[*PLANS]]
+        )
+        host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])})
+        [plan] = (plan(host, given[name]) for name, (_arguments, plan) in PLANS.items() if given[name] is not None)
+        return {"changed": False, **plan}

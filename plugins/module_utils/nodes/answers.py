@@ -1,0 +1,36 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a program answered on a server, as a registered result has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One run of a program. error: what it wrote to stderr, or why it could not be started."""
+
+    rc: int | None
+    lines: tuple[str, ...] = ()
+    error: str = ""
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> Answer | None:
+        """None for a task that was not run: it was skipped, or is still to come."""
+        if not result or result.get("skipped"):
+            return None
+        lines = tuple(str(result.get("stdout") or "").splitlines())
+        error = str(result.get("stderr") or result.get("msg") or "").strip()
+        return cls(result.get("rc"), lines, error)
+
+    @property
+    def words(self) -> str:
+        """All that it printed, on one line."""
+        return " ".join(filter(None, ["; ".join(self.lines), self.error])) or "no answer"
+
+
+def lines_of(answer: Answer | None) -> tuple[str, ...]:
+    """None of what nobody has asked."""
+    return answer.lines if answer else ()

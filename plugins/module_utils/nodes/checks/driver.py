@@ -1,0 +1,455 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Why a server cannot get a driver, or does not use the one that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...hops import Hop
+from ..driver import Driver
+from ..driver_packages import CUDA_REPO, DEBIAN
+from ..gpu_facts import EITHER
+
+UNIDENTIFIED = FindingType(
+    "DRIVER_GPU_UNIDENTIFIED",
+    Hop.DRIVER,
+    "error",
+    "the device id decides which kernel modules drive a GPU. A GPU that has fallen off the bus does not report it",
+    "on the node: `lspci -nn -d 10de:`; power-cycle the server if the GPU has fallen off the bus. If you know the GPU, "
+    "set nvidia_driver_flavour",
+    before="refuse",
+)
+
+
+@check("the PCI id of each GPU can be read", UNIDENTIFIED)
+def each_gpu_is_identified(driver: Driver) -> Iterator[CheckResult]:
+    lost = ", ".join(gpu.address for gpu in driver.facts.unidentified)
+    if lost and driver.options.flavour == "auto":
+        yield _seen(driver, UNIDENTIFIED, f"does not report the device id of {lost}")
+
+
+FLAVOUR_MIXED = FindingType(
+    "DRIVER_FLAVOUR_MIXED",
+    Hop.DRIVER,
+    "error",
+    "the open kernel modules start with Turing, and Blackwell needs them",
+    "remove one kind of card, or list its PCI addresses in kubegpu_ignored_gpus",
+    before="refuse",
+)
+FLAVOUR_WRONG = FindingType(
+    "DRIVER_FLAVOUR_WRONG",
+    Hop.DRIVER,
+    "error",
+    "nvidia_driver_flavour asks for kernel modules that do not drive these GPUs",
+    "set nvidia_driver_flavour: auto",
+    before="refuse",
+)
+
+
+@check("the kernel modules drive the GPUs", FLAVOUR_MIXED, FLAVOUR_WRONG)
+def modules_drive_the_gpus(driver: Driver) -> Iterator[CheckResult]:
+    allowed, generations = driver.facts.flavour, " and ".join(driver.facts.generations)
+    if driver.facts.unidentified or allowed in (EITHER, driver.flavour):
+        return
+    if allowed is None:
+        yield _seen(driver, FLAVOUR_MIXED, f"has {generations} GPUs, and no single driver serves them")
+    else:
+        seen = f"has {generations} GPUs, which need the {allowed} kernel modules, not the {driver.flavour} ones"
+        yield _seen(driver, FLAVOUR_WRONG, seen)
+
+
+SOURCE_OF_OTHER_SYSTEM = FindingType(
+    "DRIVER_SOURCE_OF_OTHER_SYSTEM",
+    Hop.DRIVER,
+    "error",
+    "ubuntu_prebuilt has modules that Canonical built and signed for Ubuntu, and debian has Debian's own packages",
+    "set nvidia_driver_source: cuda_repo",
+    before="refuse",
+)
+SOURCE_LACKS_FABRIC = FindingType(
+    "DRIVER_SOURCE_LACKS_FABRIC",
+    Hop.DRIVER,
+    "error",
+    "Debian's archive has no fabric manager, and Ubuntu's no NVLink subnet manager",
+    "set nvidia_driver_source: cuda_repo",
+    before="refuse",
+)
+
+
+@check("the source has what the server needs", SOURCE_OF_OTHER_SYSTEM, SOURCE_LACKS_FABRIC)
+def source_serves_the_server(driver: Driver) -> Iterator[CheckResult]:
+    source, host = driver.options.source, driver.host
+    home = {"ubuntu_prebuilt": "Ubuntu", "debian": "Debian"}.get(source)
+    if home and host.distribution != home:
+        seen = f"runs {host.distribution}, and nvidia_driver_source: {source} is for {home} alone"
+        yield _seen(driver, SOURCE_OF_OTHER_SYSTEM, seen)
+    elif driver.is_prebuilt and driver.facts.needs_nvlsm:
+        yield _seen(driver, SOURCE_LACKS_FABRIC, "needs the NVLink subnet manager, which Ubuntu does not have")
+    elif source == DEBIAN and driver.facts.needs_fabric_manager:
+        yield _seen(driver, SOURCE_LACKS_FABRIC, "needs a fabric manager, which Debian does not have")
+
+
+BRANCH_UNFIT = FindingType(
+    "DRIVER_BRANCH_UNFIT",
+    Hop.DRIVER,
+    "error",
+    "a branch drives the generations of GPUs from its first to its last",
+    "set nvidia_driver_version to a release of a branch that drives them; `apt-cache madison {package}` on the node "
+    "lists them. If it is a small card that no workload uses, list its PCI address in kubegpu_ignored_gpus",
+    before="refuse",
+)
+ARCHIVE_BRANCH_UNFIT = FindingType(
+    "DRIVER_ARCHIVE_BRANCH_UNFIT",
+    Hop.DRIVER,
+    "error",
+    "Debian has no other branch",
+    "set nvidia_driver_source: cuda_repo",
+    before="refuse",
+)
+REPOSITORY_TOO_NEW = FindingType(
+    "DRIVER_REPOSITORY_TOO_NEW",
+    Hop.DRIVER,
+    "error",
+    "NVIDIA's repository for {system} begins with branch {first}",
+    "set nvidia_driver_source: {source}, which has packages of an older branch, or install Ubuntu 24.04 or Debian 12",
+    before="refuse",
+)
+BRANCH_MISSING = FindingType(
+    "DRIVER_BRANCH_MISSING",
+    Hop.DRIVER,
+    "error",
+    "NVIDIA's repository for the system begins with a later branch",
+    "leave nvidia_driver_version empty for {default}, or set it to a release of a later branch",
+    before="refuse",
+)
+
+
+@check("the branch drives the GPUs", BRANCH_UNFIT, ARCHIVE_BRANCH_UNFIT, REPOSITORY_TOO_NEW)
+def branch_drives_the_gpus(driver: Driver) -> Iterator[CheckResult]:
+    first, last = driver.first_branch, driver.last_branch
+    if first <= driver.branch <= last:
+        return
+    generations = " and ".join(driver.facts.generations)
+    limit = f"their first branch is {first}" if driver.branch < first else f"their last branch is {last}"
+    seen = f"has {generations} GPUs, which branch {driver.branch} does not drive: {limit}"
+    if driver.options.source == CUDA_REPO and last < driver.system.first_branch:
+        source = "ubuntu_prebuilt" if driver.host.is_ubuntu else "debian"
+        words = {"system": driver.host.system, "first": str(driver.system.first_branch), "source": source}
+        yield _seen(driver, REPOSITORY_TOO_NEW, seen, **words)
+    elif driver.options.source == DEBIAN:
+        yield _seen(driver, ARCHIVE_BRANCH_UNFIT, seen)
+    else:
+        yield _seen(driver, BRANCH_UNFIT, seen, package=next(iter(driver.packages), "nvidia-driver"))
+
+
+@check("NVIDIA's repository has the branch", BRANCH_MISSING)
+def repository_has_the_branch(driver: Driver) -> Iterator[CheckResult]:
+    first = driver.system.first_branch
+    if driver.options.source == CUDA_REPO and driver.branch < first:
+        seen = f"runs {driver.host.system}, whose repository has no branch {driver.branch}: it begins with {first}"
+        yield _seen(driver, BRANCH_MISSING, seen, default=driver.default_version)
+
+
+NOT_PACKAGED = FindingType(
+    "DRIVER_NOT_PACKAGED",
+    Hop.DRIVER,
+    "error",
+    "two drivers would overwrite each other",
+    "on the node: `nvidia-uninstall` if NVIDIA's .run file installed it; reboot if its packages were removed. Leave "
+    "this role out if the GPU operator's driver container provides the driver",
+    before="refuse",
+)
+
+
+@check("packages brought the driver that is installed", NOT_PACKAGED)
+def driver_is_of_packages(driver: Driver) -> Iterator[CheckResult]:
+    if driver.facts.origin == "other":
+        yield _seen(
+            driver, NOT_PACKAGED, f"has driver {driver.facts.loaded or '(not loaded)'} that no package installed"
+        )
+
+
+NEWER_INSTALLED = FindingType(
+    "DRIVER_NEWER_INSTALLED",
+    Hop.DRIVER,
+    "error",
+    "the role installs an older release only if you ask for it",
+    'set nvidia_driver_version: "{installed}-*" to keep it, or nvidia_driver_version: "{version}" to install the older '
+    "release",
+    before="refuse",
+)
+
+
+@check("no newer driver is installed", NEWER_INSTALLED)
+def driver_goes_down_on_demand(driver: Driver) -> Iterator[CheckResult]:
+    if driver.goes_down and not driver.options.version:
+        installed = driver.facts.installed or ""
+        seen = f"has driver {installed}, newer than {driver.version} of the collection's version file"
+        yield _seen(driver, NEWER_INSTALLED, seen, installed=installed, version=driver.version)
+
+
+USED_BY_PODS = FindingType(
+    "DRIVER_USED_BY_PODS",
+    Hop.DRIVER,
+    "error",
+    "pods may use the loaded driver, and it is replaced only on a drained node",
+    "`ansible-playbook kubegpu.autoscale.upgrade_driver`, which drains one node after the other; or set "
+    "nvidia_driver_version, nvidia_driver_flavour and nvidia_driver_source to what is installed",
+    before="refuse",
+)
+
+
+@check("no driver is replaced under pods", USED_BY_PODS)
+def pods_keep_their_driver(driver: Driver) -> Iterator[CheckResult]:
+    if driver.host.clusters and driver.replaces_loaded and not driver.may_reboot:
+        present = driver.facts.installed or driver.facts.loaded
+        clusters = ", ".join(driver.host.clusters)
+        seen = f"is a node ({clusters}), and driver {driver.version} would replace {present} under its pods"
+        yield _seen(driver, USED_BY_PODS, seen)
+
+
+PACKAGES_HELD = FindingType(
+    "DRIVER_PACKAGES_HELD",
+    Hop.DRIVER,
+    "error",
+    "packages on hold do not move, so only part of the driver would be replaced. The role pins the whole set itself",
+    "on the node: `apt-mark unhold {held}`",
+    before="refuse",
+)
+
+
+@check("no package that has to move is on hold", PACKAGES_HELD)
+def packages_can_move(driver: Driver) -> Iterator[CheckResult]:
+    if driver.held:
+        installed = driver.facts.installed or "another version"
+        seen = f"has {', '.join(driver.held)} on hold at {installed}, and driver {driver.version} is to be installed"
+        yield _seen(driver, PACKAGES_HELD, seen, held=" ".join(driver.held))
+
+
+COMPONENTS_MISSING = FindingType(
+    "DRIVER_COMPONENTS_MISSING",
+    Hop.DRIVER,
+    "error",
+    "the driver depends on packages of these components",
+    "on the node: add {missing} to the line `Components: main` of /etc/apt/sources.list.d/debian.sources, or behind "
+    "`main` in /etc/apt/sources.list, and run `apt-get update`",
+    before="refuse",
+)
+
+
+@check("apt uses the components of Debian that the driver depends on", COMPONENTS_MISSING)
+def components_are_enabled(driver: Driver) -> Iterator[CheckResult]:
+    if driver.missing_components and "Debian/main" in driver.survey.components:
+        missing = ", ".join(driver.missing_components)
+        seen = f"uses Debian without {missing}"
+        yield _seen(driver, COMPONENTS_MISSING, seen, missing=" ".join(driver.missing_components))
+
+
+KEY_NOT_ENROLLED = FindingType(
+    "DRIVER_KEY_NOT_ENROLLED",
+    Hop.DRIVER,
+    "error",
+    "with Secure Boot the kernel loads signed modules only, and the key that DKMS signs with is not enrolled",
+    'on the node: `apt-get install dkms mokutil openssl && openssl req -new -x509 -nodes -days 36500 -subj "/CN=DKMS '
+    'module signing key" -newkey rsa:2048 -keyout {key} -outform DER -out {certificate} && mokutil --import '
+    "{certificate}`; then reboot, and enroll the key at the console",
+    evidence=(
+        # Ubuntu has no key before the first module of DKMS; Debian 12's dkms has no `generate_mok`.
+        Evidence(
+            "Ubuntu",
+            "with Secure Boot the kernel loads signed modules only, and the key that DKMS signs with is not enrolled",
+            "set nvidia_driver_source: ubuntu_prebuilt for modules that Canonical signed; or on the node: `apt-get "
+            "install dkms mokutil openssl shim-signed && update-secureboot-policy --new-key && mokutil --import "
+            "{certificate}`; then reboot, and enroll the key at the console",
+        ),
+    ),
+    before="refuse",
+)
+
+
+@check("the key that DKMS signs with is enrolled", KEY_NOT_ENROLLED)
+def key_is_enrolled(driver: Driver) -> Iterator[CheckResult]:
+    answer = driver.survey.key_test
+    if answer and "is already enrolled" not in answer.words:
+        certificate = driver.mok_certificate
+        key = certificate.rpartition(".")[0] + ".key"
+        seen = f"runs {driver.host.system} with Secure Boot, and mokutil answers: {answer.words}"
+        yield _seen(driver, KEY_NOT_ENROLLED, seen, certificate=certificate, key=key)
+
+
+NOT_BUILT = FindingType(
+    "DRIVER_NOT_BUILT",
+    Hop.DRIVER,
+    "error",
+    "the kernel module does not build for this kernel",
+    "use a driver made for this kernel, by nvidia_driver_version, nvidia_driver_flavour or nvidia_driver_source, or "
+    "boot an older kernel. Then run this again",
+)
+NOT_INSTALLED = FindingType(
+    "DRIVER_NOT_INSTALLED",
+    Hop.DRIVER,
+    "error",
+    "apt did not install the packages",
+    "on the node: `apt-cache policy {packages}` shows what its repositories have. If the headers of the running kernel "
+    "are gone from the archive, upgrade and boot a newer kernel first (`apt-get install linux-image-{kernel}`). Then "
+    "run this again",
+)
+
+
+@check("the packages were installed", NOT_BUILT, NOT_INSTALLED)
+def packages_were_installed(driver: Driver) -> Iterator[CheckResult]:
+    failure = driver.survey.failure
+    if failure is None:
+        return
+    lacks = f"did not get driver {driver.version}"
+    if failure.build_error:
+        yield _seen(driver, NOT_BUILT, f"{lacks}: {failure.build_error} ({failure.path})")
+    else:
+        words = {"packages": " ".join(driver.apt.packages), "kernel": driver.kernel}
+        yield _seen(driver, NOT_INSTALLED, f"{lacks}: {failure.message}", **words)
+
+
+MIXED_RELEASES = FindingType(
+    "DRIVER_MIXED_RELEASES",
+    Hop.DRIVER,
+    "error",
+    "all parts of a driver have to be of one release",
+    "on the node: `apt-cache policy {packages}`",
+)
+
+
+@check("all parts are of the wanted release", MIXED_RELEASES)
+def parts_are_of_one_release(driver: Driver) -> Iterator[CheckResult]:
+    if driver.is_wanted and driver.foreign and not driver.survey.failure:
+        parts = ", ".join(f"{package.name} {package.version}" for package in driver.foreign)
+        packages = " ".join(package.name for package in driver.foreign)
+        seen = f"has parts of another release than {driver.version}: {parts}"
+        yield _seen(driver, MIXED_RELEASES, seen, packages=packages)
+
+
+REBOOT_WITHOUT_EFFECT = FindingType(
+    "DRIVER_REBOOT_WITHOUT_EFFECT",
+    Hop.DRIVER,
+    "error",
+    "an old module in the initramfs is loaded before the new one",
+    "on the node: `lsinitramfs /boot/initrd.img-$(uname -r) | grep -E 'nvidia|nouveau|nova'`; `update-initramfs -u` "
+    "removes it",
+)
+REBOOT_PENDING = FindingType(
+    "DRIVER_REBOOT_PENDING",
+    Hop.DRIVER,
+    "warning",
+    "the GPUs can be used after a reboot",
+    "Reboot it, or set nvidia_driver_reboot_ok, and run this again",
+)
+NODE_REBOOT_PENDING = FindingType(
+    "DRIVER_NODE_REBOOT_PENDING",
+    Hop.DRIVER,
+    "warning",
+    "the GPUs can be used after a reboot, and pods run on the node",
+    "Run the playbook kubegpu.autoscale.upgrade_driver, which drains and reboots one node after the other. Or drain "
+    "it, reboot it and run this again",
+)
+LOCAL_REBOOT_PENDING = FindingType(
+    "DRIVER_LOCAL_REBOOT_PENDING",
+    Hop.DRIVER,
+    "warning",
+    "the GPUs can be used after a reboot, and a playbook does not reboot the machine that it runs on",
+    "Reboot it, after draining it if it is a node of a cluster, and run this again",
+)
+
+
+@check("no reboot is due", REBOOT_WITHOUT_EFFECT, REBOOT_PENDING, NODE_REBOOT_PENDING, LOCAL_REBOOT_PENDING)
+def no_reboot_is_due(driver: Driver) -> Iterator[CheckResult]:
+    reason = driver.facts.reboot_reason
+    if not reason or not driver.is_wanted:
+        return
+    if driver.survey.rebooted:
+        yield _seen(driver, REBOOT_WITHOUT_EFFECT, f"has rebooted, and still {reason}")
+    elif driver.host.is_local:
+        yield _seen(driver, LOCAL_REBOOT_PENDING, f"has to reboot: {reason}")
+    else:
+        pending = NODE_REBOOT_PENDING if driver.host.clusters else REBOOT_PENDING
+        yield _seen(driver, pending, f"has to reboot: {reason}")
+
+
+GPUS_NOT_SHOWN = FindingType(
+    "DRIVER_GPUS_NOT_SHOWN",
+    Hop.DRIVER,
+    "error",
+    "the driver does not serve all GPUs",
+    "on the node: `nvidia-smi`, `dkms status`, `cat /proc/driver/nvidia/version`, `journalctl -k --grep 'NVRM|nvidia'`",
+)
+EXISTING_UNUSABLE = FindingType(
+    "DRIVER_EXISTING_UNUSABLE",
+    Hop.DRIVER,
+    "error",
+    "nvidia_driver_state: existing uses a driver that shows every GPU with libraries of the loaded release",
+    "on the node: `nvidia-smi`, `cat /proc/driver/nvidia/version`, `ldconfig -p | grep libnvidia-ml`. "
+    "nvidia_driver_state: present installs a driver if none is installed",
+)
+
+
+@check("nvidia-smi shows what PCI shows", GPUS_NOT_SHOWN, EXISTING_UNUSABLE)
+def all_gpus_are_shown(driver: Driver) -> Iterator[CheckResult]:
+    answer, facts = driver.survey.shown, driver.facts
+    if answer is None:
+        return
+    shows = f"shows {len(driver.shown)}" if answer.rc == 0 else f"fails: {answer.words}"
+    releases = f"driver {facts.installed or 'none'} is installed, {facts.loaded or 'none'} is loaded"
+    seen = f"has {len(facts.gpus)} GPUs by PCI, and nvidia-smi {shows}; {releases}"
+    notes = " ".join(f". {note}" for note in (facts.problem, facts.reboot_reason) if note)
+    if answer.rc != 0 or len(driver.shown) != len(facts.gpus) or not driver.is_in_use:
+        yield _seen(driver, EXISTING_UNUSABLE if driver.is_existing else GPUS_NOT_SHOWN, seen + notes)
+
+
+NOT_PERSISTENT = FindingType(
+    "DRIVER_NOT_PERSISTENT",
+    Hop.DRIVER,
+    "error",
+    "with persistence mode off, the driver is loaded anew for each program that comes to an idle GPU",
+    "on the node: `systemctl cat nvidia-persistenced`; it has to run without --no-persistence-mode",
+)
+EXISTING_NOT_PERSISTENT = FindingType(
+    "DRIVER_EXISTING_NOT_PERSISTENT",
+    Hop.DRIVER,
+    "warning",
+    "the driver is loaded anew for each program that comes to an idle GPU, which takes a second or two. The role does "
+    "not change a driver that it did not install",
+    "on the node: `systemctl enable --now nvidia-persistenced`",
+)
+
+
+@check("the driver stays loaded", NOT_PERSISTENT, EXISTING_NOT_PERSISTENT)
+def driver_stays_loaded(driver: Driver) -> Iterator[CheckResult]:
+    if any("Disabled" in line for line in driver.shown):
+        found = EXISTING_NOT_PERSISTENT if driver.is_existing else NOT_PERSISTENT
+        yield _seen(driver, found, "has persistence mode off")
+
+
+# Asked before anything is changed, and afterwards.
+BEFORE = (
+    each_gpu_is_identified,
+    modules_drive_the_gpus,
+    source_serves_the_server,
+    branch_drives_the_gpus,
+    repository_has_the_branch,
+    driver_is_of_packages,
+    driver_goes_down_on_demand,
+    pods_keep_their_driver,
+    packages_can_move,
+    components_are_enabled,
+    key_is_enrolled,
+)
+AFTER = (packages_were_installed, parts_are_of_one_release, no_reboot_is_due, all_gpus_are_shown, driver_stays_loaded)
+
+
+def _seen(driver: Driver, finding_type: FindingType, seen: str, **words: str) -> CheckResult:
+    return CheckResult(
+        finding_type,
+        driver.host.name,
+        seen,
+        affected=frozenset({f"server {driver.host.name}"}),
+        template_vars=words,
+    )

@@ -1,0 +1,18 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""All that can be found on a server, by subject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...diagnosis.check import Check, FindingType
+from ...hops import Hop
+from . import driver, runtime
+
+SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
+    Hop.DRIVER: driver.BEFORE + driver.AFTER,
+    Hop.RUNTIME: runtime.BEFORE + runtime.AFTER,
+}
+FINDING_TYPES: dict[str, FindingType] = {
+    finding_type.id: finding_type for checks in SUBJECTS.values() for check in checks for finding_type in check.types
+}

@@ -1,0 +1,34 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Packages of a server, as dpkg-query lists them: `${Package} ${db:Status-Want} ${db:Status-Status} ${Version}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Packages that dpkg could not configure are present, too: modules of another flavour that did not build fail each run.
+_ON_DISK = frozenset({"installed", "half-installed", "half-configured", "unpacked"})
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package whose files are on the disk. want: `install`, `hold` or `deinstall`."""
+
+    name: str
+    want: str
+    version: str
+
+
+def packages(rows: Iterable[str]) -> tuple[Package, ...]:
+    found = (row.split() for row in rows)
+    return tuple(Package(name, want, version[0]) for name, want, state, *version in found if state in _ON_DISK)
+
+
+def names(found: Iterable[Package]) -> tuple[str, ...]:
+    return tuple(package.name for package in found)
+
+
+def version_pattern(version: str) -> str:
+    """Regular expression of a version in apt's notation, where `*` stands for anything, with any epoch."""
+    return "([0-9]+:)?" + re.escape(version).replace(r"\*", ".*")

@@ -1,0 +1,185 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Names of the driver's packages by system, source, branch and flavour.
+
+Sources:
+  CUDA repository: NVIDIA's Driver Installation Guide, compute-only systems, and "Recent Updates" for names on Ubuntu.
+  These carry the branch up to 580, the fabric manager's up to 575 (NVIDIA/gpu-driver-container,
+  ubuntu22.04/precompiled/local-repo.sh);
+  Ubuntu's archive: packages.ubuntu.com, sources linux-restricted-modules, nvidia-graphics-drivers-580-server and
+  fabric-manager-580;
+  Debian's archive: packages.debian.org, sources nvidia-graphics-drivers, nvidia-open-gpu-kernel-modules and
+  nvidia-persistenced.
+The persistence daemon needs libnvidia-cfg.so.1, and not every branch depends on its package, so it is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CUDA_REPO, DEBIAN, UBUNTU_PREBUILT = "cuda_repo", "debian", "ubuntu_prebuilt"
+OPEN, PROPRIETARY = "open", "proprietary"
+
+
+@dataclass(frozen=True)
+class System:
+    """What NVIDIA and the distribution offer for one system. lab/upstream/ has sources and dates.
+
+    repository:      its name in NVIDIA's CUDA repository.
+    key, key_file:   row of the version file with the repository's fingerprint, and the key's file.
+    first_branch:    first branch in that repository, if it is later than a GPU may need.
+    components:      of Debian, on which NVIDIA's packages depend.
+    archive:         branch of Debian's own packages.
+    archive_flavour: their modules that build for the kernels of Debian's updates. The open ones, 535.261.03 and
+                     550.163.01-2, call pci_resize_resource with one argument less.
+    """
+
+    repository: str
+    key: str = "nvidia-cuda"
+    key_file: str = "3bf863cc.pub"
+    first_branch: int = 0
+    components: tuple[str, ...] = ()
+    archive: int = 0
+    archive_flavour: str = OPEN
+
+
+SYSTEMS = {
+    "Debian 12": System("debian12", components=("contrib",), archive=535, archive_flavour=PROPRIETARY),
+    "Debian 13": System(
+        "debian13",
+        key="nvidia-cuda-debian13",
+        key_file="8793F200.pub",
+        first_branch=590,
+        archive=550,
+        archive_flavour=PROPRIETARY,
+    ),
+    "Ubuntu 22.04": System("ubuntu2204"),
+    "Ubuntu 24.04": System("ubuntu2404"),
+    "Ubuntu 26.04": System("ubuntu2604", key="nvidia-cuda-ubuntu2604", key_file="60DF8A40.pub", first_branch=595),
+}
+
+# Patterns of names, as apt's pins take them. Dependencies say >=, so each part that is left out drifts away from the
+# others (dstackai/dstack#2348).
+PINNED = (
+    *("nvidia-*", "libnvidia-*", "firmware-nvidia-gsp*", "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvsdm*"),
+    *("libxnvctrl*", "xserver-xorg-video-nvidia*", "cuda-drivers*"),
+)
+# Patterns of names, as unattended-upgrades takes them.
+UNATTENDED = (
+    *("(lib)?nvidia-(?!container)", "firmware-nvidia-gsp", "libcuda", "libnvcuvid", "libnvsdm", "libxnvctrl"),
+    *("xserver-xorg-video-nvidia", "cuda-drivers", "nvlsm"),
+)
+# Prebuilt modules are made for one kernel and need one driver. A kernel that comes without them boots without GPUs
+# (Azure/batch-shipyard#174).
+UNATTENDED_KERNEL = (
+    "linux-(image|headers|modules|objects|signatures)-",
+    "linux-(generic|virtual|aws|azure|gcp|oracle|nvidia)",
+)
+
+# linux-modules-nvidia-fs-* is GPUDirect Storage, a part of Ubuntu's kernel linux-nvidia, whose image depends on it.
+_OF_UBUNTU = r"linux-(modules|objects|signatures)-nvidia-(?!fs-)|.*-[0-9]+-server(-|$)"
+_OF_NVIDIA = (
+    r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-[0-9]+)?$"
+    r"|nvidia-(compute-utils|kernel-common|kernel-source|utils)(-[0-9]+)?(-open)?$|nvidia-dkms"
+)
+
+
+@dataclass(frozen=True)
+class PackageSet:
+    """Packages of one source and branch.
+
+    modules:         kernel modules by flavour.
+    misnamed:        patterns by flavour of what another flavour or source installed: it goes when this set comes.
+    apart:           pattern of packages with version numbers of their own.
+    fabric_manager:  empty where the source has none.
+    mok_certificate: of the key that DKMS signs modules with.
+    components:      of Debian, on which the packages depend.
+    """
+
+    packages: tuple[str, ...]
+    modules: Mapping[str, tuple[str, ...]]
+    misnamed: Mapping[str, str]
+    apart: str = "$"
+    fabric_manager: str = ""
+    mok_certificate: str = ""
+    components: tuple[str, ...] = field(default=())
+
+
+def package_set(system: str, source: str, branch: int) -> PackageSet:
+    """A source that the system does not have is rejected elsewhere; here NVIDIA's repository stands in for it."""
+    if system.startswith("Ubuntu"):
+        return _ubuntu_prebuilt(branch) if source == UBUNTU_PREBUILT else _ubuntu(branch)
+    return _debian_archive() if source == DEBIAN else _debian(branch, of_system(system))
+
+
+def of_system(system: str) -> System:
+    """A system that is not supported is rejected before a plan is made."""
+    return SYSTEMS.get(system, SYSTEMS["Debian 12"])
+
+
+def prebuilt_modules(branch: int, flavour: str, kernel: str) -> str:
+    return f"linux-modules-nvidia-{branch}-server{'-open' if flavour == OPEN else ''}-{kernel}"
+
+
+def _debian(branch: int, system: System) -> PackageSet:
+    return PackageSet(
+        packages=("nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced"),
+        modules={OPEN: ("nvidia-kernel-open-dkms",), PROPRIETARY: ("nvidia-kernel-dkms",)},
+        misnamed={
+            OPEN: r"nvidia-smi$|nvidia-(open-)?kernel-dkms$",
+            PROPRIETARY: r"nvidia-smi$|nvidia-(open-kernel|kernel-open)-dkms$",
+        },
+        fabric_manager=_fabric_manager(branch),
+        mok_certificate="/var/lib/dkms/mok.pub",
+        components=system.components,
+    )
+
+
+def _debian_archive() -> PackageSet:
+    return PackageSet(
+        packages=("libcuda1", "libnvidia-ml1", "nvidia-smi", "libnvidia-cfg1", "nvidia-persistenced"),
+        modules={OPEN: ("nvidia-open-kernel-dkms",), PROPRIETARY: ("nvidia-kernel-dkms",)},
+        misnamed={
+            OPEN: r"nvidia-driver-cuda$|nvidia-kernel-(open-)?dkms$",
+            PROPRIETARY: r"nvidia-driver-cuda$|nvidia-(open-kernel|kernel-open)-dkms$",
+        },
+        apart=r"nvidia-(modprobe|persistenced|settings|xconfig)$|libxnvctrl",
+        mok_certificate="/var/lib/dkms/mok.pub",
+        components=("contrib", "non-free", "non-free-firmware"),
+    )
+
+
+def _ubuntu(branch: int) -> PackageSet:
+    suffix = f"-{branch}" if branch < 590 else ""
+    utils = (f"nvidia-utils{suffix}",) if suffix else ()
+    return PackageSet(
+        packages=(
+            *(f"libnvidia-compute{suffix}", f"libnvidia-cfg1{suffix}", *utils),
+            *("nvidia-persistenced", "nvidia-modprobe"),
+        ),
+        modules={OPEN: (f"nvidia-dkms{suffix}-open",), PROPRIETARY: (f"nvidia-dkms{suffix}",)},
+        misnamed={
+            OPEN: rf"{_OF_UBUNTU}|nvidia-dkms(-[0-9]+)?$",
+            PROPRIETARY: rf"{_OF_UBUNTU}|nvidia-dkms(-[0-9]+)?-open$",
+        },
+        fabric_manager=_fabric_manager(branch),
+        mok_certificate="/var/lib/shim-signed/mok/MOK.der",
+    )
+
+
+def _ubuntu_prebuilt(branch: int) -> PackageSet:
+    """Its modules have the kernel's version, so they are no part of the set: see prebuilt_modules."""
+    names = ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
+    return PackageSet(
+        packages=tuple(f"{name}-{branch}-server" for name in names),
+        modules={OPEN: (), PROPRIETARY: ()},
+        misnamed={
+            OPEN: rf"{_OF_NVIDIA}|linux-modules-nvidia-[0-9]+-(?!server-open)",
+            PROPRIETARY: rf"{_OF_NVIDIA}|linux-modules-nvidia-[0-9]+-(?!server-(?!open))",
+        },
+        fabric_manager=f"nvidia-fabricmanager-{branch}",
+    )
+
+
+def _fabric_manager(branch: int) -> str:
+    return f"nvidia-fabricmanager-{branch}" if branch < 580 else "nvidia-fabricmanager"

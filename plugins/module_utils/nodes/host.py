@@ -1,0 +1,34 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The server that a plan is made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Host:
+    """What Ansible and server_info report about the server.
+
+    name:         its name in the inventory.
+    system:       distribution and version, `Ubuntu 24.04` or `Debian 12`.
+    kernel:       release of the running kernel.
+    architecture: as the kernel names it, `x86_64` or `aarch64`.
+    is_local:     whether Ansible runs on it, so that it cannot be rebooted by a task.
+    clusters:     files by which it is a node of a cluster.
+    """
+
+    name: str
+    system: str
+    kernel: str
+    architecture: str
+    is_local: bool = False
+    clusters: tuple[str, ...] = ()
+
+    @property
+    def distribution(self) -> str:
+        return self.system.partition(" ")[0]
+
+    @property
+    def is_ubuntu(self) -> bool:
+        return self.distribution == "Ubuntu"

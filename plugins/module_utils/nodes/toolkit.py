@@ -1,0 +1,178 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the role nvidia_container_toolkit does to a server: which release, and which devices containers can ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .answers import Answer, lines_of
+from .apt_sources import AptSet
+from .gpu_facts import GpuFacts
+from .host import Host
+from .versions import number, numbers
+
+REPOSITORY = "https://nvidia.github.io/libnvidia-container"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# All four, since their dependencies on each other are loose (NVIDIA/nvidia-container-toolkit#59).
+PACKAGES = (
+    *("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
+    *("libnvidia-container-tools", "libnvidia-container1"),
+)
+# Devices as a CDI specification names them: a whole GPU, or a part of one.
+_DEVICE = re.compile(r"nvidia\.com/gpu=([0-9]+(?::[0-9]+)?)")
+
+
+@dataclass(frozen=True)
+class ToolkitOptions:
+    state: str
+    version: str
+    versions: Mapping[str, Any]
+    runtimes: tuple[str, ...]
+    verify_container: bool
+
+
+@dataclass(frozen=True)
+class ToolkitSurvey:
+    """What was read on the server so far. An answer is None as long as nobody has asked.
+
+    installed: dpkg's row of nvidia-container-toolkit-base: name, state, version.
+    has_spec:  whether there is a CDI specification of the driver's release.
+    devices:   answer of `nvidia-ctk cdi list`.
+    modes:     nvidia-smi's index and MIG mode of each GPU.
+    listed:    answer of `nvidia-smi --list-gpus`.
+    shown:     GPUs that a container saw, and its words.
+    """
+
+    facts: GpuFacts
+    installed: Answer | None = None
+    has_spec: bool = False
+    devices: Answer | None = None
+    modes: Answer | None = None
+    listed: Answer | None = None
+    shown: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """The decisions, each a property; nodes/checks/runtime.py judges them."""
+
+    host: Host
+    options: ToolkitOptions
+    survey: ToolkitSurvey
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> GpuFacts:
+        return self.survey.facts
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.options.state == "present" and bool(self.facts.gpus)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the GPUs can be used, and so given to containers."""
+        return bool(self.facts.gpus) and self.facts.loaded is not None and not self.facts.reboot_reason
+
+    @property
+    def driver(self) -> str:
+        """Release of the libraries. No package tells that of NVIDIA's installer or of the operator's container."""
+        return self.facts.installed or self.facts.loaded or ""
+
+    # Packages.
+
+    @property
+    def version(self) -> str:
+        version: str = self.options.version or self.options.versions["packages"]["nvidia-container-toolkit"]
+        return version
+
+    @property
+    def installed(self) -> str:
+        """Version of the installed toolkit; empty if there is none."""
+        rows = [line.split() for line in lines_of(self.survey.installed)]
+        return next((version[0] for _name, state, *version in rows if state == "installed"), "")
+
+    @property
+    def goes_down(self) -> bool:
+        """Compared by as many numbers as are wanted: 1.20.0 is no newer than 1."""
+        wanted = numbers(number(self.version))
+        return numbers(number(self.installed))[: len(wanted)] > wanted
+
+    @property
+    def apt(self) -> AptSet:
+        return AptSet(
+            name="nvidia-container-toolkit",
+            url=f"{REPOSITORY}/stable/deb/{ARCHITECTURES.get(self.host.architecture, '')}",
+            suite="/",
+            key_url=f"{REPOSITORY}/gpgkey",
+            fingerprint=self.options.versions["repositories"]["nvidia-container-toolkit"]["fingerprint"],
+            packages=PACKAGES,
+            version=self.version,
+        )
+
+    # Devices.
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Devices of the CDI specification: 0 1 2:0 2:1."""
+        found = (_DEVICE.fullmatch(line) for line in lines_of(self.survey.devices))
+        return tuple(sorted({match[1] for match in found if match}))
+
+    @property
+    def offered(self) -> int:
+        """GPUs of the CDI specification, each counted once."""
+        return len({name.partition(":")[0] for name in self.names})
+
+    @cached_property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """Numbers of MIG devices by the number of their GPU, as the driver lists them."""
+        found: dict[str, list[str]] = {}
+        for line in lines_of(self.survey.listed):
+            if gpu := re.match(r"GPU ([0-9]+):", line):
+                parts = found.setdefault(gpu[1], [])
+            elif part := re.match(r" +MIG .*?Device +([0-9]+):", line):
+                parts.append(part[1])
+        return {gpu: tuple(parts) for gpu, parts in found.items()}
+
+    @property
+    def in_mig_mode(self) -> frozenset[str]:
+        return frozenset(
+            line.partition(",")[0] for line in lines_of(self.survey.modes) if line.strip().endswith(", Enabled")
+        )
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Devices by the driver's own list; empty if nobody has asked for it."""
+        found = []
+        for gpu, parts in self.parts.items():
+            whole = [] if gpu in self.in_mig_mode else [gpu]
+            found += [f"{gpu}:{part}" for part in parts] or whole
+        return tuple(sorted(found))
+
+    @property
+    def expected(self) -> int:
+        """GPUs that have something to offer. One in MIG mode without an instance has not."""
+        modes = self.survey.modes
+        if modes is None or modes.rc != 0:
+            return len(self.facts.gpus)
+        bare = self.in_mig_mode & {gpu for gpu, parts in self.parts.items() if not parts}
+        return len(modes.lines) - len(bare)
+
+    @property
+    def reads_modes(self) -> bool:
+        """A GPU that is split, or split anew, is one as before, so its number says nothing."""
+        return self.offered != len(self.facts.gpus) or any(gpu.may_split for gpu in self.facts.gpus)
+
+    @property
+    def writes_spec(self) -> bool:
+        """A specification has a device at least."""
+        differs = self.offered != self.expected or self.told not in ((), self.names)
+        return self.expected > 0 and (not self.survey.has_spec or differs)
+
+    @property
+    def runs_container(self) -> bool:
+        return self.expected > 0 and self.options.verify_container and "containerd" in self.options.runtimes

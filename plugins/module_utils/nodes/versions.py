@@ -1,0 +1,16 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Numbers of versions, as dpkg and apt's patterns have them."""
+
+from __future__ import annotations
+
+import re
+
+
+def number(version: str) -> str:
+    """The dotted numbers that it begins with: 580.105.08 of 580.105.08-*."""
+    found = re.match(r"[0-9.]*[0-9]", version)
+    return found[0] if found else ""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall("[0-9]+", version))

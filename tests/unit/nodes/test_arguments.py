@@ -1,0 +1,54 @@
+"""What roles hand to node_plan gets its types there, so that `-e name=false` is no more than that."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+
+PLUGINS = "ansible_collections.kubegpu.autoscale.plugins"
+ARGUMENTS = import_module(f"{PLUGINS}.action.node_plan").ARGUMENTS
+SUBJECTS = {"nvidia_driver": "driver", "nvidia_container_toolkit": "toolkit"}
+DOCUMENTED = yaml.safe_load(import_module(f"{PLUGINS}.modules.node_plan").DOCUMENTATION)["options"]
+
+
+def handed(role: str) -> dict[str, Any]:
+    """Arguments of the role's plan."""
+    [plan] = yaml.safe_load((ROOT / "roles" / role / "tasks" / "plan.yml").read_text())
+    return plan["kubegpu.autoscale.node_plan"]
+
+
+def shape(options: dict[str, Any], inner: str) -> dict[str, Any]:
+    """Type, default, choices and need of each option, all the way down."""
+    return {
+        name: [option.get(key) for key in ("type", "default", "choices", "elements")]
+        + [bool(option.get("required")), shape(option.get(inner, {}), inner)]
+        for name, option in options.items()
+    }
+
+
+def test_documentation_says_what_the_argument_spec_says() -> None:
+    assert shape(DOCUMENTED, "suboptions") == shape(ARGUMENTS, "options")
+
+
+@pytest.mark.parametrize("role", SUBJECTS)
+def test_an_option_of_a_role_has_its_type_in_the_plan(role: str) -> None:
+    specs = yaml.safe_load((ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text())
+    options = specs["argument_specs"]["main"]["options"] | {"kubegpu_versions": {"type": "dict"}}
+    planned = ARGUMENTS[SUBJECTS[role]]["options"]["options"]["options"]
+    handed_over = handed(role)[SUBJECTS[role]]["options"]
+    of_role = {name: options[re.sub(r"[{} ]", "", template)] for name, template in handed_over.items()}
+
+    assert {name: (spec["type"], spec.get("elements"), spec.get("choices")) for name, spec in of_role.items()} == {
+        name: (spec["type"], spec.get("elements"), spec.get("choices")) for name, spec in planned.items()
+    }
+
+
+@pytest.mark.parametrize("role", SUBJECTS)
+def test_a_role_hands_over_all_that_it_reads(role: str) -> None:
+    subject = handed(role)[SUBJECTS[role]]
+    assert {*subject["survey"]} == {*ARGUMENTS[SUBJECTS[role]]["options"]["survey"]["options"]}
