@@ -11,6 +11,7 @@ from .controller import Behavior
 from .demand import recordings as demand_recordings
 from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
 from .pod_names import pod_names
+from .promql import quoted
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, dead_time_behind
 from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
@@ -26,11 +27,15 @@ DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
 @dataclass(frozen=True)
 class RuleOptions:
-    """Where recording rules go so that Prometheus loads them, and how often they are evaluated."""
+    """Where recording rules go so that Prometheus loads them, how often they are evaluated, and what they believe.
+
+    exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target.
+    """
 
     namespace: str = "monitoring"
     labels: Mapping[str, str] = field(default_factory=lambda: {"release": "kube-prometheus-stack"})
     evaluation_interval_s: int = 2
+    exporter_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
@@ -75,11 +80,18 @@ def resources_of(autoscaler: Autoscaler) -> list[str]:
 def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
     """The recording rules that all autoscalers on `profile` share."""
     recordings = [
-        {"record": series, "expr": query} for metric in profile.recorded for series, query in metric.recordings
+        {"record": series, "expr": query, **_without_job(metric)}
+        for metric in profile.recorded
+        for series, query in metric.recordings(rules.exporter_labels)
     ]
     if any(metric.is_smoothed for metric in profile.recorded):
         rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
     return _prometheus_rule(profile.rule_name, profile.name, recordings, rules)
+
+
+def _without_job(metric: Metric) -> Manifest:
+    """Labels of a recording rule. The adapter takes a series with a job for one that was scraped."""
+    return {} if metric.sources else {"labels": {"job": ""}}
 
 
 def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
@@ -293,21 +305,34 @@ _WORKLOAD_TYPES = {
 
 
 def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
-    """PromQL: the workload's value, without labels.
+    """PromQL: the workload's value, without labels; none while a running pod has none.
 
     Which pods are the workload's says a rule that kube-prometheus-stack brings (kubernetes-mixin, pod_owner).
     """
     metric, target = metric_target.metric, autoscaler.target
     if metric.per == "workload":
         return f"sum (\n{indent(metric.query, '  ')}\n)"
+    namespace = quoted(autoscaler.namespace)
     pods = (
-        f'namespace_workload_pod:kube_pod_owner:relabel{{namespace="{autoscaler.namespace}",'
-        f'workload="{target.name}",workload_type{_WORKLOAD_TYPES[target.kind]}}}'
+        f"namespace_workload_pod:kube_pod_owner:relabel{{namespace={namespace},"
+        f"workload={quoted(target.name)},workload_type{_WORKLOAD_TYPES[target.kind]}}}"
     )
+    values = f"{metric.series}{{namespace={namespace}}}"
     operator = "sum" if metric_target.is_total else "avg"
-    return (
-        f'{operator} (\n  {metric.series}{{namespace="{autoscaler.namespace}"}}\n  and on (namespace, pod)\n  {pods}\n)'
-    )
+    return f"""\
+{operator} (
+  {values}
+  and on (namespace, pod)
+  {pods}
+)
+unless on ()
+(
+  {pods}
+  and on (namespace, pod)
+  kube_pod_status_phase{{namespace={namespace},phase="Running"}} == 1
+  unless on (namespace, pod)
+  {values}
+)"""
 
 
 def _prometheus_rule(
