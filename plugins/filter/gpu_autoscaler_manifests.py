@@ -23,6 +23,7 @@ def gpu_autoscaler_manifests(
     rule_namespace: str = "monitoring",
     rule_labels: Mapping[str, str] | None = None,
     evaluation_interval: int = 2,
+    exporter_labels: Mapping[str, str] | None = None,
 ) -> list[Manifest]:
     """What gpu_autoscaler would make: a PrometheusRule for each metric, then the HorizontalPodAutoscalers.
 
@@ -32,7 +33,12 @@ def gpu_autoscaler_manifests(
     if checked.error_messages:
         raise AnsibleFilterError("; ".join(checked.error_messages))
     labels = {} if rule_labels is None else {"labels": rule_labels}
-    rules = RuleOptions(namespace=rule_namespace, evaluation_interval_s=evaluation_interval, **labels)
+    rules = RuleOptions(
+        namespace=rule_namespace,
+        evaluation_interval_s=evaluation_interval,
+        exporter_labels=exporter_labels,
+        **labels,
+    )
     try:
         autoscalers = read_specs(checked.validated_parameters["autoscalers"])
         _refuse_contradictions(autoscalers)

@@ -81,6 +81,7 @@ PROMETHEUS: ArgSpec = {
             "rule_namespace": {"type": "str"},
             "rule_labels": {"type": "dict", "default": {"release": "kube-prometheus-stack"}},
             "evaluation_interval": {"type": "int", "default": 2},
+            "exporter_labels": {"type": "dict"},
         },
     },
 }

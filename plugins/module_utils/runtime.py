@@ -77,6 +77,7 @@ class GpuModule:
             namespace=given["rule_namespace"] or given["namespace"],
             labels=given["rule_labels"],
             evaluation_interval_s=given["evaluation_interval"],
+            exporter_labels=given["exporter_labels"],
         )
 
     def _result(self) -> dict[str, Any]:

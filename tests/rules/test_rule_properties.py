@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -157,16 +157,19 @@ def mig(pod: Pod, fleet: Fleet) -> float | None:
 
 def profiled(pod: Pod, fleet: Fleet, *fields: str, falls_back: bool = False) -> float | None:
     """By MIG instances if the pod has any. Of a whole GPU a 0 counts if its utilisation is near 0, too."""
-    of_instances = percent(things_of(pod, instances(fleet.gpus), ratio(*fields), *fields))
+    # A slice of a shared GPU is judged by itself; of a pod's slices of one GPU the larger counts.
+    rows = [replace(row, thing=(row.thing, row.labels.get("vgpu"))) for row in fleet.gpus]
+    of_instances = percent(things_of(pod, instances(rows), ratio(*fields), *fields))
     if of_instances:
         return mean(of_instances)
-    active = percent(things_of(pod, uncut(fleet.gpus), ratio(*fields), *fields))
-    used = things_of(pod, uncut(fleet.gpus), one(UTIL, 100), UTIL)
+    active = percent(things_of(pod, uncut(rows), ratio(*fields), *fields))
+    used = things_of(pod, uncut(rows), one(UTIL, 100), UTIL)
     values: Things = {}
-    for thing in active | used:
-        value, witness = active.get(thing), used.get(thing)
+    for thing, vgpu in active | used:
+        value, witness = active.get((thing, vgpu)), used.get((thing, vgpu))
         is_believed = value is not None and (value > 0 or (witness is not None and witness <= 20))
-        values[thing] = value if is_believed else witness if falls_back else None
+        said = (values.get(thing), value if is_believed else witness if falls_back else None)
+        values[thing] = max((known for known in said if known is not None), default=None)
     return mean(values)
 
 

@@ -121,7 +121,7 @@ def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
 
 def _finite(series: str, matchers: str) -> str:
     """PromQL: what the adapter serves (roles/prometheus_adapter). One pod's NaN would be the sum of all."""
-    return f"{series}{{{matchers}}} < Inf"
+    return f"{series}{{{matchers}}} > -Inf < Inf"
 
 
 def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window) -> Iterable[tuple[Key, array[float]]]:
@@ -132,7 +132,7 @@ def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window)
 
 
 def _in(label: str, autoscalers: Sequence[Autoscaler], value: Callable[[Autoscaler], str]) -> str:
-    return one_of(label, map(value, autoscalers))
+    return one_of(label, sorted(map(value, autoscalers)))
 
 
 def _namespace(autoscaler: Autoscaler) -> str:

@@ -14,6 +14,7 @@ from ..errors import enumeration
 from ..marks import is_managed
 from .backend import Backend
 from .dead_time import resolve_dead_times
+from .exporter_labels import with_exporter_labels
 from .outcome import Outcome
 from .preflight import preflight
 from .snapshot import read_hpas, read_objects, read_snapshot
@@ -37,6 +38,8 @@ def reconcile(
     outcome = Outcome()
     if autoscalers:
         snapshot = read_snapshot(kube, prometheus, autoscalers, "" if objects.rules else rules.namespace)
+        rules, unknown = with_exporter_labels(rules, snapshot.gpu_jobs, autoscalers, (objects.rules or {}).values())
+        outcome.warnings += unknown
         outcome.warnings += preflight(autoscalers, objects, snapshot, rules, dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
             kube, prometheus, autoscalers, objects, snapshot.targets, rules.evaluation_interval_s

@@ -1,6 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import indent
@@ -21,6 +22,8 @@ Manifest = dict[str, Any]
 METRIC_LABEL = "kubegpu.autoscale/metric"
 # On the rule of one workload: the autoscaler it is for.
 AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
+# On the rule of a profile: the labels of the scrape targets that it believes.
+EXPORTER_ANNOTATION = "kubegpu.autoscale/exporter-labels"
 # On an HPA: what its scaling rules were computed from. Without it they are measured anew.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
@@ -29,13 +32,13 @@ DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 class RuleOptions:
     """Where recording rules go so that Prometheus loads them, how often they are evaluated, and what they believe.
 
-    exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target.
+    exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target, None if still unknown.
     """
 
     namespace: str = "monitoring"
     labels: Mapping[str, str] = field(default_factory=lambda: {"release": "kube-prometheus-stack"})
     evaluation_interval_s: int = 2
-    exporter_labels: Mapping[str, str] = field(default_factory=dict)
+    exporter_labels: Mapping[str, str] | None = None
 
 
 def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
@@ -79,14 +82,17 @@ def resources_of(autoscaler: Autoscaler) -> list[str]:
 
 def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
     """The recording rules that all autoscalers on `profile` share."""
+    labels = rules.exporter_labels or {}
     recordings = [
         {"record": series, "expr": query, **_without_job(metric)}
         for metric in profile.recorded
-        for series, query in metric.recordings(rules.exporter_labels)
+        for series, query in metric.recordings(labels)
     ]
     if any(metric.is_smoothed for metric in profile.recorded):
         rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
-    return _prometheus_rule(profile.rule_name, profile.name, recordings, rules)
+    is_noted = labels and any(metric.parts for metric in profile.recorded)
+    notes = {"annotations": {EXPORTER_ANNOTATION: json.dumps(labels, sort_keys=True)}} if is_noted else {}
+    return _prometheus_rule(profile.rule_name, profile.name, recordings, rules, **notes)
 
 
 def _without_job(metric: Metric) -> Manifest:

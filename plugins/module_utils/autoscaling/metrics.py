@@ -162,14 +162,18 @@ def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: floa
     return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
 
 
-def _gpu_metric(name: str, values: str, target_value: float = 60, **parts: Source) -> Metric:
+def _gpu_metric(
+    name: str, values: str, target_value: float = 60, witnesses: tuple[str, ...] = (), **parts: Source
+) -> Metric:
     """The average over a pod's GPUs.
 
-    values: PromQL, a value for each GPU or instance; `$<part>` is the recorded series of a source.
+    values:    PromQL, a value for each GPU or instance; `$<part>` is the recorded series of a source.
+    witnesses: parts that decide whether others are believed, and give no value themselves.
     """
     recorded = {part: f"namespace_pod_gpu:{name}:{part}" for part in parts}
     query = average_of_gpus(Template(values).substitute(recorded), *recorded.values())
-    series = dict.fromkeys(name for source in parts.values() for name in source.series)
+    sources = (source for part, source in parts.items() if part not in witnesses)
+    series = dict.fromkeys(name for source in sources for name in source.series)
     return Metric(
         name,
         query,
@@ -188,7 +192,7 @@ MOST_OF_A_RATIO = 1.05
 # NVIDIA/DCGM#303. Utilisation is the witness, except for MIG instances, which have none. Where no kernel runs it is
 # seen at some percent for a moment; above that the 0 of a profiling metric is not true.
 _IDLE_PERCENT = 20
-# A value is stuck that has not changed in a minute, and was above the utilisation by more than that all the minute.
+# A value is stuck if it has not changed in a minute and was above the utilisation by more than that.
 # A shared GPU's utilisation is that of the pod, which may be below the GPU's activity.
 _STUCK_HIGH = f"""\
 ($profiled{{vgpu=""}} == $profiled offset 1m)
@@ -292,6 +296,7 @@ PROFILES: dict[str, Profile] = {
                 _gpu_metric(
                     "gpu_compute",
                     _witnessed('NaN * ($profiled{GPU_I_ID=""} or $util{GPU_I_ID=""})'),
+                    witnesses=("util",),
                     profiled=_SM_OR_DRAM,
                     util=_GPU_UTIL,
                 ),
