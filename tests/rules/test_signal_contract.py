@@ -46,6 +46,7 @@ INTERVAL_S = 30
 JUDGED_S = 420
 TICKS = JUDGED_S // INTERVAL_S + 1
 TARGET = 60
+MIN_REPLICAS = 1
 EXPORTER = {"job": "gpu-metrics", "cluster": "here"}
 BLANK = 2147483647
 ENGINE, SM, DRAM, UTIL = (
@@ -93,7 +94,8 @@ def device_labels(kind: str, pod: Pod, number: int) -> Labels:
     uuid = f"GPU-{pod}-{number}"
     if kind == "MIG":
         return {"UUID": f"GPU-{pod}", "GPU_I_ID": str(7 + number)}
-    return {"UUID": f"GPU-of-{pod.namespace}", "vgpu": pod.name[-1]} if kind == "shared" else {"UUID": uuid}
+    # The other slices are those of pods with nothing to do, so the activity of the GPU is the pod's.
+    return {"UUID": uuid, **({"vgpu": "0"} if kind == "shared" else {})}
 
 
 def can_be(profile: str, kind: str) -> bool:
@@ -385,7 +387,7 @@ def proposal(type_: str, values: Mapping[str, Sequence[float]], case: Case) -> i
         "External": lambda: [of_workload("external")],
         "demand": lambda: [of_pods("sustained"), of_workload("demand")],
     }[type_]()
-    return desired_replicas_together(proposals, current=current)
+    return max(MIN_REPLICAS, desired_replicas_together(proposals, current=current))
 
 
 def seen(case: Case) -> dict[str, list[float]]:

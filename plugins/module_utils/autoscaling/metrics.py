@@ -193,10 +193,11 @@ MOST_OF_A_RATIO = 1.05
 # seen at some percent for a moment; above that the 0 of a profiling metric is not true.
 _IDLE_PERCENT = 20
 # A value is stuck if it has not changed in a minute and was above the utilisation by more than that.
-# A shared GPU's utilisation is that of the pod, which may be below the GPU's activity.
+# A slice has the activity of the whole GPU, and the utilisation of its own pod.
 _STUCK_HIGH = f"""\
-($profiled{{vgpu=""}} == $profiled offset 1m)
-> {_IDLE_PERCENT} + max_over_time($util[1m])"""
+($profiled == $profiled offset 1m)
+> on (UUID) group_left ()
+{_IDLE_PERCENT} + sum by (UUID) (max_over_time($util[1m]))"""
 
 
 def _witnessed(otherwise: str) -> str:
