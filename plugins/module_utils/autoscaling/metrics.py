@@ -192,7 +192,7 @@ MOST_OF_A_RATIO = 1.05
 # NVIDIA/DCGM#303. Utilisation is the witness, except for MIG instances, which have none. Where no kernel runs it is
 # seen at some percent for a moment; above that the 0 of a profiling metric is not true.
 _IDLE_PERCENT = 20
-# A value is stuck if it has not changed in a minute and was above the utilisation by more than that.
+# A value is stuck if it has not changed in a minute. The utilisation was then lower by more than that.
 # A slice has the activity of the whole GPU, and the utilisation of its own pod.
 _STUCK_HIGH = f"""\
 ($profiled == $profiled offset 1m)

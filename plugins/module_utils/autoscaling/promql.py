@@ -8,8 +8,8 @@ from string import Template
 from textwrap import indent
 from typing import Literal
 
-# A sample that is older is not used, seconds. Prometheus returns the last sample of a series for five minutes if it
-# missed the end of the series, for example because it restarted. Scrape intervals of up to one minute fit.
+# A sample that is older is not used, seconds. Prometheus returns the last one for five minutes if it missed the end of
+# the series, as after a restart. Scrape intervals of up to one minute fit.
 MAX_AGE_S = 90
 
 _SPECIAL = re.compile(r"[\\+*?()|\[\]{}^$]")
