@@ -6,6 +6,7 @@ SHELL := /bin/bash -o pipefail
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell /usr/bin/python3 lab/preflight.py fits 2>/dev/null && echo /usr/bin/python3 || echo python3)
 endif
+FUZZ ?= 20000
 SIZE ?= two
 OUT ?= build/demo
 PACK ?= build/pack
@@ -91,13 +92,17 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tests/lanes.py
 
 quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
 	@$(BIN)/python -m pytest $(if $(filter tests/%,$(ARGS)),,tests/unit) $(ARGS)
+
+fuzz: ## 20,000 lists of autoscalers, right and wrong: the collection's own error, or what the API server accepts (FUZZ=20000)
+	@$(PYTHON) lab/preflight.py env requirements-quick.txt
+	@FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/autoscaling/test_fuzz.py --hypothesis-show-statistics $(ARGS)
 
 lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff check .

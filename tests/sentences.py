@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-MOST_WORDS = 20
+MOST_WORDS = 35
 
 _BLOCK = re.compile(r"^```.*?^```|<!--.*?-->", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")

@@ -41,6 +41,7 @@ options:
       url:
         description:
           - Address of Prometheus, or of what answers its queries, as this controller reaches it, path prefix included.
+          - It may have a login, C(https://user:password@host). No output shows the login.
           - It replaces O(prometheus.service), O(prometheus.port), O(prometheus.scheme) and O(prometheus.path_prefix).
         type: str
       ca_cert:
@@ -50,7 +51,14 @@ options:
       bearer_token:
         description:
           - Token to log in with at O(prometheus.url).
+          - A redirect to another host gets neither the token nor the login, and fails the module.
         type: str
+      plain_http:
+        description:
+          - Whether the token, or the login in O(prometheus.url), may be sent by unencrypted HTTP.
+          - Loopback addresses and names that end in C(.svc) or C(.cluster.local) need no permission.
+        type: bool
+        default: false
       rule_namespace:
         description:
           - Namespace for PrometheusRule objects. That of the service if not given.

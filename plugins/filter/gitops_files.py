@@ -9,7 +9,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.yaml imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.argocd import argocd_files
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.flux import flux_files
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.parts import Files, Part, Place, read_parts
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.secrets import secrets_in
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
 
 _TOOLS: dict[str, Callable[[Sequence[Part], Place], Files]] = {"argocd": argocd_files, "flux": flux_files}
 
@@ -23,19 +23,21 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
         raise AnsibleFilterError(f"gitops: {tool} is none of {', '.join(_TOOLS)}")
     where = Place(**_plain(place))
     read = read_parts(_plain(parts), where.mirror)
-    if found := _secrets(read):
+    files = _TOOLS[tool](read, where)
+    # Of a value its option is the better place; what is left is an address with a login, of a mirror for instance.
+    if found := _secrets(read) or [f"{path}: {secret.path}" for path in files for secret in secrets_in(files[path])]:
         raise AnsibleFilterError(
             f"gitops -> repository: {'; '.join(found)} would lie there for all to read. Nothing was written. "
             "Next: put it into a Secret of the cluster, and give its name instead"
         )
-    files = _TOOLS[tool](read, where)
     return {path: to_yaml(manifests) for path, manifests in files.items()}
 
 
 def _secrets(parts: Sequence[Part]) -> list[str]:
-    found = [f"{part.name}: {path}" for part in parts if part.release for path in secrets_in(part.release.values)]
+    found = [(part, part.release.values) for part in parts if part.release]
+    places = [f"{part.name}: {secret.path}" for part, values in found for secret in secrets_in(values)]
     objects = [(part.name, manifest) for part in parts for manifest in part.objects]
-    return found + [
+    return places + [
         f"{name}: Secret {manifest['metadata']['name']}" for name, manifest in objects if manifest["kind"] == "Secret"
     ]
 

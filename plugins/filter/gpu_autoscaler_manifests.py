@@ -5,13 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
-    RuleOptions,
     manifests,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import rule_options
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler, read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Plan, State
@@ -29,18 +27,15 @@ def gpu_autoscaler_manifests(
 
     Raises: AnsibleFilterError where the module would refuse the options.
     """
-    checked = ArgumentSpecValidator(AUTOSCALERS).validate({"autoscalers": _plain(specs)})
-    if checked.error_messages:
-        raise AnsibleFilterError("; ".join(checked.error_messages))
-    labels = {} if rule_labels is None else {"labels": rule_labels}
-    rules = RuleOptions(
-        namespace=rule_namespace,
-        evaluation_interval_s=evaluation_interval,
-        exporter_labels=exporter_labels,
-        **labels,
-    )
+    given = {
+        "rule_namespace": rule_namespace,
+        "rule_labels": rule_labels,
+        "evaluation_interval": evaluation_interval,
+        "exporter_labels": exporter_labels,
+    }
     try:
-        autoscalers = read_specs(checked.validated_parameters["autoscalers"])
+        rules = rule_options(_plain(given))
+        autoscalers = read_specs(_plain(specs))
         _refuse_contradictions(autoscalers)
         return manifests(autoscalers, rules)
     except HopError as err:
@@ -56,7 +51,7 @@ def _refuse_contradictions(autoscalers: Sequence[Autoscaler]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The value without templates: a validator copies what it is given, and a copied template cannot be resolved."""
+    """The value without templates, all of which are resolved before anything is judged."""
     if isinstance(value, Mapping):
         return {name: _plain(value[name]) for name in value}
     if isinstance(value, list):

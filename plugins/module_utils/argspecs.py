@@ -78,6 +78,7 @@ PROMETHEUS: ArgSpec = {
             "url": {"type": "str"},
             "ca_cert": {"type": "path"},
             "bearer_token": {"type": "str", "no_log": True},
+            "plain_http": {"type": "bool", "default": False},
             "rule_namespace": {"type": "str"},
             "rule_labels": {"type": "dict", "default": {"release": "kube-prometheus-stack"}},
             "evaluation_interval": {"type": "int", "default": 2},

@@ -8,26 +8,64 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 
 from .actions.outcome import Outcome
 from .argspecs import KUBE_AUTH
 from .autoscaling.manifests import RuleOptions
+from .autoscaling.rule_options import rule_options
+from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
-from .cluster.http import HttpGetter
+from .cluster.http import HttpGetter, has_credential, is_readable_by_others
 from .cluster.kube import KubeClient
+from .cluster.kubeconfig_file import check_kubeconfig
 from .cluster.prometheus import PrometheusClient
 from .cluster.rights import right_to
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
+from .secrets import masked_texts, redacted, without_login
 
 # Objects made, less those freed, before Python looks for garbage that refers to itself.
 GARBAGE_THRESHOLD = 100_000
 
 
+class _OptionsFirst(AnsibleModule):  # type: ignore[misc]
+    """Reads options before Ansible checks their types.
+
+    Autoscalers: Ansible's check ends in a traceback for .inf and for a number in place of a mapping. It names no place
+    in a list. The path of a kubeconfig: it is no secret, and errors have to name it. A kubeconfig as a mapping is one.
+    """
+
+    argument_spec: dict[str, Any]
+    refusal: HopError | None = None
+
+    def _load_params(self) -> None:
+        super()._load_params()
+        if isinstance(self.params.get("kubeconfig"), str):
+            shown = {**self.argument_spec["kubeconfig"], "no_log": False}
+            self.argument_spec = {**self.argument_spec, "kubeconfig": shown}
+        self._read_autoscalers()
+
+    def _read_autoscalers(self) -> None:
+        given = self.params.get("autoscalers")
+        if given is None or "options" not in self.argument_spec.get("autoscalers", {}):
+            return
+        try:
+            if self.params.get("state") == "absent":
+                keys = read_keys(given)
+                self.params["autoscalers"] = [{"namespace": namespace, "name": name} for namespace, name in keys]
+            else:
+                read_specs(given)
+        except HopError as err:
+            self.refusal, self.params["autoscalers"] = err, []
+
+
 class GpuModule:
     """The border to Ansible: options in, one shape of result out, and the only place that fails a module."""
+
+    _refusal: HopError | None = None
 
     def __init__(self, argument_spec: dict[str, Any], **rules: Any) -> None:
         """`rules` say which options need or exclude each other, in AnsibleModule's words."""
@@ -37,9 +75,16 @@ class GpuModule:
         gc.set_threshold(GARBAGE_THRESHOLD)
         self._argument_spec = {**KUBE_AUTH, **argument_spec}
         self._module = AnsibleK8SModule(
-            argument_spec=self._argument_spec, supports_check_mode=True, check_pyyaml=False, **rules
+            argument_spec=self._argument_spec,
+            module_class=_OptionsFirst,
+            supports_check_mode=True,
+            check_pyyaml=False,
+            **rules,
         )
+        self._refusal = self._module._module.refusal
         self.params: dict[str, Any] = self._module.params
+        # Ansible masks these in all that a module returns, its messages and tracebacks too.
+        self._module._module.no_log_values.update(masked_texts(self.params))
         self.check_mode: bool = self._module.check_mode
         self.outcome = Outcome()
 
@@ -47,25 +92,34 @@ class GpuModule:
     def boundary(self) -> Iterator[None]:
         """Ends the module: with the outcome, or with the error and the changes that were made before it."""
         try:
+            if self._refusal:
+                raise self._refusal
             yield
             if self.outcome.errors:
                 raise first_of_all([as_hop(err) for err in self.outcome.errors])
         except (HopError, ApiError, QueryError) as err:
             hop = as_hop(err)
             self._module.fail_json(
-                msg=str(hop), hop=hop.hop, fix=hop.fix, exception=traceback.format_exc(), **hop.result, **self._result()
+                msg=str(hop),
+                hop=hop.hop,
+                fix=hop.fix,
+                exception=traceback.format_exc(),
+                **redacted(hop.result),
+                **self._result(),
             )
         self._module.exit_json(**self._result())
 
     def kube_client(self) -> KubeClient:
         """A client; in check mode each write is a dry run on the server."""
         auth = {option: self.params[option] for option in KUBE_AUTH}
+        check_kubeconfig(auth)
         return KubeClient(connect(auth), dry_run=self.check_mode)
 
     def prometheus_client(self, kube: KubeClient) -> PrometheusClient:
         """By its own address if one is given, else through the API server."""
         given = self.params["prometheus"]
         if given["url"]:
+            _refuse_readable_credential(given)
             getter = HttpGetter(given["url"], ca_cert=given["ca_cert"], bearer_token=given["bearer_token"])
             return PrometheusClient.at(given["url"], getter)
         place = {option: given[option] for option in ("namespace", "service", "port", "scheme", "path_prefix")}
@@ -73,12 +127,9 @@ class GpuModule:
 
     def rule_options(self) -> RuleOptions:
         given = self.params["prometheus"]
-        return RuleOptions(
-            namespace=given["rule_namespace"] or given["namespace"],
-            labels=given["rule_labels"],
-            evaluation_interval_s=given["evaluation_interval"],
-            exporter_labels=given["exporter_labels"],
-        )
+        names = ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels")
+        options = {option: given[option] for option in names}
+        return rule_options({**options, "rule_namespace": given["rule_namespace"] or given["namespace"]}, "prometheus")
 
     def _result(self) -> dict[str, Any]:
         outcome = self.outcome
@@ -86,15 +137,32 @@ class GpuModule:
             self._module.warn(warning)
         duration_s = round(time.monotonic() - self._started, 3)
         # Ansible takes a second and more to handle the diff of 1,000 objects, which nobody reads without --diff.
-        shown = {"diff": outcome.diff} if self._module._diff else {}
-        invocation = {"module_args": given(self.params, self._argument_spec)}
+        shown = {"diff": outcome.shown_diff()} if self._module._diff else {}
+        invocation = {"module_args": redacted(given(self.params, self._argument_spec))}
         return {
             "changed": outcome.changed,
-            "result": outcome.result,
+            "result": redacted(outcome.result),
             **shown,
             "duration_s": duration_s,
             "invocation": invocation,
         }
+
+
+def _refuse_readable_credential(prometheus: Mapping[str, Any]) -> None:
+    """Raises: HopError before the first request, if others on the way could read the token or the login."""
+    url = prometheus["url"]
+    if (
+        prometheus["plain_http"]
+        or not has_credential(url, prometheus["bearer_token"])
+        or not is_readable_by_others(url)
+    ):
+        return
+    raise HopError(
+        Hop.SCRAPE,
+        seen=f"prometheus.url {without_login(url)} is plain HTTP, so its token or login would cross the network "
+        "unencrypted. Nothing was sent or changed",
+        fix="use https, with prometheus.ca_cert for a private CA; or set prometheus.plain_http to true",
+    )
 
 
 def given(options: Mapping[str, Any], argument_spec: Mapping[str, Any]) -> dict[str, Any]:

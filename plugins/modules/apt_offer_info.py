@@ -100,6 +100,7 @@ result:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.apt_offer import Repository, look
 
 REPOSITORY: dict[str, Any] = {
@@ -118,6 +119,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.no_log_values.update(masked_texts(module.params))
     repositories = [
         Repository(**{**repository, "packages": tuple(repository["packages"]), "hosts": tuple(repository["hosts"])})
         for repository in module.params["repositories"]

@@ -123,7 +123,7 @@ result:
     status: {description: "State of the release, V(deployed) for instance; empty if there is none.", type: str}
     chart: {description: "Chart and version, V(dcgm-exporter-4.8.2); empty if there is no release.", type: str}
     changes:
-      description: Differences of chart and values, a line each. Values that are secret by their name are not shown.
+      description: Differences of chart and values, a line each. Secrets are not shown.
       type: list
       elements: str
     missing_kinds: {description: Those of O(kinds) that the API server does not serve., type: list, elements: str}
@@ -148,6 +148,7 @@ from contextlib import suppress
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import RELEASE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import HIDDEN, masked_texts, redacted
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 from ansible_collections.kubernetes.core.plugins.module_utils.helm import AnsibleHelmModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
@@ -186,6 +187,8 @@ STATES = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalled"
 HELM_NAME = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
 HELM_POLICY = "helm.sh/resource-policy"
+# A value, and how it may be shown.
+Shown = tuple[Any, Any]
 # Where objects of a release are that do not go with its namespace.
 ELSEWHERE = (
     ("apiregistration.k8s.io/v1", "APIService"),
@@ -195,7 +198,6 @@ ELSEWHERE = (
     ("rbac.authorization.k8s.io/v1", "RoleBinding"),
     ("v1", "Service"),
 )
-SECRET = ("password", "secret", "token", "credential", "key", "auth")
 
 
 class Release:
@@ -245,7 +247,7 @@ class Release:
         wanted = self._helm.params
         chart = f"{wanted['chart_name']}-{wanted['chart_version']}"
         return ([f"chart: {self.chart or 'none'} -> {chart}"] if self.chart != chart else []) + [
-            f"{path}: {before} -> {after}" for path, before, after in differences(self.values, self._wanted)
+            f"{path}: {before} -> {after}" for path, before, after in shown_differences(self.values, self._wanted)
         ]
 
     def is_as_wanted(self) -> bool:
@@ -297,40 +299,31 @@ def _is_marked(record: Mapping[str, Any]) -> bool:
     return RELEASE in record["metadata"]["labels"]
 
 
-def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Path, and what is there before and after, of each value that differs. What is secret by its name stays so."""
-    if before == after:
+def shown_differences(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
+    """Path, and what is there before and after, of each value that differs. Of a secret: whether it is set."""
+    for path, (one, shown_one), (other, shown_other) in _differences(
+        "", (before, redacted(before)), (after, redacted(after))
+    ):
+        yield path, _shown(one, shown_one), _shown(other, shown_other)
+
+
+def _differences(path: str, before: Shown, after: Shown) -> Iterator[tuple[str, Shown, Shown]]:
+    """Each side comes with how it may be shown, which has the same shape."""
+    if before[0] == after[0]:
         return
-    one, other = before or {}, after or {}
-    if isinstance(one, dict) and isinstance(other, dict) and (one or other):
-        for key in sorted({*one, *other}):
-            yield from differences(one.get(key), other.get(key), f"{path}.{key}" if path else key)
-    else:
-        secret = _is_secret(path.rpartition(".")[2]) or _holds_secret([before, after])
-        yield path, _shown(before, secret), _shown(after, secret)
+    (one, shown_one), (other, shown_other) = ((value or {}, shown or {}) for value, shown in (before, after))
+    if not isinstance(one, dict) or not isinstance(other, dict) or not (one or other):
+        yield path, before, after
+        return
+    for key in sorted({*one, *other}):
+        inner = f"{path}.{key}" if path else key
+        yield from _differences(inner, (one.get(key), shown_one.get(key)), (other.get(key), shown_other.get(key)))
 
 
-def hidden(value: Any) -> Any:
-    """The value without what is secret by its name."""
-    if isinstance(value, dict):
-        return {key: "(hidden)" if _is_secret(key) else hidden(inner) for key, inner in value.items()}
-    return [hidden(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _holds_secret(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_is_secret(key) or _holds_secret(inner) for key, inner in value.items())
-    return isinstance(value, list) and any(map(_holds_secret, value))
-
-
-def _is_secret(name: str) -> bool:
-    return any(word in name.lower() for word in SECRET)
-
-
-def _shown(value: Any, secret: bool) -> str:
+def _shown(value: Any, shown: Any) -> str:
     if value is None:
         return "not set"
-    return "set" if secret else json.dumps(value)
+    return "set" if shown == HIDDEN else json.dumps(shown)
 
 
 def read_manifest(text: str) -> Iterator[dict[str, Any]]:
@@ -382,7 +375,7 @@ def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -
         done = perform_action(service, wanted, {})
         if done["changed"]:
             title = _title(done["result"])
-            yield title, {"before_header": title, "after_header": title, **_difference(done)}
+            yield title, {"before_header": title, "after_header": title, **redacted(_difference(done))}
 
 
 def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[str]:
@@ -443,9 +436,12 @@ class Run:
         self._module, self._params = module, module.params
         self._helm = AnsibleHelmModule(module=module._module)
         self._values = module.params["release_values"]
-        module.params["release_values"] = hidden(self._values)  # -vvv shows the parameters
+        module.params["release_values"] = redacted(self._values)  # -vvv shows the parameters
+        self._mask(module.params)
+        self._mask(self._values)
         self._service = K8sService(get_api_client(module), module)
         self._release = Release(self._helm, self._values, self._service)
+        self._mask(self._release.values)  # they may be of a release that somebody else made
         self.changed = False
         self.diff: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {
@@ -454,6 +450,10 @@ class Run:
             "missing_kinds": [],
             "objects": [],
         }
+
+    def _mask(self, values: Mapping[str, Any]) -> None:
+        """Helm's own messages may repeat a value."""
+        self._module._module.no_log_values.update(masked_texts(values))
 
     def bring(self) -> None:
         missing = missing_kinds(self._service, self._params["kinds"])

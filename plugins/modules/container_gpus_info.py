@@ -78,6 +78,7 @@ from typing import Any
 from uuid import uuid4
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
 
 SMI = "/usr/bin/nvidia-smi"
 # A namespace of its own: neither the kubelet nor `docker ps` takes notice.
@@ -144,6 +145,7 @@ def empty_image() -> bytes:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.no_log_values.update(masked_texts(module.params))
     if module.check_mode:
         module.exit_json(skipped=True, msg="no container is run in check mode")
     _status, linked, _errors = module.run_command(["ldd", SMI], check_rc=True)

@@ -188,7 +188,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.read_autoscalers import read_autoscalers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import PROMETHEUS, VERIFY
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import autoscaler_key
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_keys
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 WHICH = {
@@ -208,7 +208,7 @@ def main() -> None:
             module.prometheus_client(kube),
             PrometheusAdapter(kube),
             namespace=params["namespace"],
-            keys=[autoscaler_key(autoscaler) for autoscaler in params["autoscalers"]],
+            keys=read_keys(params["autoscalers"]),
             deadline=Deadline(params["wait_timeout"]) if params["verify"] else None,
         )
 

@@ -272,7 +272,7 @@ fix:
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import PlanOptions, make_plans
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import PLAN, PROMETHEUS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import autoscaler_key
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_keys
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 
@@ -285,7 +285,7 @@ def main() -> None:
             kube,
             module.prometheus_client(kube),
             namespace=params["namespace"],
-            keys=[autoscaler_key(autoscaler) for autoscaler in params["autoscalers"]],
+            keys=read_keys(params["autoscalers"]),
             options=PlanOptions.from_params(params),
         )
 

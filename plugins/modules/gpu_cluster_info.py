@@ -116,55 +116,16 @@ duration_s:
   type: float
 """
 
-import os
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.common.validation import check_type_path
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.look_around import look_around
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig_file import place_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
-with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it
-    import yaml
-
 ARGUMENTS: dict[str, Any] = {"wait_timeout": {"type": "int", "default": 60}}
-
-
-def place_of(params: dict[str, Any]) -> tuple[str, str]:
-    """Context and address of the API server that the options mean.
-
-    Raises: HopError if they may mean more than one.
-    """
-    given = params["kubeconfig"]
-    if params["host"] or isinstance(given, dict):
-        return params["context"] or "", params["host"] or ""
-    path = Path(check_type_path(given or "~/.kube/config"))
-    if not path.is_file():
-        several = os.pathsep in str(given or "")
-        fix = "name one file; several in one variable are not read" if several else "name the kubeconfig of the cluster"
-        raise HopError(Hop.API_SERVER, seen=f"there is no file {path}", fix=f"set kubeconfig: {fix}")
-    config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    contexts = {entry["name"]: entry.get("context") or {} for entry in config.get("contexts") or ()}
-    if not params["context"] and len(contexts) > 1:
-        raise HopError(
-            Hop.API_SERVER,
-            seen=f"{path} has {len(contexts)} contexts: {', '.join(sorted(contexts))}",
-            fix="say which cluster is meant: kubegpu_context in the inventory, context of a module",
-        )
-    name = params["context"] or config.get("current-context") or next(iter(contexts), "")
-    if name not in contexts:
-        raise HopError(
-            Hop.API_SERVER,
-            seen=f"{path} has no context {name}",
-            fix=f"choose one of {', '.join(sorted(contexts)) or 'none: the file is empty'}",
-        )
-    clusters = {entry["name"]: entry.get("cluster") or {} for entry in config.get("clusters") or ()}
-    return name, clusters.get(contexts[name].get("cluster"), {}).get("server", "")
 
 
 def main() -> None:

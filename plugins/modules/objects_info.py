@@ -90,6 +90,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts, redacted
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
@@ -238,13 +239,14 @@ def main() -> None:
     module = AnsibleK8SModule(
         argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, check_pyyaml=False
     )
+    module._module.no_log_values.update(masked_texts(module.params))
     queries, wait_s = module.params["objects"], module.params["wait_timeout"]
     found: list[list[Object]] = [[] for _query in queries]
     try:
         doubts = look_until_ready(lambda: K8sService(get_api_client(module), module), queries, found, wait_s)
     except NO_ANSWER as error:
-        module.fail_json(msg=str(error), result={"objects": found, "not_ready": []})
-    result = {"objects": found, "not_ready": doubts}
+        module.fail_json(msg=str(error), result=redacted({"objects": found, "not_ready": []}))
+    result = redacted({"objects": found, "not_ready": doubts})
     if doubts:
         module.fail_json(msg=f"not ready after {wait_s} s: {'; '.join(doubts)}", result=result)
     module.exit_json(changed=False, result=result)

@@ -81,6 +81,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import ROOM, read_host
 
 ARGUMENTS: dict[str, Any] = {
@@ -91,6 +92,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.no_log_values.update(masked_texts(module.params))
     host, warnings = read_host(Path(module.params["root"]), module.params["folders"])
     for warning in warnings:
         module.warn(warning)

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kubernetes import client, config
 from programs import program
@@ -20,6 +20,33 @@ from programs import program
 Seen = TypeVar("Seen")
 STARTUP_S = 300
 _GIVEN: set[int] = set()
+
+
+# Requests of those who have only the rights that a test grants.
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": ["guest", "looker"]}, {"level": "None"}],
+}
+
+
+class Request(NamedTuple):
+    """In the words of a rule of RBAC; no namespace and no name where it has none."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, event: dict[str, Any]) -> Request:
+        asked = event["objectRef"]
+        resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+        return cls(
+            event["verb"], asked.get("apiGroup", ""), resource, asked.get("namespace", ""), asked.get("name", "")
+        )
 
 
 class ControlPlane:
@@ -47,10 +74,12 @@ class ControlPlane:
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
         )  # fmt: skip
         (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\nguest,guest,2\nlooker,looker,3\n")
+        (self.work / "audit.yml").write_text(json.dumps(AUDIT))
         self.run(
             "kube-apiserver", self.work / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
             "--service-account-issuer=https://kubernetes", "--token-auth-file=tokens.csv",
+            "--audit-policy-file=audit.yml", "--audit-log-path=audit.log",
             "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
             "--cert-dir=certs", f"--secure-port={api}",
             "--service-cluster-ip-range=10.96.0.0/16", f"--advertise-address={self.address}",
@@ -81,6 +110,17 @@ class ControlPlane:
         path = self.kubeconfig.with_name(f"kubeconfig-{user}")
         path.write_text(json.dumps(settings))
         return path
+
+    def allowed_requests(self, user: str) -> list[Request]:
+        """What `guest` or `looker` has asked for until now, and was allowed to."""
+        events = map(json.loads, (self.work / "audit.log").read_text().splitlines())
+        return [
+            Request.of(event)
+            for event in events
+            if event["user"]["username"] == user
+            and "objectRef" in event
+            and event["annotations"]["authorization.k8s.io/decision"] == "allow"
+        ]
 
     def get(self, path: str) -> Any:
         """What the API server answers to the administrator at `path`."""

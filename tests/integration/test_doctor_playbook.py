@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_reports_are_kept_by_date(tmp_path: Path, options: dict[str, Any]) -> No
     kept = {"2026-01-02T000000Z.html", "notes.txt", f"{date}Z.html", f"{date}Z.json"}
     assert {path.name for path in past.iterdir()} == kept
     assert json.loads((past / f"{date}Z.json").read_text()) == report
+
+
+def test_reports_are_readable_by_their_user_alone(tmp_path: Path, options: dict[str, Any]) -> None:
+    """They name nodes, pods and what is wrong with them."""
+    folder = tmp_path / "kept"
+    examine(tmp_path, **options, gpu_doctor_keep=1, gpu_doctor_report_dir=str(folder))
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, *(file.parent for file in files))} == {0o700}
 
 
 def test_it_does_not_fail_if_not_asked_to(tmp_path: Path, options: dict[str, Any]) -> None:

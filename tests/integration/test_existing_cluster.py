@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster_dump import as_written
 from control_plane import ControlPlane, eventually
-from guests import APPLY, GUEST, LOOK, LOOKER, allowed
+from guests import APPLY, GUEST, LOOK, LOOKER, allowed, with_prometheus
 from kubernetes import client
 from metric_chain import MONITORING, PROOF_S, MetricChain
 from playbook import run_playbook
@@ -32,7 +32,7 @@ def kubeconfig(plane: tuple[ControlPlane, client.ApiClient], tmp_path: Path) -> 
     config["current-context"] = "other"
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(config))
-    with allowed(plane[1], GUEST, APPLY):
+    with allowed(plane[1], GUEST, with_prometheus(APPLY, "prometheus-k8s")):
         yield path
 
 

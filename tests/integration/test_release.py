@@ -18,6 +18,7 @@ import pytest
 from control_plane import ControlPlane, eventually
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from planted import HOLDERS, PLANT, watched_processes
 from playbook import changed, local, run_playbook
 from programs import program
 from served_kinds import SERVED_S, is_served
@@ -371,16 +372,19 @@ def test_a_secret_is_neither_changed_nor_shown(release: Release) -> None:
     assert "as-installed" not in shown
 
 
-def test_a_value_that_is_secret_by_its_name_is_in_no_log(release: Release) -> None:
-    values = {
-        "grafana": {"adminPassword": "of-the-admin"},
-        "remoteWrite": [{"basicAuth": {"password": "of-the-write"}}],
-    }
-
-    done = release.run("chart_present", "-vvv", "--diff", values=values)
-
-    assert done.returncode == 0
-    assert "of-the-admin" in release.helm("get", "values", "exporter")
-    for secret in ("of-the-admin", "of-the-write"):
+def test_no_secret_of_a_release_is_shown_and_each_reaches_helm(release: Release) -> None:
+    """Those of a release that somebody else made, and those of the user who adopts it, in each shape."""
+    values = {f"planted{number}": holder for number, holder in enumerate(HOLDERS.values())}
+    theirs = release.chart.parent / "theirs.json"
+    theirs.write_text(json.dumps({"theirs": values}))
+    with watched_processes() as lines:
+        release.helm("install", "exporter", release.chart, "--values", theirs)
+        refused = release.run("chart_present", "-vvv", "--diff", values=values)
+        adopted = release.run("chart_present", "-vvv", "--diff", "--extra-vars=exporter_adopt=true", values=values)
+    assert (refused.returncode, adopted.returncode) == (2, 0)
+    assert "The role would change: planted0.grafana.adminPassword: not set -> set" in " ".join(refused.stdout.split())
+    assert release.helm("get", "values", "exporter").count(PLANT) == len(values)
+    for done in (refused, adopted):
         # ansible-playbook's own command line has the variables of this test.
-        assert secret not in done.stdout.replace(json.dumps(values), "")
+        assert PLANT not in (done.stdout + done.stderr).replace(json.dumps(values), "")
+    assert lines == []

@@ -69,7 +69,7 @@ def test_the_summary_says_what_there_is_where_and_what_comes_next(
 
     assert "GPUs: 4 on gpu-a" in empty
     assert "Autoscalers: none. Next: describe one in gpu_autoscaling_autoscalers" in empty
-    assert "Alerts are sent to nobody" in empty
+    assert "Alerts are sent to no receiver" in empty
     assert "port-forward service/kube-prometheus-stack-prometheus 9090:9090" in empty
     assert f"Autoscalers: {workloads.namespace}/chat" in full
     assert "Alerts are sent to on-call" in full

@@ -58,11 +58,3 @@ def test_the_operator_leaves_the_labels_of_another_feature_discovery(releases: t
     chart = RoleValues("gpu_operator", {}, beside(*releases))["__gpu_operator_chart"]
     assert chart["values"]["node-feature-discovery"]["postDeleteCleanup"] is cleans
     assert chart["hooks"] is cleans
-
-
-@pytest.mark.parametrize("label", ["pci-10de", "pci-0300_10de", "pci-0302_10de"])
-def test_a_gpu_is_found_by_any_feature_discovery(label: str) -> None:
-    """By vendor, as NVIDIA's charts have it named, or by class and vendor, as it is named by itself."""
-    terms = RoleValues("nvidia_device_plugin", {}, {})["_common_gpu_terms"]
-    keys = [expression["key"] for term in terms for expression in term["matchExpressions"]]
-    assert f"feature.node.kubernetes.io/{label}.present" in keys

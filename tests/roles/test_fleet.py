@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from role_values import RoleValues
 
 FLEET = "_common_fleet"
@@ -22,30 +21,9 @@ def test_a_small_fleet_has_what_it_always_had() -> None:
     assert RoleValues("kubernetes", {}, {})[FLEET] == small, "an inventory without servers and autoscalers"
 
 
-NAMES = ("workers", "requests", "interval", "memory_mib", "millicores")
-
-
-@pytest.mark.parametrize(
-    ("nodes", "autoscalers", "expected"),
-    [
-        (300, 251, (6, 200, 2, 1500, 750)),
-        (600, 500, (10, 200, 2, 3000, 1500)),
-        (601, 501, (11, 300, 3, 3005, 1503)),
-        (2500, 1250, (25, 500, 9, 12500, 6250)),
-    ],
-)
-def test_a_large_fleet(nodes: int, autoscalers: int, expected: tuple[int, ...]) -> None:
-    assert values(nodes=nodes, autoscalers=autoscalers)[FLEET] == dict(zip(NAMES, expected, strict=True))
-
-
 def test_what_is_said_counts_more_than_what_is_counted() -> None:
     fleet = values(nodes=3, autoscalers=2, kubegpu_fleet={"autoscalers": 1000})[FLEET]
     assert (fleet["workers"], fleet["memory_mib"]) == (20, 512)
-
-
-def test_a_longer_period_needs_fewer_workers_and_requests() -> None:
-    fleet = values(autoscalers=1500, kubernetes_hpa_sync_period=15)[FLEET]
-    assert (fleet["workers"], fleet["requests"]) == (10, 200)
 
 
 LARGE = {"kubegpu_fleet": {"nodes": 2500, "autoscalers": 1250}}

@@ -10,6 +10,7 @@ from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
+import kubeconfigs
 import pytest
 import yaml
 from ansible_forks import ansible_playbook
@@ -271,10 +272,8 @@ def test_certificates_that_run_out_are_warned_of(tmp_path: Path, days: int, is_s
     words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=admin", "-days", str(days)]
     subprocess.run(["openssl", *words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     data = b64encode(certificate.read_bytes()).decode()
-    admin = {
-        "clusters": [{"cluster": {"server": "https://192.0.2.1:6443", "certificate-authority-data": "AA=="}}],
-        "users": [{"user": {"client-certificate-data": data}}],
-    }
+    admin = kubeconfigs.admin()
+    admin["users"][0]["user"] = {"client-certificate-data": data}
     (tmp_path / "admin.conf").write_text(yaml.safe_dump(admin))
     fetched = tmp_path / "inventory/.kubegpu/kubeconfig"
     fetched.parent.parent.mkdir()
@@ -285,6 +284,34 @@ def test_certificates_that_run_out_are_warned_of(tmp_path: Path, days: int, is_s
     assert ("certificates -> localhost: kubeadm's certificates are valid until" in said) == is_said
     assert yaml.safe_load(fetched.read_text()) == admin
     assert (fetched.with_name(".gitignore").read_text(), fetched.stat().st_mode & 0o777) == ("*\n", 0o600)
+
+
+def test_a_kubeconfig_with_another_cluster_is_merged_and_its_context_is_known(tmp_path: Path) -> None:
+    """By a run that follows as well: the current context of the file, which is production, is nobody's to change."""
+    (tmp_path / "admin.conf").write_text(yaml.safe_dump(kubeconfigs.admin()))
+    fetched = tmp_path / "config"
+    fetched.write_text(yaml.safe_dump(kubeconfigs.production()))
+    known = {"__kubernetes_admin_conf": str(tmp_path / "admin.conf"), "kubegpu_kubeconfig": str(fetched)}
+    role = {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "kubeconfig"}
+    shown = {"msg": "context={{ kubegpu_context }}."}
+    said = play(tmp_path, [{"ansible.builtin.include_role": role}], known)
+    assert "changed=1" in said
+    assert yaml.safe_load(fetched.read_text()) == kubeconfigs.together(kubeconfigs.production(), kubeconfigs.admin())
+    assert "THE-ONLY-TOKEN" not in said
+
+    again = [
+        {"ansible.builtin.include_role": {**role, "public": True}},
+        {"ansible.builtin.debug": shown},
+    ]
+    said = play(tmp_path, again, known)
+    assert "changed=0" in said
+    assert "context=kubernetes-admin@kubernetes." in said
+
+    source = yaml.safe_load((ROOT / "roles/kubernetes/tasks/absent.yml").read_text())
+    removal = next(task for task in source if "kubegpu.autoscale.kubeconfig" in task)
+    said = play(tmp_path, [again[0], removal, again[1]], known)
+    assert yaml.safe_load(fetched.read_text()) == kubeconfigs.production()
+    assert "context=." in said
 
 
 def test_routes_are_foreign_to_systemd_networkd() -> None:

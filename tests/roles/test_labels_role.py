@@ -1,40 +1,23 @@
-"""What the role that labels nodes says where it finds no GPU."""
+"""What the role that labels nodes hands to its plan."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-import yaml
-from role_values import ROLES, RoleValues
+from role_values import RoleValues
 
-TASKS = yaml.safe_load((ROLES / "gpu_node_labels/tasks/configure.yml").read_text())
-LOOKED = {"ansible_facts": {"gpu_facts": {"gpus": []}, "hostname": "gpu1"}}
-NOT_LOOKED: dict[str, Any] = {"ansible_facts": {}}
+NODE = {"metadata": {"name": "gpu1", "labels": {"tier": "1"}}}
 
 
-@pytest.mark.parametrize(
-    ("servers", "seen", "step"),
-    [
-        (
-            {"gpu1": LOOKED, "gpu2": LOOKED},
-            "2 of 2 servers in kube_control_plane and kube_node, none of these",
-            "run the playbook",
-        ),
-        (
-            {"gpu1": LOOKED, "gpu2": NOT_LOOKED},
-            "1 of 2 servers",
-            "run this without --limit, so that gpu2 is looked at;",
-        ),
-    ],
-)
-def test_servers_that_nobody_has_looked_at_are_not_said_to_have_no_gpu(
-    servers: dict[str, Any], seen: str, step: str
-) -> None:
-    """With --limit localhost nobody looks at any."""
-    told = {"__gpu_node_labels_nodes": {"resources": []}, "hostvars": servers, "groups": {"kube_node": [*servers]}}
-    [refusal] = [task for task in TASKS if task["name"] == "Refuse servers without GPUs"]
-    said = RoleValues("gpu_node_labels", {}, told | {"nodes": []}).text(refusal["ansible.builtin.assert"]["fail_msg"])
+@pytest.mark.parametrize("driver", [None, "nvidia", "nouveau", "NovaCore", "vfio-pci"])
+def test_a_server_of_the_inventory_is_labelled_by_what_its_survey_found(driver: str | None) -> None:
+    """A GPU with vfio-pci belongs to a virtual machine."""
+    facts = {"gpu_facts": {"gpus": [{"bound_driver": driver}]}, "hostname": "GPU1"}
+    told: dict[str, Any] = {"hostvars": {"a": {"ansible_facts": facts}}, "groups": {"kube_node": ["a"]}}
+    told["__gpu_node_labels_nodes"] = {"resources": [NODE]}
 
-    assert f"Seen: {seen}" in said
-    assert f"Next: {step}" in said
+    plan = RoleValues("gpu_node_labels", {"kubegpu_gpu_node_selector": {"tier": 1}}, told)["__gpu_node_labels_plan"]
+
+    assert list(plan["add"]) == ([] if driver == "vfio-pci" else ["gpu1"])
+    assert bool(plan["refused"]) is (driver == "vfio-pci")

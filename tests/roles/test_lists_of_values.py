@@ -47,6 +47,25 @@ def test_a_flag_more_leaves_those_of_metrics_server(insecure: bool) -> None:
     assert values_of("metrics_server", **options)["args"] == ["--kubelet-insecure-tls"] * insecure + [flag]
 
 
+@pytest.mark.parametrize(
+    ("servers", "kubelet", "insecure"),
+    [
+        (["cp1"], {}, True),
+        ([], {}, False),
+        (["cp1"], {"serverTLSBootstrap": True}, False),
+    ],
+    ids=["installed by the inventory", "existing cluster", "certificates that the CA signs"],
+)
+def test_kubelets_are_trusted_without_a_certificate_only_where_kubeadm_signs_none(
+    servers: list[str], kubelet: dict[str, bool], insecure: bool
+) -> None:
+    told = {**TOLD, "groups": {"kube_control_plane": servers}}
+    values = RoleValues("metrics_server", {"kubernetes_kubelet_config": kubelet}, told)[
+        "__metrics_server_chart['values']"
+    ]
+    assert ("--kubelet-insecure-tls" in values["args"]) is insecure
+
+
 def test_a_variable_and_a_taint_more_leave_those_of_the_operator() -> None:
     mine, taint = {"name": "DCGM_EXPORTER_COLLECTORS", "value": "/etc/x.csv"}, {"key": "team", "operator": "Exists"}
     slower = {"name": "DCGM_EXPORTER_INTERVAL", "value": "5000"}

@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import jinja2
 import pytest
 from collection import ROOT
+from role_values import RoleValues
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("iptables") or not shutil.which("ip"), reason="takes root, ip and iptables"
@@ -110,6 +112,30 @@ def test_stop_takes_all_of_it_back(tmp_path: Path) -> None:
     )
 
     assert now == was == ["-A INPUT -p tcp -m tcp --dport 80 -j DROP"]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze")
+def test_the_unit_follows_each_firewall_that_flushes_all_rules(tmp_path: Path) -> None:
+    """systemd reads the unit. Which one a restart or a reload of the firewall reaches, its dependencies say."""
+    role = RoleValues("kubernetes", {}, {})
+    units = role["__kubernetes_firewall_units"]
+    text = jinja2.Environment().from_string(TEMPLATE.with_name("kubegpu-metrics.service.j2").read_text())
+    unit = tmp_path / "kubegpu-metrics.service"
+    unit.write_text(text.render(__kubernetes_firewall_units=units, __kubernetes_metrics_script="/bin/true"))
+    settings = ConfigParser(strict=False)
+    settings.optionxform = str  # type: ignore[assignment]
+    settings.read(unit)
+    for name in ("After", "PartOf", "ReloadPropagatedFrom"):
+        assert settings["Unit"][name].split() == units
+    assert settings["Install"]["WantedBy"].split() == ["multi-user.target", *units]
+    verified = subprocess.run(["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True)
+    assert "kubegpu-metrics.service:" not in verified.stderr
+
+
+def test_a_flush_opens_the_ports_and_a_reload_closes_them(tmp_path: Path) -> None:
+    path, ask = script(tmp_path, "10.244.0.0/16"), "from 192.0.2.66 192.0.2.1 2381"
+    closed, opened, again = run(f"{path} start; {ask}", f"iptables -F; iptables -X; {ask}", f"{path} start; {ask}")
+    assert (closed, opened, again) == (["not"], ["reached"], ["not"])
 
 
 def test_it_is_a_script_as_shellcheck_wants_it(tmp_path: Path) -> None:

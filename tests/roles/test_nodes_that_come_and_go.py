@@ -40,10 +40,6 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"__nvidia_device_plugin_nodes": {"resources": NODES}},
         ["__nvidia_device_plugin_ready | map(attribute='metadata.name') == ['works', 'without-plugin']"],
     ),
-    "a node that offers none is not labelled for it": (
-        {"__gpu_node_labels_nodes": {"resources": NODES}},
-        ["__gpu_node_labels_offering == ['works', 'down']"],
-    ),
     "profiling is left to others": (
         {**PROFILED, "dcgm_exporter_profiling": False},
         # A line of it is a row of three.

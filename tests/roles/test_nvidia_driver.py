@@ -573,7 +573,6 @@ def test_every_role_counts_the_same_gpus(driver: str | None, counts: int) -> Non
         "nvidia_driver": "__nvidia_driver_gpus",
         "nvidia_container_toolkit": "__nvidia_container_toolkit_gpus",
         "docker": "__docker_gpus",
-        "gpu_node_labels": "__gpu_node_labels_detected | from_json",
     }.items():
         told = {"ansible_facts": facts, "groups": {"kube_node": ["gpu1"]}}
         host = {"ansible_facts": facts, "kubernetes_node_name": "gpu1"}

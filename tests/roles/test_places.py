@@ -38,7 +38,7 @@ WHICH = ("the cluster has team-a/a and team-b/b", "set kubegpu_prometheus to the
 # Of an agent, or of a Thanos Ruler: nothing of it answers queries.
 OPERATOR_ALONE = {"prometheus_operator": [found("a/operator")]}
 NO_PROMETHEUS = (
-    "no Prometheus that answers queries, and ours does not come beside DaemonSet a/operator.",
+    "no Prometheus that answers queries, and ours is not installed beside DaemonSet a/operator.",
     "kubegpu_prometheus",
 )
 
@@ -76,36 +76,17 @@ OURS = {**OF_THAT_NAME, "owned": True}
 IDLE_OPERATOR = {"gpu_operator": [found("nvidia/gpu-operator")]}
 OUR_OPERATOR = {"gpu_operator": [found("gpu-operator/gpu-operator", owned=True)]}
 OF_AN_OPERATOR = {**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}
+# One for each way through the roles' tasks; tests/unit/components/test_component_places.py has the others.
 CASES = {
     "nothing is there": Case(STACK, {}, ("present",)),
-    "ours is there": Case(EXPORTER, {"exporter": [found("monitoring/ours", owned=True)]}, ("present",)),
-    "an operator": Case(STACK, {"prometheus_operator": [found("a/operator")]}, ("existing",)),
     "two operators": Case(
         STACK,
         {"prometheus_operator": [found("a/operator")]},
         ("DaemonSet a/operator was not made by this collection", "two operators write the same objects for ever"),
         {"prometheus_stack_state": "present"},
     ),
-    "a Prometheus without an operator": Case(STACK, {"prometheus": [prometheus("a/plain")]}, ("existing",)),
-    "ours beside a Prometheus without an operator": Case(
-        STACK, {"prometheus": [prometheus("a/plain")]}, ("present",), {"prometheus_stack_state": "present"}
-    ),
-    "a Prometheus of theirs under our operator": Case(
-        STACK,
-        {
-            "prometheus": [prometheus("a/theirs"), prometheus("monitoring/ours", owned=True)],
-            "prometheus_operator": [found("monitoring/operator", owned=True)],
-        },
-        ("present",),
-    ),
     "an adapter beside two": Case(ADAPTER, SEVERAL, WHICH),
-    "an adapter beside two, and something else is said": Case(
-        ADAPTER, SEVERAL, WHICH, {"kubegpu_prometheus": {"evaluation_interval": 15}}
-    ),
     "an adapter beside two, of which one is meant": Case(ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": B}),
-    "an adapter beside two, and one outside is meant": Case(
-        ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": {"url": "https://metrics.example"}}
-    ),
     "an exporter beside two": Case(EXPORTER, SEVERAL, WHICH),
     "an exporter of theirs beside two": Case(EXPORTER, {**SEVERAL, "exporter": [found("x/exporter")]}, ("existing",)),
     "alerts beside two": Case(ALERTS, SEVERAL, WHICH, {"gpu_alerts_state": "present"}),
@@ -117,35 +98,10 @@ CASES = {
         {"kubegpu_prometheus": B},
     ),
     "an adapter beside an operator alone": Case(ADAPTER, OPERATOR_ALONE, NO_PROMETHEUS),
-    "an adapter beside an operator alone, for a Thanos": Case(
-        ADAPTER, OPERATOR_ALONE, ("present",), {"kubegpu_prometheus": {"namespace": "a", "service": "thanos-query"}}
-    ),
-    "an adapter, and a Prometheus that nobody sees": Case(
-        ADAPTER, {}, ("the cluster has no Prometheus that answers queries.",), {"prometheus_stack_state": "existing"}
-    ),
     "alerts beside an operator alone": Case(ALERTS, OPERATOR_ALONE, ("unasked",)),
     "dashboards beside an operator alone": Case(DASHBOARDS, OPERATOR_ALONE, ("unasked",)),
     "alerts for an operator alone": Case(ALERTS, OPERATOR_ALONE, NO_PROMETHEUS, {"gpu_alerts_state": "present"}),
-    "an exporter beside an operator alone": Case(EXPORTER, OPERATOR_ALONE, ("present",)),
     "alerts where nothing is there": Case(ALERTS, {}, ("present",)),
-    "an exporter": Case(EXPORTER, {"exporter": [found("gpu-operator/exporter")]}, ("existing",)),
-    "two exporters that were made one after the other": Case(
-        EXPORTER,
-        {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
-        ("DaemonSet gpu-operator/exporter", "dcgm_exporter_state=absent removes ours"),
-    ),
-    "two exporters, and one is left": Case(
-        EXPORTER,
-        {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
-        ("absent",),
-        {"dcgm_exporter_state": "absent"},
-    ),
-    "ours under its name": Case(
-        EXPORTER,
-        {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
-        ("present",),
-        {"dcgm_exporter_namespace": "gpus", "dcgm_exporter_release": "dcgm"},
-    ),
     "ours under another name": Case(
         EXPORTER,
         {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
@@ -154,168 +110,22 @@ CASES = {
             "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm",
         ),
     ),
-    "ours in another namespace": Case(
-        PLUGIN,
-        {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
-        ("two of them give out the same GPUs", "with these two and nvidia_device_plugin_state=absent"),
-        {"nvidia_device_plugin_state": "present"},
-    ),
-    "ours in another namespace, and it is to go": Case(
-        PLUGIN,
-        {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
-        ("absent",),
-        {"nvidia_device_plugin_state": "absent"},
-    ),
-    "a second DCGM": Case(
-        EXPORTER,
-        {"host_engine": [found("gpu-operator/nvidia-dcgm")]},
-        ("only one reads the profiling counters", "dcgm_exporter_host_engine connects ours to that DCGM"),
-    ),
-    "the DCGM that is there": Case(
-        EXPORTER,
-        {"host_engine": [found("gpu-operator/nvidia-dcgm")]},
-        ("present",),
-        {"dcgm_exporter_host_engine": "nvidia-dcgm.gpu-operator:5555"},
-    ),
-    "a release of that name": Case(
-        EXPORTER,
-        {"exporter": [OF_THAT_NAME]},
-        ("-e dcgm_exporter_adopt=true takes its release over",),
-        {"dcgm_exporter_state": "present"},
-    ),
-    "a release of that name that is taken over": Case(
-        EXPORTER, {"exporter": [OF_THAT_NAME]}, ("present",), {"dcgm_exporter_adopt": True}
-    ),
-    "another release is not taken over": Case(
-        EXPORTER,
-        {"exporter": [found("gpu/dcgm", release="gpu/dcgm")]},
-        ("DaemonSet gpu/dcgm was not made by this collection",),
-        {"dcgm_exporter_adopt": True, "dcgm_exporter_state": "present"},
-    ),
-    "a device plugin": Case(PLUGIN, {"device_plugin": [found("kube-system/plugin")]}, ("existing",)),
-    "two device plugins": Case(
-        PLUGIN,
-        {"device_plugin": [found("kube-system/plugin")]},
-        ("two of them give out the same GPUs", "nvidia_device_plugin_state=existing uses theirs"),
-        {"nvidia_device_plugin_state": "present"},
-    ),
-    "a DRA driver": Case(PLUGIN, {"dra_driver": [found("dra/driver")]}, ("existing",)),
-    "an operator of theirs whose pool is at zero has the exporter": Case(EXPORTER, IDLE_OPERATOR, ("existing",)),
-    "an operator of theirs whose pool is at zero has the plugin": Case(PLUGIN, IDLE_OPERATOR, ("existing",)),
-    "an operator of theirs that brings no exporter": Case(
-        EXPORTER, {**IDLE_OPERATOR, "device_plugin": [OF_AN_OPERATOR]}, ("present",)
-    ),
-    "ours beside an operator of theirs without an exporter, whose pool is at zero": Case(
-        EXPORTER, {**IDLE_OPERATOR, "exporter": [found("monitoring/ours", owned=True)]}, ("present",)
-    ),
-    "an operator of ours whose pool is at zero has the plugin": Case(PLUGIN, OUR_OPERATOR, ("existing",)),
-    "an operator of ours that goes": Case(PLUGIN, OUR_OPERATOR, ("present",), {"gpu_operator_state": "absent"}),
-    "an operator beside one of theirs whose pool is at zero": Case(
-        OPERATOR, IDLE_OPERATOR, ("DaemonSet nvidia/gpu-operator is there",), {"gpu_operator_state": "present"}
-    ),
-    "the operator of the inventory has the exporter": Case(
-        EXPORTER, {}, ("existing",), {"gpu_operator_state": "present"}
-    ),
-    "the operator of the inventory has the plugin": Case(PLUGIN, {}, ("existing",), {"gpu_operator_state": "present"}),
-    "a plugin beside the operator of the inventory": Case(
-        PLUGIN,
-        {},
-        ("gpu_operator_state is present, and the operator brings its own", "nvidia_device_plugin_state at auto"),
-        {"gpu_operator_state": "present", "nvidia_device_plugin_state": "present"},
-    ),
-    "ours goes before the operator comes": Case(
-        PLUGIN,
-        {"device_plugin": [found("x/ours", owned=True)]},
-        ("absent",),
-        {"gpu_operator_state": "present", "nvidia_device_plugin_state": "absent"},
-    ),
-    "an operator on a cluster without": Case(OPERATOR, {}, ("present",), {"gpu_operator_state": "present"}),
-    "an operator beside our own plugin": Case(
-        OPERATOR,
-        {"device_plugin": [found("x/ours", owned=True)]},
-        ("DaemonSet x/ours is there", "gpu_operator_state=existing, nvidia_device_plugin_state=absent and dcgm"),
-        {"gpu_operator_state": "present"},
-    ),
-    "an operator beside what others brought": Case(
-        OPERATOR,
-        {"exporter": [found("a/b")], "device_plugin": [found("a/c")]},
-        ("DaemonSet a/c, DaemonSet a/b are there", "remove what is there first"),
-        {"gpu_operator_state": "present"},
-    ),
-    "an operator beside two Prometheus": Case(OPERATOR, SEVERAL, WHICH, {"gpu_operator_state": "present"}),
-    "what our operator made": Case(
-        OPERATOR,
-        {"device_plugin": [{**found("gpu-operator/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
-        ("present",),
-        {"gpu_operator_state": "present"},
-    ),
-    "what another operator made": Case(
-        OPERATOR,
-        {"device_plugin": [{**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
-        ("DaemonSet nvidia/nvidia-device-plugin-daemonset is there",),
-        {"gpu_operator_state": "present"},
-    ),
-    "another adapter": Case(ADAPTER, {"metrics_apis": apis(custom=False)}, ("existing",)),
     "two adapters": Case(
         ADAPTER,
         {"metrics_apis": apis(custom=False)},
         ("APIService custom.metrics.k8s.io was not made", "a metrics API has one server"),
         {"prometheus_adapter_state": "present"},
     ),
-    "KEDA serves the other API": Case(ADAPTER, {"metrics_apis": apis(external=False)}, ("present",)),
-    "KEDA serves the other API, which is wanted": Case(
-        ADAPTER,
-        {"metrics_apis": apis(external=False, custom=True)},
-        ("APIService external.metrics.k8s.io", "prometheus_adapter_external_metrics=false leaves the other API alone"),
-        {"prometheus_adapter_external_metrics": True},
-    ),
-    "nobody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("existing",)),
     "somebody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("present",), ON_CPU),
-    "a metrics-server, and somebody asks for CPU": Case(METRICS, resources(), ("existing",), ON_CPU),
-    "ours, and nobody asks any more": Case(
-        METRICS, resources(owned=True, release="kube-system/metrics-server"), ("present",)
-    ),
-    "two metrics-servers": Case(
-        METRICS,
-        resources(),
-        ("APIService metrics.k8s.io was not made", "metrics_server_state=existing uses theirs"),
-        {"metrics_server_state": "present"},
-    ),
-    "a metrics-server of that name": Case(
-        METRICS,
-        resources(release="kube-system/metrics-server"),
-        ("-e metrics_server_adopt=true takes its release over",),
-        {"metrics_server_state": "present"},
-    ),
     "an exporter that may be there": Case(
         EXPORTER,
         {},
         ("test -> dcgm_exporter: no right to list DaemonSet.", "dcgm_exporter_state=existing"),
         unread=NO_RIGHT,
     ),
-    "a plugin that may be there": Case(
-        PLUGIN,
-        {},
-        ("no right to list DaemonSet.",),
-        {"nvidia_device_plugin_state": "present"},
-        unread=NO_RIGHT,
-    ),
     "an operator beside what may be there": Case(
         OPERATOR, {}, ("no right to list DaemonSet.",), {"gpu_operator_state": "present"}, unread=NO_RIGHT
     ),
-    "an adapter that may be there": Case(ADAPTER, {}, ("no right to list APIService.",), unread=NO_RIGHT),
-    "a Prometheus that may be there": Case(
-        STACK, {}, ("no right to list DaemonSet; no right to list Prometheus.",), unread=NO_RIGHT
-    ),
-    "what may be there is used": Case(
-        EXPORTER, {}, ("existing",), {"dcgm_exporter_state": "existing"}, unread=NO_RIGHT
-    ),
-    "what may be there is not wanted": Case(METRICS, {}, ("existing",), unread=NO_RIGHT),
-    "ours goes, whatever may be there": Case(
-        EXPORTER, {}, ("absent",), {"dcgm_exporter_state": "absent"}, unread=NO_RIGHT
-    ),
-    "what there is no right to is not needed": Case(EXPORTER, {}, ("present",), unread={"APIService": "no right"}),
-    "a metrics-server is no adapter": Case(ADAPTER, resources(), ("present",)),
 }
 
 
@@ -410,7 +220,7 @@ WARNED = {
     "ours goes, and has another name": Warned(
         EXPORTER,
         {"components": {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]}},
-        "nothing of gpus/dcgm goes, which this collection has made. Next: to remove it, set "
+        "release gpus/dcgm, which this collection has made, stays. Next: to remove it, set "
         "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm too.",
         {"dcgm_exporter_state": "absent"},
     ),
@@ -521,7 +331,7 @@ def test_the_operator_stands_in_for_roles_of_servers(options: dict[str, Any], ro
         ("http://mimir.example:8080/prometheus", "http://mimir.example", 8080),
         ("https://mimir.example", "https://mimir.example", 443),
         ("http://[fd00::1]:9090", "http://[fd00::1]", 9090),
-        ("http://bob:secret@prom.example:9090", "http://bob:secret@prom.example", 9090),
+        ("http://bob:secret@prom.example:9090", "http://prom.example", 9090),
     ],
 )
 def test_the_adapter_asks_a_prometheus_outside_at_its_whole_address(url: str, host: str, port: int) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.receivers import (
+    alertmanager_values,
+    receiver_faults,
+)
 from programs import program
-from role_values import RoleValues
 
 from lab.charts.check import releases
 
@@ -43,12 +46,10 @@ SECRETS = "/etc/alertmanager/secrets"
 
 
 def test_severities_may_be_a_text_with_commas() -> None:
-    """A text was matched letter by letter: nobody was told of anything."""
-    for said, matcher in (("critical", "critical"), ("critical, warning", "critical|warning")):
-        routes = RoleValues(
-            "prometheus_stack", {"prometheus_stack_receivers": [{**RECEIVERS[0], "severities": said}]}, {}
-        )
-        assert routes["__prometheus_stack_routes"][0]["matchers"] == [f'severity =~ "{matcher}"']
+    """A text was matched letter by letter, so that no alert reached anybody."""
+    for given, matcher in (("critical", "critical"), ("critical, warning", "critical|warning")):
+        config = alertmanager_values([{**RECEIVERS[0], "severities": given}])["config"]
+        assert config["route"]["routes"][0]["matchers"] == [f'severity =~ "{matcher}"']
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +105,9 @@ def test_each_severity_reaches_those_who_asked_for_it(file: Path, severity: str,
     [
         (["on-call", "pager"], []),
         (["on-call", "pager", "on-call"], ["two receivers are called on-call"]),
-        (["null"], ["the name null is taken by the receiver that nobody reads"]),
+        (["null"], ["the name null is reserved for alerts that no receiver gets"]),
     ],
 )
 def test_names_that_alertmanager_would_not_take_are_refused(names: list[str], said: list[str]) -> None:
     """The operator then leaves Alertmanager without a configuration, and nobody is told of anything."""
-    receivers = [{**RECEIVERS[3], "name": name} for name in names]
-    values = RoleValues("prometheus_stack", {"prometheus_stack_receivers": receivers}, {})
-
-    assert values["__prometheus_stack_receiver_lacks"] == said
+    assert receiver_faults([{**RECEIVERS[3], "name": name} for name in names]) == said

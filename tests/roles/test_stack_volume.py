@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.filter.stack_faults import stack_faults
 from playbook import local, run_playbook
 from role_values import RoleValues
 
@@ -32,7 +33,8 @@ def volume(size: Any) -> dict[str, Any]:
     ],
 )
 def test_a_volume_has_to_be_larger_than_what_is_kept(options: dict[str, Any], expected: bool) -> None:
-    assert RoleValues("prometheus_stack", options, {"kubegpu_cluster": {}})["__prometheus_stack_overfull"] is expected
+    checked = RoleValues("prometheus_stack", options, {"kubegpu_cluster": {}})["__prometheus_stack_checked"]
+    assert any("the volume has" in fault for fault in stack_faults(checked)) is expected
 
 
 def test_it_is_refused_before_anything_is_changed(tmp_path: Path) -> None:

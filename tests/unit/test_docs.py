@@ -23,7 +23,11 @@ TARGETS = {
     "tests/faults/test_alerts_fire.py": "make test-alerts",
     "tests/faults/test_safety.py": "make test-outages",
 }
-PAGES = [path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if "test_" in path.read_text()]
+PAGES = [
+    path
+    for path in [ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")]
+    if "test_" in path.read_text()
+]
 FILES = [path for folder in ("tests", "molecule") for path in (ROOT / folder).rglob("test_*.py")]
 HOMES: dict[str, list[Path]] = {}
 for path in FILES:

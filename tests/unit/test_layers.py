@@ -14,6 +14,7 @@ MODULE_UTILS = ROOT / "plugins" / "module_utils"
 OURS = "ansible_collections.kubegpu.autoscale.plugins.module_utils."
 # From left to right: a package imports from itself and from those on its left.
 LEFT = (
+    "secrets",
     "hops",
     "marks",
     "errors",
@@ -27,7 +28,7 @@ LEFT = (
     "report",
 )
 PACKAGES = (*LEFT, "cluster", "actions", "runtime")
-PURE = {"autoscaling", "chain", "components", "gitops", "loadtest", "report", "formats"}
+PURE = {"secrets", "autoscaling", "chain", "components", "gitops", "loadtest", "report", "formats"}
 # What would be input or output: a pure package is handed what it judges.
 WORLD = {"ansible", "ansible_collections", "kubernetes", "os", "pathlib", "socket", "subprocess", "time", "urllib"}
 

@@ -12,6 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors i
     ApiError,
     QueryError,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule, Outcome, as_hop, given
 
 
@@ -45,6 +46,28 @@ def test_a_query_that_prometheus_refuses_ends_a_module_as_any_error_does() -> No
     assert told["hop"] == "scrape"
     assert "would load too many samples" in told["msg"]
     assert "query.max-samples" in told["fix"]
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"url": "http://metrics.example", "bearer_token": "hunter2"}, True),
+        ({"url": "http://bob:hunter2@metrics.example"}, True),
+        ({"url": "http://bob:hunter2@metrics.example", "plain_http": True}, False),
+        ({"url": "http://metrics.example"}, False),
+        ({"url": "https://metrics.example", "bearer_token": "hunter2"}, False),
+    ],
+)
+def test_no_credential_crosses_a_network_unencrypted(options: dict[str, Any], refused: bool) -> None:
+    module = GpuModule.__new__(GpuModule)
+    module.params = {"prometheus": {"ca_cert": None, "bearer_token": None, "plain_http": False, **options}}
+    if not refused:
+        assert module.prometheus_client(SimpleNamespace()).name.endswith("//metrics.example")
+        return
+    with pytest.raises(HopError, match="Nothing was sent or changed") as raised:
+        module.prometheus_client(SimpleNamespace())
+    assert "hunter2" not in str(raised.value)
+    assert "plain_http" in raised.value.fix
 
 
 def test_entries_of_lists_are_shown_without_their_defaults() -> None:

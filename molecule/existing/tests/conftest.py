@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from foreign import RIGHTS, ROOT, Owner, page
+from foreign import PROMETHEUS, RIGHTS, ROOT, Owner, page
 from testinfra.host import Host
 
 
@@ -18,7 +18,9 @@ def owner(host: Host) -> Owner:
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts", "namespace": "ml"}, "data": scripts}
     )
     owner.apply(*page("workload"))
-    rights = yaml.safe_load(RIGHTS.read_text())
+    rights = yaml.safe_load(RIGHTS.read_text().replace("kube-prometheus-stack-prometheus", PROMETHEUS))
+    configs = [rule for rule in rights["rules"] if rule["resources"] == ["configmaps"]]
+    configs[0]["resourceNames"] = ["metrics-prometheus-adapter"]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": rights["metadata"]["name"]}
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "guest"}]
     binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}

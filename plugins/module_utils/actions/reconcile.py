@@ -6,7 +6,7 @@ from typing import Any
 
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import RuleOptions
-from ..autoscaling.spec import Autoscaler, autoscaler_key
+from ..autoscaling.spec import Autoscaler, read_keys
 from ..chain.objects import key_of
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.prometheus import PrometheusClient
@@ -77,7 +77,7 @@ def reconcile(
 
 def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
     """Remove autoscalers, and each recording rule with its last user. What is not ours stays."""
-    keys = list(dict.fromkeys(map(autoscaler_key, params)))
+    keys = list(dict.fromkeys(read_keys(params)))
     objects = read_objects(kube, rules.namespace, {namespace for namespace, _name in keys})
     outcome = Outcome()
     ours = {key: objects.hpas[key] for key in keys if key in objects.hpas and is_managed(objects.hpas[key])}

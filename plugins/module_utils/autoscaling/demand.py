@@ -10,18 +10,24 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..errors import HopError
 from ..hops import Hop
+from .kube_names import DNS_SUBDOMAIN
 from .metrics import PERCENT, Metric, demand_name, sustained_name
+from .options import Options, as_number, shown
 from .promql import equal, quoted
 from .request_counters import COUNTERS
 
-_OPTIONS = {"source", "name", "offered", "served", "prior_gpu_seconds"}
-# A brace may stand in the value of a matcher.
-_VALUE = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`]*`'
-_SELECTOR = re.compile(rf"[a-zA-Z_:][\w:]*\s*(\{{(?:[^{{}}\"\'`]|{_VALUE})*\}})?")
+OPTIONS = ("source", "name", "offered", "served", "prior_gpu_seconds")
+
+# PromQL's quoted text: escapes are Go's, and only `text` may have line ends. A brace in it is a character like others.
+_ESCAPE = r"\\(?:[abfnrtv\\{quote}]|[0-3][0-7]{{2}}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}})"
+_QUOTED = "|".join(
+    [*(rf"{quote}(?:[^{quote}\\\n]|{_ESCAPE.format(quote=quote)})*{quote}" for quote in ('"', "'")), "`[^`]*`"]
+)
+_MATCHER = rf"\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:{_QUOTED})\s*"
+_SELECTOR = re.compile(rf"[a-zA-Z_:][a-zA-Z0-9_:]*\s*(?:\{{\s*(?:{_MATCHER}(?:,{_MATCHER})*,?\s*)?\}})?")
 
 # A cost outside is not believed, GPU seconds a request.
 LEAST_COST, MOST_COST = 0.00001, 100
@@ -83,34 +89,26 @@ class Demand:
     source: str = ""
 
     @classmethod
-    def from_params(cls, given: Mapping[str, Any], namespace: str, target: str) -> Demand:
-        """The demand that options describe.
-
-        Raises: HopError if they are incomplete or contradict each other.
-        """
-        values = {key: value for key, value in given.items() if value is not None}
-        if unknown := sorted(set(values) - _OPTIONS):
-            raise _refusal(
-                target, f"has the option {unknown[0]}, which there is not", f"use {', '.join(sorted(_OPTIONS))}"
-            )
-        prior = _prior(target, values.get("prior_gpu_seconds"))
-        source, selectors = values.get("source"), [values[key] for key in ("offered", "served") if key in values]
-        if source is None:
-            if len(selectors) < 2 or "name" in values:
-                raise _refusal(
-                    target,
-                    f"is {values!r}",
+    def from_options(cls, given: Options, namespace: str, target: str) -> Demand:
+        """The demand that options describe. Raises: HopError if they are incomplete or contradict each other."""
+        prior = _prior(given)
+        source, selectors = given.text("source"), [option for option in ("offered", "served") if option in given]
+        if not source:
+            if len(selectors) < 2 or "name" in given:
+                raise given.error(
+                    "source",
+                    f"is missing, and {' and '.join(given)} are no pair of counters",
                     f"give source ({', '.join(COUNTERS)}), or offered and served, the selectors of two counters",
                 )
-            offered, served = (_selector(target, selector) for selector in selectors)
+            offered, served = (_selector(given, option) for option in selectors)
             return cls((offered,), (served,), prior)
         if source not in COUNTERS or selectors:
-            raise _refusal(
-                target,
-                f"has the source {source!r}{' beside selectors' * bool(selectors)}",
+            raise given.error(
+                "source",
+                f"is {shown(source)}{' beside selectors' * bool(selectors)}",
                 f"use one of {', '.join(COUNTERS)}; for others leave source out and give offered and served",
             )
-        counter, name = COUNTERS[source], values.get("name") or target
+        counter, name = COUNTERS[source], given.text("name", rule=DNS_SUBDOMAIN) or target
         return cls(counter.offered(namespace, name), counter.served(namespace, name), prior, source)
 
     def probes(self, workload: str) -> Iterator[Metric]:
@@ -154,10 +152,11 @@ def recordings(
     Raises: HopError if that is too long to learn anything.
     """
     if interval_s > LONGEST_INTERVAL_S:
-        raise _refusal(
-            labels["namespace"] + "/" + [*labels.values()][-1],
-            f"cannot be learned, because evaluation_interval is {interval_s}",
-            f"set it to at most {LONGEST_INTERVAL_S}, or leave demand out",
+        raise HopError(
+            Hop.SPEC,
+            seen=f"the demand of {labels['namespace']}/{[*labels.values()][-1]} cannot be learned, because "
+            f"evaluation_interval is {interval_s}",
+            fix=f"set it to at most {LONGEST_INTERVAL_S}, or leave demand out",
         )
     matchers, raw = _matchers(labels), f"namespace_workload:{demand_name(of.name)}:"
     series, counters = _series(of, matchers), f"{raw}counters{matchers}"
@@ -306,32 +305,25 @@ def _per_second(function: str, selectors: tuple[str, ...], window: str, ago_s: i
     return f"sum({' or '.join(f'{function}({selector}{window}{offset})' for selector in selectors)})"
 
 
-def _selector(target: str, given: Any) -> str:
-    text = str(given).strip()
+def _selector(options: Options, option: str) -> str:
+    text = options.text(option).strip()
     if not _SELECTOR.fullmatch(text):
-        raise _refusal(
-            target,
-            f"has {text!r}, which is no selector",
+        raise options.error(
+            option,
+            f"is {shown(text)}, which is no selector",
             'give the name of a counter and matchers, requests_total{code="200"} for instance; the rule takes the rate',
         )
     return text
 
 
-def _prior(target: str, given: Any) -> float | None:
-    if given is None:
+def _prior(options: Options) -> float | None:
+    if "prior_gpu_seconds" not in options:
         return None
-    try:
-        prior = float(given)
-    except (TypeError, ValueError):
-        prior = math.nan
-    if not LEAST_COST < prior < MOST_COST:
-        raise _refusal(
-            target,
-            f"has prior_gpu_seconds {given!r}",
+    prior = as_number(options.raw("prior_gpu_seconds"))
+    if prior is None or not LEAST_COST < prior < MOST_COST:
+        raise options.error(
+            "prior_gpu_seconds",
+            f"is {shown(options.raw('prior_gpu_seconds'))}",
             f"set it to the GPU seconds of a request, more than {LEAST_COST:f} and less than {MOST_COST:g}",
         )
     return prior
-
-
-def _refusal(target: str, seen: str, fix: str) -> HopError:
-    return HopError(Hop.SPEC, seen=f"the demand of {target} {seen}", fix=fix)

@@ -15,7 +15,7 @@ from .pod_names import pod_names
 from .promql import quoted
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, dead_time_behind
-from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
+from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target, workload_rule_name
 
 Manifest = dict[str, Any]
 
@@ -118,11 +118,6 @@ def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         rules,
         annotations={AUTOSCALER_ANNOTATION: str(autoscaler)},
     )
-
-
-def workload_rule_name(key: tuple[str, str]) -> str:
-    """A dot, which no profile has in its name, keeps it apart from theirs."""
-    return f"kubegpu-{key[0]}.{key[1]}"
 
 
 def horizontal_pod_autoscaler(autoscaler: Autoscaler) -> Manifest:

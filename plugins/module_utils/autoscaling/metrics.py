@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ..errors import HopError
 from ..hops import Hop
+from .kube_names import is_label_value, is_qualified_name
 from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, average_of_gpus, equal, per_pod
 from .replicas import DEFAULT_TOLERANCE
 
@@ -137,7 +138,8 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     name, query, per = (str(values.get(key, default)).strip() for key, default in _OWN_TEXTS.items())
     selector = values.get("selector", {})
     named = (_NAME if query else _EXTERNAL_NAME).fullmatch(name)
-    if set(values) - {*_OWN_TEXTS, "selector"} or not named or not isinstance(selector, Mapping):
+    are_texts = all(isinstance(values.get(key, ""), str | int) for key in _OWN_TEXTS)
+    if set(values) - {*_OWN_TEXTS, "selector"} or not named or not are_texts or not isinstance(selector, Mapping):
         raise HopError(
             Hop.SPEC,
             seen=f"metric {dict(given)!r} is not complete",
@@ -153,6 +155,13 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
             fix="give the metric another name, or use the profile by its name",
         )
     labels = tuple(sorted((str(label), str(value)) for label, value in selector.items()))
+    for label, value in labels:
+        if not is_qualified_name(label) or not is_label_value(value):
+            raise HopError(
+                Hop.SPEC,
+                seen=f"metric {name!r} has the selector {label}: {value!r}, which is no legal label",
+                fix="use names and values of labels: at most 63 letters, digits, dashes, underscores and dots",
+            )
     return Metric(name, query, per="pod" if per == "pod" else "workload", selector=labels)
 
 

@@ -8,6 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
+from .options import INT32_MAX, Options
+
+# Bounds of the API server. Source: kubernetes pkg/apis/autoscaling/validation/validation.go.
+LONGEST_WINDOW_S, LONGEST_PERIOD_S = 3600, 1800
+_RULES = ("stabilization_window_seconds", "select_policy", "tolerance", "policies")
+_POLICY = ("type", "value", "period_seconds")
+
 
 @dataclass(frozen=True)
 class ScalingPolicy:
@@ -43,6 +50,40 @@ class ScalingRules:
         """By what `others` are overridden to be these."""
         theirs = asdict(others)
         return {option: value for option, value in asdict(self).items() if value != theirs[option]}
+
+
+def given_rules(options: Options, direction: str) -> dict[str, Any]:
+    """The rules that a user gives for one direction, by option; the others follow from the dead time.
+
+    Raises: HopError if the API server would reject one.
+    """
+    rules = options.options(direction, _RULES)
+    if rules is None:
+        return {}
+    given: dict[str, Any] = {}
+    if "stabilization_window_seconds" in rules:
+        given["stabilization_window_seconds"] = rules.whole("stabilization_window_seconds", 0, LONGEST_WINDOW_S)
+    if "select_policy" in rules:
+        given["select_policy"] = rules.choice("select_policy", ("Max", "Min", "Disabled"))
+    if "tolerance" in rules:
+        given["tolerance"] = rules.number("tolerance", 0)
+    if "policies" in rules:
+        given["policies"] = [_policy(policy, path, rules.subject) for path, policy in rules.entries("policies")]
+        if not given["policies"]:
+            raise rules.error("policies", "is empty", "give at least one policy, or leave policies out")
+    return given
+
+
+def _policy(given: Any, path: str, subject: str) -> dict[str, Any]:
+    policy = Options(given, _POLICY, path, subject)
+    type_ = policy.choice("type", ("Pods", "Percent"))
+    if type_ is None:
+        raise policy.error("type", "is missing", "set it to Pods or Percent")
+    return {
+        "type": type_,
+        "value": policy.whole("value", 1, INT32_MAX),
+        "period_seconds": policy.whole("period_seconds", 1, LONGEST_PERIOD_S),
+    }
 
 
 # Steps, so that a measurement that varies by seconds gives the same policies each time. The last is the API's maximum.

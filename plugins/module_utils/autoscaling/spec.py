@@ -2,23 +2,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Any
 
 from ..errors import HopError, enumeration, first_of_all
 from ..hops import Hop
 from .demand import KINDS as DEMAND_KINDS
+from .demand import OPTIONS as DEMAND_OPTIONS
 from .demand import Demand, demand_metric, sustained_metric
+from .kube_names import DNS_LABEL, DNS_SUBDOMAIN, GROUP_VERSION, KIND, LONGEST_LABEL, LONGEST_SUBDOMAIN
 from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
+from .options import SMALLEST_QUANTITY, Options, shown
 from .pod_names import LONGEST_NAME, are_cut, pod_names
+from .raw_metrics import check_raw_metric
 from .scaling import (
     ASSUMED_DEAD_TIME_S,
     LONGEST_DEAD_TIME_S,
     ScalingRules,
     default_scale_down,
     default_scale_up,
+    given_rules,
     scale_up_to,
 )
 
@@ -33,9 +37,12 @@ API_VERSIONS = {
 
 PODS, OBJECT, EXTERNAL = "Pods", "Object", "External"
 
-# Quantities of an HPA count thousandths.
-SMALLEST_TARGET = 0.001
-_EXTRA_OPTIONS = {"metric", "metric_type", "target_value", "target_values"}
+SMALLEST_TARGET = SMALLEST_QUANTITY
+_METRIC_OPTIONS = ("metric", "metric_type", "target_value", "target_values")
+_OPTIONS = (
+    *("name", "namespace", "target", *_METRIC_OPTIONS, "min_replicas", "max_replicas", "dead_time_seconds"),
+    *("scale_up", "scale_down", "demand", "extra_metrics", "adopt"),
+)
 
 # Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
 # how the adapter finds the object that a value belongs to.
@@ -175,126 +182,87 @@ class Autoscaler:
         return replace(self, dead_time=seconds, is_measured=True)
 
     @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> Autoscaler:
-        """The autoscaler that a user's options describe.
+    def from_params(cls, params: Mapping[str, Any], path: str = "") -> Autoscaler:
+        """The autoscaler that a user's options describe, defaults included.
 
-        Raises: HopError at hop "autoscaler spec" if they contradict each other or something is missing.
+        path: where they stand among all options, for errors.
+        Raises: HopError at hop "autoscaler spec" if the API server would reject it, options contradict each other or
+        something is missing. It names the option by its path.
         """
-        target = _target(params)
-        for extra in params.get("extra_metrics") or ():
-            if "metric" in extra and (unknown := sorted(set(extra) - _EXTRA_OPTIONS)):
-                raise _refusal(
-                    autoscaler_key(params)[1],
-                    f"an extra metric has the option {unknown[0]}, which there is not",
-                    f"use {', '.join(sorted(_EXTRA_OPTIONS))}",
-                )
-        profile = Profile.from_params(params.get("metric") or "gpu")
-        ours = [extra for extra in params.get("extra_metrics") or () if "metric" in extra]
-        extra_profiles = tuple(Profile.from_params(extra["metric"]) for extra in ours)
-        metric_targets = _metric_targets(params, profile) + [
-            metric_target
-            for extra, extra_profile in zip(ours, extra_profiles, strict=True)
-            for metric_target in _metric_targets({**extra, "name": autoscaler_key(params)[1]}, extra_profile)
-        ]
-        namespace = params.get("namespace") or "default"
-        demand = _demand(params, namespace, target, profile)
+        options = _named(params, _OPTIONS, path)
+        namespace, name = _key(options)
+        target = _target(options)
+        profile = _profile(options, "gpu")
+        extra_profiles, metric_targets = [], _metric_targets(options, profile, target)
+        raw_metrics = []
+        for place, entry in options.entries("extra_metrics"):
+            if not isinstance(entry, Mapping) or "metric" in entry:
+                extra = Options(entry, _METRIC_OPTIONS, place, options.subject)
+                extra_profiles.append(_profile(extra))
+                metric_targets += _metric_targets(extra, extra_profiles[-1], target)
+            else:
+                check_raw_metric(entry, place, options.subject)
+                raw_metrics.append(entry)
+        demand = _demand(options, namespace, target, profile)
         if demand:
             metric_targets = _with_demand(metric_targets, namespace, target)
         autoscaler = cls(
-            name=params.get("name") or target.name,
+            name=name,
             namespace=namespace,
             target=target,
             profile=profile,
             metric_targets=tuple(metric_targets),
-            min_replicas=_whole(params, "min_replicas", default=1),
-            max_replicas=_whole(params, "max_replicas"),
-            extra_profiles=extra_profiles,
-            raw_metrics=tuple(extra for extra in params.get("extra_metrics") or () if "metric" not in extra),
-            given_scale_up=_given(params.get("scale_up")),
-            given_scale_down=_given(params.get("scale_down")),
-            dead_time=_whole(params, "dead_time_seconds", default=ASSUMED_DEAD_TIME_S),
-            is_given=params.get("dead_time_seconds") is not None,
-            adopt=bool(params.get("adopt")),
+            min_replicas=options.whole("min_replicas", 1, default=1),
+            max_replicas=options.whole("max_replicas", 1),
+            extra_profiles=tuple(extra_profiles),
+            raw_metrics=tuple(raw_metrics),
+            given_scale_up=given_rules(options, "scale_up"),
+            given_scale_down=given_rules(options, "scale_down"),
+            dead_time=options.whole("dead_time_seconds", 1, LONGEST_DEAD_TIME_S, default=ASSUMED_DEAD_TIME_S),
+            is_given="dead_time_seconds" in options,
+            adopt=options.truth("adopt"),
             demand=demand,
         )
-        autoscaler._validate()
+        autoscaler._validate(options)
         return autoscaler
 
-    def _validate(self) -> None:
-        if self.min_replicas < 1:
-            raise _refusal(self.name, f"min_replicas is {self.min_replicas}", "set it to 1 or more")
+    @property
+    def has_workload_rule(self) -> bool:
+        """Something is recorded for this workload alone, in a PrometheusRule with both names in its own."""
+        return any(metric_target.type != PODS and metric_target.metric.query for metric_target in self.metric_targets)
+
+    def _validate(self, options: Options) -> None:
         if self.max_replicas < self.min_replicas:
-            raise _refusal(
-                self.name,
-                f"max_replicas {self.max_replicas} is below min_replicas {self.min_replicas}",
+            raise options.error(
+                "max_replicas",
+                f"{self.max_replicas} is below min_replicas {self.min_replicas}",
                 "raise max_replicas or lower min_replicas",
             )
-        if not 1 <= self.dead_time <= LONGEST_DEAD_TIME_S:
-            raise _refusal(
-                self.name,
-                f"dead_time_seconds is {self.dead_time}",
-                f"set it to 1 to {LONGEST_DEAD_TIME_S}, or leave it out",
-            )
-        for direction, given in (("scale_up", self.given_scale_up), ("scale_down", self.given_scale_down)):
-            if given.get("policies") == []:
-                raise _refusal(
-                    self.name, f"policies of {direction} are empty", "give at least one, or leave policies out"
-                )
         for (name, kind), times in Counter(
             (metric_target.metric.name, metric_target.type) for metric_target in self.metric_targets
         ).items():
             if times > 1:
-                raise _refusal(self.name, f"{kind} metric {name} is given {times} times", "give it once")
-        for metric_target in self.metric_targets:
-            self._validate_metric_target(metric_target)
-        for raw in self.raw_metrics:
-            if not raw.get("type"):
-                raise _refusal(
-                    self.name,
-                    f"extra metric {dict(raw)!r} has neither a type nor a metric",
-                    "write it as in an autoscaling/v2 HPA, with type, or as metric and target_value",
-                )
-
-    def _validate_metric_target(self, metric_target: MetricTarget) -> None:
-        metric = metric_target.metric
-        if not SMALLEST_TARGET <= metric_target.value < inf:
-            raise _refusal(
-                self.name,
-                f"target_value of {metric.name} is {metric_target.value:g}",
-                f"set it to {SMALLEST_TARGET} or more",
-            )
-        if metric.is_percent and metric_target.value > 100:
-            raise _refusal(
-                self.name,
-                f"target_value is {metric_target.value:g}, but {metric.name} is in percent",
-                "set it to at most 100",
-            )
-        if metric_target.type == PODS and metric.per == "workload":
-            raise _refusal(
-                self.name,
-                f"{metric.name} is one value for the workload, but metric_type is Pods",
-                "set metric_type to Object or External",
-            )
-        if not metric.query and metric_target.type != EXTERNAL:
-            raise _refusal(
-                self.name,
-                f"metric {metric.name} has no query",
-                "give the query; only a metric of external.metrics.k8s.io (metric_type: External) goes without",
-            )
-        if metric_target.type != PODS and metric.query and self.target.kind not in WORKLOAD_LABELS:
-            raise _refusal(
-                self.name,
-                f"metric_type {metric_target.type} cannot tell the pods of a {self.target.kind}",
-                f"leave metric_type at Pods; {metric_target.type} knows {enumeration(list(WORKLOAD_LABELS))}",
+                raise options.error("extra_metrics", f"give the {kind} metric {name} {times} times", "give it once")
+        rule = workload_rule_name(self.key)
+        if self.has_workload_rule and len(rule) > LONGEST_SUBDOMAIN:
+            raise options.error(
+                "name",
+                f"makes the name of the PrometheusRule {rule[:30]}... {len(rule)} characters long",
+                f"shorten name or namespace by {len(rule) - LONGEST_SUBDOMAIN} characters",
             )
 
 
-def read_specs(specs: Iterable[Mapping[str, Any]]) -> list[Autoscaler]:
+def workload_rule_name(key: tuple[str, str]) -> str:
+    """Of the PrometheusRule of one workload. A dot, which no profile has in its name, keeps it apart from theirs."""
+    return f"kubegpu-{key[0]}.{key[1]}"
+
+
+def read_specs(specs: Any) -> list[Autoscaler]:
     """The autoscalers that options describe. Raises: HopError that names what is wrong with each."""
     found, errors = [], []
-    for spec in specs:
+    for path, spec in _listed(specs):
         try:
-            found.append(Autoscaler.from_params(spec))
+            found.append(Autoscaler.from_params(spec, path))
         except HopError as err:
             errors.append(err)
     if errors:
@@ -302,71 +270,142 @@ def read_specs(specs: Iterable[Mapping[str, Any]]) -> list[Autoscaler]:
     return found
 
 
-def autoscaler_key(params: Mapping[str, Any]) -> tuple[str, str]:
+def read_keys(specs: Any) -> list[tuple[str, str]]:
+    """Namespace and name of each. Raises: HopError as autoscaler_key."""
+    return [autoscaler_key(spec, path) for path, spec in _listed(specs)]
+
+
+def autoscaler_key(params: Mapping[str, Any], path: str = "") -> tuple[str, str]:
     """Namespace and name, all that is needed to remove an autoscaler.
 
     Raises: HopError if neither a name nor a target gives them.
     """
-    name = params.get("name") or (params.get("target") or {}).get("name")
-    if not name:
-        raise HopError(Hop.SPEC, seen="an autoscaler has neither a name nor a target", fix="give one of the two")
-    return params.get("namespace") or "default", name
+    return _key(_named(params, params.keys() if isinstance(params, Mapping) else _OPTIONS, path))
 
 
-def _target(params: Mapping[str, Any]) -> Target:
-    given = params.get("target") or {}
-    kind, name = given.get("kind") or "Deployment", given.get("name")
+def _listed(specs: Any) -> list[tuple[str, Any]]:
+    if specs is None:
+        raise HopError(Hop.SPEC, seen="autoscalers is missing", fix="give a list of autoscalers, [] for none")
+    return Options({"autoscalers": specs}, ("autoscalers",)).entries("autoscalers")
+
+
+def _named(params: Any, known: Collection[str], path: str) -> Options:
+    """The options, whose errors begin with the autoscaler's name where that can be told."""
+    options = Options(params, known, path)
+    target = options.raw("target")
+    name = options.raw("name") or (target.get("name") if isinstance(target, Mapping) else None)
+    return options.named(f"autoscaler {shown(name).strip(chr(39))}") if isinstance(name, str | int) else options
+
+
+def _key(options: Options) -> tuple[str, str]:
+    name = options.text("name", rule=DNS_SUBDOMAIN)
     if not name:
-        raise _refusal(params.get("name") or "?", "no target is given", "set target.kind and target.name")
-    api_version = given.get("api_version") or API_VERSIONS.get(kind)
-    if api_version is None:
-        raise _refusal(
-            params.get("name") or name, f"target kind {kind} is not one we know", "set target.api_version as well"
+        target = options.options("target", ("kind", "name", "api_version"))
+        name = target.text("name", rule=DNS_SUBDOMAIN) if target else ""
+    if not name:
+        place = f"{options.path}: " if options.path else ""
+        raise HopError(
+            Hop.SPEC, seen=f"{place}an autoscaler has neither a name nor a target", fix="give one of the two"
         )
+    return options.text("namespace", rule=DNS_LABEL) or "default", name
+
+
+def _target(options: Options) -> Target:
+    given = options.options("target", ("kind", "name", "api_version"))
+    if given is None or not given.text("name"):
+        raise options.error("target", "has no name: no target is given", "set target.kind and target.name")
+    kind = given.text("kind", rule=KIND) or "Deployment"
+    name = given.text("name", rule=DNS_SUBDOMAIN)
+    api_version = given.text("api_version", rule=GROUP_VERSION) or API_VERSIONS.get(kind)
+    if api_version is None:
+        raise given.error("kind", f"is {kind}, whose API is unknown", "set target.api_version as well")
     return Target(kind, name, api_version)
 
 
-def _metric_targets(params: Mapping[str, Any], profile: Profile) -> list[MetricTarget]:
+def _profile(options: Options, default: str | None = None) -> Profile:
+    try:
+        return Profile.from_params(options.raw("metric", default))
+    except HopError as err:
+        raise options.error("metric", f"is wrong: {err.seen}", err.fix) from err
+
+
+def _metric_targets(options: Options, profile: Profile, target: Target) -> list[MetricTarget]:
     """target_value is that of the profile's first metric; target_values names any."""
-    named = params.get("target_values") or {}
-    if unknown := set(named) - {metric.name for metric in profile.metrics}:
-        raise _refusal(
-            autoscaler_key(params)[1],
-            f"target_values names {', '.join(sorted(unknown))}, which {profile.name} does not have",
-            f"use {', '.join(metric.name for metric in profile.metrics)}",
-        )
-    first = profile.metrics[0].name
-    if params.get("target_value") is not None:
-        named = {first: params["target_value"], **named}
+    named = options.options("target_values", [metric.name for metric in profile.metrics])
     return [
-        MetricTarget(metric, _value(params, metric, named.get(metric.name)), _type(params, metric))
+        _metric_target(options, metric, _value(options, named, metric, leads=metric is profile.metrics[0]), target)
         for metric in profile.metrics
     ]
 
 
-def _demand(params: Mapping[str, Any], namespace: str, target: Target, profile: Profile) -> Demand | None:
-    given, name = params.get("demand"), autoscaler_key(params)[1]
-    if not given:
+def _metric_target(options: Options, metric: Metric, value: float, target: Target) -> MetricTarget:
+    type_ = options.choice("metric_type", (PODS, OBJECT, EXTERNAL)) or (PODS if metric.per == "pod" else OBJECT)
+    if type_ == PODS and metric.per == "workload":
+        raise options.error(
+            "metric_type",
+            f"is Pods, but {metric.name} is one value for the workload",
+            "set metric_type to Object or External",
+        )
+    if not metric.query and type_ != EXTERNAL:
+        raise options.error(
+            "metric",
+            f"{metric.name} has no query",
+            "give the query; only a metric of external.metrics.k8s.io (metric_type: External) goes without",
+        )
+    if type_ != PODS and metric.query and target.kind not in WORKLOAD_LABELS:
+        raise options.error(
+            "metric_type",
+            f"{type_} cannot tell the pods of a {target.kind}",
+            f"leave metric_type at Pods; {type_} knows {enumeration(list(WORKLOAD_LABELS))}",
+        )
+    if type_ == EXTERNAL and metric.query and len(target.name) > LONGEST_LABEL:
+        raise options.error(
+            "metric_type",
+            f"is External, which selects by a label, and {target.name[:20]}... is longer than a label's value",
+            f"use Pods or Object, or a target whose name has at most {LONGEST_LABEL} characters",
+        )
+    return MetricTarget(metric, value, type_)
+
+
+def _value(options: Options, named: Options | None, metric: Metric, *, leads: bool) -> float:
+    """The target value of a metric, or the profile's where none is given."""
+    place, option = (named, metric.name) if named and metric.name in named else (options, "target_value")
+    given = place.number(option, SMALLEST_TARGET) if leads or place is named else None
+    value = metric.target_value if given is None else given
+    if value is None:
+        raise place.error(
+            option,
+            f"is missing: metric {metric.name} has no target_value",
+            "set the average per pod to aim at, in the unit of the query",
+        )
+    if metric.is_percent and value > 100:
+        raise place.error(option, f"is {value:g}, but {metric.name} is in percent", "set it to at most 100")
+    return value
+
+
+def _demand(options: Options, namespace: str, target: Target, profile: Profile) -> Demand | None:
+    given = options.options("demand", DEMAND_OPTIONS)
+    if not given or not [*given]:
         return None
     if profile.name not in ACTIVITIES:
-        raise _refusal(
-            name,
-            f"it has a demand, but metric {profile.name} does not say how busy a GPU is",
+        raise options.error(
+            "demand",
+            f"is set, but metric {profile.name} does not say how busy a GPU is",
             f"leave demand out, as for model servers; or use {', '.join(ACTIVITIES)}",
         )
     if target.kind not in DEMAND_KINDS:
-        raise _refusal(
-            name,
-            f"a demand cannot tell the pods of a {target.kind}",
+        raise options.error(
+            "demand",
+            f"cannot tell the pods of a {target.kind}",
             f"leave demand out; it knows {enumeration(list(DEMAND_KINDS))}",
         )
     if are_cut(target.kind, target.name):
-        raise _refusal(
-            name,
-            f"a demand cannot tell the pods of {target}, whose names leave out a part of such a long name",
+        raise options.error(
+            "demand",
+            f"cannot tell the pods of {target}, whose names leave out a part of such a long name",
             f"leave demand out, or name the Deployment with at most {LONGEST_NAME} characters",
         )
-    return Demand.from_params(given, namespace, target.name)
+    return Demand.from_options(given, namespace, target.name)
 
 
 def _with_demand(metric_targets: list[MetricTarget], namespace: str, target: Target) -> list[MetricTarget]:
@@ -377,46 +416,3 @@ def _with_demand(metric_targets: list[MetricTarget], namespace: str, target: Tar
         pods = pod_names(target.kind, target.name)
         leading = replace(leading, metric=sustained_metric(leading.metric, namespace, pods))
     return [leading, *others, demand]
-
-
-def _value(params: Mapping[str, Any], metric: Metric, given: float | None) -> float:
-    value = metric.target_value if given is None else given
-    if value is None:
-        raise _refusal(
-            autoscaler_key(params)[1],
-            f"metric {metric.name} has no target_value",
-            "set the average per pod to aim at, in the unit of the query",
-        )
-    try:
-        return float(value)
-    except (TypeError, ValueError) as err:
-        raise _refusal(
-            autoscaler_key(params)[1], f"target_value of {metric.name} is {value!r}", "set it to a number"
-        ) from err
-
-
-def _type(params: Mapping[str, Any], metric: Metric) -> str:
-    given = params.get("metric_type")
-    if given not in (None, PODS, OBJECT, EXTERNAL):
-        raise _refusal(
-            autoscaler_key(params)[1],
-            f"metric_type of {metric.name} is {given!r}",
-            f"set it to {PODS}, {OBJECT} or {EXTERNAL}",
-        )
-    return given or (PODS if metric.per == "pod" else OBJECT)
-
-
-def _given(rules: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: value for key, value in (rules or {}).items() if value is not None}
-
-
-def _whole(params: Mapping[str, Any], option: str, default: int | None = None) -> int:
-    value = params.get(option)
-    value = default if value is None else value
-    if value is None:
-        raise _refusal(autoscaler_key(params)[1], f"{option} is missing", f"set {option}")
-    return int(value)
-
-
-def _refusal(name: str, seen: str, fix: str) -> HopError:
-    return HopError(Hop.SPEC, seen=f"autoscaler {name}: {seen}", fix=fix)

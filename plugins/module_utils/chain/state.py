@@ -19,6 +19,7 @@ from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import Autoscaler
 from ..marks import is_managed
 from .demand import DemandState
+from .gpu_labels import has_gpu_label
 from .objects import (
     Key,
     Manifest,
@@ -48,13 +49,6 @@ ALL = "*"
 # A value agrees with Prometheus if it lies no further from its samples than this share of the target value.
 TOLERANCE = 0.05
 
-# What says that a node has GPUs, whoever put it there: GPU feature discovery and its operator, node feature discovery,
-# GKE, EKS' autoscaler, AKS, Karpenter.
-_GPU_LABELS = re.compile(
-    r"nvidia\.com/gpu\.present=true|feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.present=true"
-    r"|cloud\.google\.com/gke-accelerator=.+|k8s\.amazonaws\.com/accelerator=.+"
-    r"|kubernetes\.azure\.com/accelerator=nvidia|karpenter\.k8s\.aws/instance-gpu-manufacturer=nvidia"
-)
 # What keeps NVIDIA's GPU operator from giving a node's GPUs to pods: nobody gets them, or virtual machines do.
 _LEFT_ALONE = re.compile(
     r"nvidia\.com/gpu\.deploy\.operands=false|nvidia\.com/gpu\.workload\.config=vm-(passthrough|vgpu)"
@@ -636,7 +630,7 @@ class State:
         return (
             any(is_gpu(resource) and str(amount) != "0" for resource, amount in capacity.items())
             or offers_gpus(node)
-            or _has_label(node, _GPU_LABELS)
+            or has_gpu_label(labels_of(node))
             or bool(self.facts.get(name, {}).get("gpus"))
             or name in self.claimable_devices
         )

@@ -127,14 +127,15 @@ class KubeClient:
     def _pages(
         self, path: str, query: Mapping[str, str], pruned_fields: Sequence[tuple[str, str]]
     ) -> Sequence[Manifest]:
-        found = []
+        found: list[Manifest] = []
         token = ""
         while True:
             page = self._send("GET", path, query={**query, "continue": token} if token else query)
-            for item in page["items"]:
+            items = page["items"] or []  # null for none
+            for item in items:
                 for section, name in pruned_fields:
                     item.get(section, {}).pop(name, None)
-            found += page["items"]
+            found += items
             token = page.get("metadata", {}).get("continue", "")
             if not token:
                 return found

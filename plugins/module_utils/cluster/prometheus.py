@@ -6,8 +6,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..secrets import without_login
 from .errors import ApiError, QueryError
-from .http import without_login
 
 
 class RawGetter(Protocol):

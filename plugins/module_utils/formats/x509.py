@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Until when a certificate is valid, without a library for X.509: RFC 5280, section 4.1.2.5."""
+"""Until when a certificate is valid, and for whom, without a library for X.509: RFC 5280, section 4.1.2."""
 
 from __future__ import annotations
 
@@ -16,10 +16,25 @@ _VALIDITY = re.compile(rb"\x30." + _TIME + _TIME, re.DOTALL)
 
 def not_after(text: str) -> datetime:
     """End of the first certificate in PEM. Raises ValueError where there is none."""
-    found = _PEM.search(text)
-    validity = _VALIDITY.search(base64.b64decode(found[1])) if found else None
-    if not validity:
-        raise ValueError("no certificate in PEM")
+    _der, validity = _validity(text)
     short, long = validity[3], validity[4]
     year = "" if long else "19" if short[:2] >= b"50" else "20"
     return datetime.strptime(year + (long or short).decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+
+
+def subject(text: str) -> bytes:
+    """The subject of the first certificate in PEM, in DER: it follows the validity. Raises ValueError as not_after."""
+    der, validity = _validity(text)
+    rest = der[validity.end() :]
+    long = rest[1] & 0x7F if rest[1] & 0x80 else 0  # bytes of a length above 127
+    length = int.from_bytes(rest[2 : 2 + long]) if long else rest[1]
+    return rest[: 2 + long + length]
+
+
+def _validity(text: str) -> tuple[bytes, re.Match[bytes]]:
+    found = _PEM.search(text)
+    der = base64.b64decode(found[1]) if found else b""
+    validity = _VALIDITY.search(der)
+    if not validity:
+        raise ValueError("no certificate in PEM")
+    return der, validity

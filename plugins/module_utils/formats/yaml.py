@@ -17,10 +17,33 @@ def from_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(err).split())) from err
 
 
+def from_yaml_of_others(text: str) -> Any:
+    """As from_yaml, for a text that is written again: times stay text, as programs in Go read them.
+
+    Raises: ValueError with the place and the parser's words, without the text there: it may be a secret.
+    """
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {
+            first: [(tag, expression) for tag, expression in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    try:
+        return yaml.load(text, Loader)
+    except (
+        yaml.YAMLError,
+        ValueError,
+    ) as err:  # ValueError: an int or a character that YAML allows and Python does not
+        mark = getattr(err, "problem_mark", None)
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"{place}{getattr(err, 'problem', None) or 'it is not text'}") from err
+
+
 def to_yaml(documents: Iterable[Any]) -> str:
     """The documents as a person writes them: names in their order, and texts of several lines as blocks.
 
-    Texts and numbers may be of Ansible's own types.
+    Texts, numbers, lists and maps may be of Ansible's own types.
     """
 
     class Dumper(yaml.SafeDumper):
@@ -33,6 +56,8 @@ def to_yaml(documents: Iterable[Any]) -> str:
 
     Dumper.add_representer(str, text)
     Dumper.add_multi_representer(str, text)
+    Dumper.add_multi_representer(dict, Dumper.represent_dict)
+    Dumper.add_multi_representer(list, Dumper.represent_list)
     Dumper.add_multi_representer(int, Dumper.represent_int)
     Dumper.add_multi_representer(float, Dumper.represent_float)
     return yaml.dump_all(documents, Dumper=Dumper, explicit_start=True, sort_keys=False, width=150)

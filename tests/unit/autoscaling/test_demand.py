@@ -143,14 +143,14 @@ def test_pods_of_a_name_with_dots_are_those_of_no_other() -> None:
 @pytest.mark.parametrize(
     ("options", "seen"),
     [
-        ({"demand": {"source": "haproxy"}}, "source 'haproxy'"),
+        ({"demand": {"source": "haproxy"}}, "demand.source is 'haproxy'"),
         ({"demand": {"source": "istio", **OWN}}, "beside selectors"),
         ({"demand": {"offered": "asked_total"}}, "give source"),
         ({"demand": {**OWN, "name": "door"}}, "give source"),
         ({"demand": {**OWN, "offered": "rate(asked_total[1m])"}}, "no selector"),
-        ({"demand": {**OWN, "prior_gpu_seconds": 0}}, "prior_gpu_seconds 0"),
-        ({"demand": {**OWN, "prior_gpu_seconds": float("nan")}}, "prior_gpu_seconds nan"),
-        ({"demand": {**OWN, "cost": 1}}, "option cost"),
+        ({"demand": {**OWN, "prior_gpu_seconds": 0}}, "prior_gpu_seconds is 0"),
+        ({"demand": {**OWN, "prior_gpu_seconds": float("nan")}}, "prior_gpu_seconds is nan"),
+        ({"demand": {**OWN, "cost": 1}}, 'demand: unknown option "cost"'),
         ({"metric": {"name": "gpu_demand", "query": "x"}, "target_value": 1}, "name of a profile"),
         ({"metric": "gpu_memory"}, "how busy a GPU is"),
         ({"metric": "llm"}, "how busy a GPU is"),

@@ -84,7 +84,7 @@ def test_where_the_hpa_reads_a_metric(changes: dict[str, Any], type_: str, serie
 
 
 def test_extra_metrics_are_ours_or_as_the_api_has_them() -> None:
-    cpu = {"type": "Resource", "resource": {"name": "cpu"}}
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
     extra = [cpu, {"metric": "gpu_util", "target_value": 90}, {"metric": TOTAL, "target_value": 50}]
     autoscaler = Autoscaler.from_params(params(target_value=70, extra_metrics=extra))
     assert [
@@ -131,11 +131,11 @@ REFUSED = {
     "maximum below minimum": (params(min_replicas=5), "max_replicas 4 is below min_replicas 5"),
     "minimum of nothing": (params(min_replicas=0), "min_replicas is 0"),
     "no maximum": (params(max_replicas=None), "max_replicas is missing"),
-    "no target": ({"max_replicas": 2}, "no target is given"),
-    "unknown kind": (params(target={"kind": "Fleet", "name": "x"}), "target kind Fleet is not one we know"),
+    "no target": ({"max_replicas": 2}, "neither a name nor a target"),
+    "unknown kind": (params(target={"kind": "Fleet", "name": "x"}), "target.kind is Fleet, whose API is unknown"),
     "unknown profile": (params(metric="gpu_speed"), "metric 'gpu_speed' is no profile"),
     "over a hundred percent": (params(target_value=101), "gpu is in percent"),
-    "target of nothing": (params(target_value=0), "target_value of gpu is 0"),
+    "target of nothing": (params(target_value=0), "target_value is 0"),
     "own metric without target": (params(metric=QUEUE), "metric queue has no target_value"),
     "own metric without query": (params(metric={"name": "queue"}, target_value=1), "metric queue has no query"),
     "external metric in upper case": (
@@ -152,8 +152,14 @@ REFUSED = {
         params(target={"kind": "LeaderWorkerSet", "name": "x"}, metric_type="Object"),
         "metric_type Object cannot tell the pods of a LeaderWorkerSet",
     ),
-    "target value of another metric": (params(target_values={"gpu_util": 5}), "which gpu does not have"),
-    "extra metric that is none": (params(extra_metrics=[{"target_value": 3}]), "has neither a type nor a metric"),
+    "target value of another metric": (
+        params(target_values={"gpu_util": 5}),
+        'target_values: unknown option "gpu_util"',
+    ),
+    "extra metric that is none": (
+        params(extra_metrics=[{"target_value": 3}]),
+        'extra_metrics[0]: unknown option "target_value"',
+    ),
     "extra metric without target": (params(extra_metrics=[{"metric": QUEUE}]), "metric queue has no target_value"),
     "own metric with more": (params(metric={**QUEUE, "unit": "1"}), "is not complete"),
     "own metric with a name that is none": (params(metric={**QUEUE, "name": "Queue-1"}), "is not complete"),
@@ -198,19 +204,19 @@ WRONG_OPTIONS = {
     "a typo in an extra metric": ({"extra_metrics": [{"metric": "gpu_util", "target_valeu": 70}]}, "target_valeu"),
     "a metric type in lower case": (
         {"extra_metrics": [{"metric": "gpu_util", "metric_type": "pods"}]},
-        "metric_type of gpu_util is 'pods'",
+        "extra_metrics[0].metric_type is 'pods'",
     ),
-    "a target value that is no number": ({"target_values": {"gpu": "75%"}}, "target_value of gpu is '75%'"),
-    "not a number": ({"target_value": float("nan")}, "target_value of gpu is nan"),
+    "a target value that is no number": ({"target_values": {"gpu": "75%"}}, "target_values.gpu is '75%'"),
+    "not a number": ({"target_value": float("nan")}, "target_value is nan"),
     "a target value that the API rounds to 0": (
         {"metric": {"name": "queue", "query": "x"}, "target_value": 0.0003},
-        "target_value of queue is 0.0003",
+        "target_value is 0.0003",
     ),
-    "a metric twice": ({"extra_metrics": [{"metric": "gpu"}]}, "Pods metric gpu is given 2 times"),
-    "no policy up": ({"scale_up": {"policies": []}}, "policies of scale_up are empty"),
+    "a metric twice": ({"extra_metrics": [{"metric": "gpu"}]}, "extra_metrics give the Pods metric gpu 2 times"),
+    "no policy up": ({"scale_up": {"policies": []}}, "scale_up.policies is empty"),
     "no policy down": (
         {"scale_down": {"select_policy": "Disabled", "policies": []}},
-        "policies of scale_down are empty",
+        "scale_down.policies is empty",
     ),
     "no dead time": ({"dead_time_seconds": 0}, "dead_time_seconds is 0"),
     "a dead time beyond the API's periods": ({"dead_time_seconds": 1801}, "dead_time_seconds is 1801"),

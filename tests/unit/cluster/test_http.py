@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError, QueryError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.http import HttpGetter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.http import HttpGetter, is_readable_by_others
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 
 ONE = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [1, "2"]}]}}
@@ -69,6 +70,99 @@ def tls_port(certificate: Path) -> Iterator[int]:
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     yield from serve(server)
+
+
+class Redirect(BaseHTTPRequestHandler):
+    """Sends each request on, and keeps the headers that it came with."""
+
+    target = ""
+    seen: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers.get("Authorization"))
+        self.send_response(302)
+        self.send_header("Location", f"{self.target}{self.path}")
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+class Login(Redirect):
+    """A login page of another host: whatever is sent there is kept."""
+
+    seen: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers.get("Authorization"))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(ONE).encode())
+
+
+@pytest.fixture
+def redirect() -> Iterator[Callable[[str], int]]:
+    """Its port; it sends to an address that may have {port} of its own."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    running = serve(server)
+    port = next(running)
+
+    def to(target: str) -> int:
+        Redirect.target, Redirect.seen[:] = target.format(port=port), []
+        return port
+
+    yield to
+    next(running, None)
+
+
+@pytest.fixture
+def login_page() -> Iterator[str]:
+    running = serve(ThreadingHTTPServer(("127.0.0.1", 0), Login))
+    yield f"http://localhost:{next(running)}"
+    next(running, None)
+
+
+@pytest.mark.parametrize(
+    ("login", "options"), [("", {"bearer_token": "hunter2"}), ("bob:hunter2@", {})], ids=["token", "login"]
+)
+def test_no_credential_follows_a_redirect_to_another_host(
+    redirect: Callable[[str], int], login_page: str, login: str, options: dict[str, str]
+) -> None:
+    Login.seen.clear()
+    with pytest.raises(ApiError, match="the credential was not sent") as raised:
+        client(f"http://{login}127.0.0.1:{redirect(login_page)}", **options).query("up")
+    assert Login.seen == []
+    assert login_page in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_redirect_of_the_same_server_is_followed_with_the_token(redirect: Callable[[str], int]) -> None:
+    port = redirect("http://127.0.0.1:{port}/more")
+    with pytest.raises(ApiError, match="more than 3 redirects"):
+        client(f"http://127.0.0.1:{port}", bearer_token="hunter2").query("up")
+    assert Redirect.seen == ["Bearer hunter2"] * 3
+
+
+def test_a_redirect_without_a_credential_is_followed(redirect: Callable[[str], int], login_page: str) -> None:
+    assert client(f"http://127.0.0.1:{redirect(login_page)}").query("up")
+
+
+@pytest.mark.parametrize(
+    ("address", "readable"),
+    [
+        ("https://metrics.example", False),
+        ("http://metrics.example:9090", True),
+        ("http://10.0.0.7:9090", True),
+        ("http://127.0.0.1:9090", False),
+        ("http://[::1]:9090", False),
+        ("http://localhost:9090", False),
+        ("http://prometheus.monitoring.svc:9090", False),
+        ("http://prometheus.monitoring.svc.cluster.local:9090", False),
+        ("http://evil.example/.svc", True),
+    ],
+)
+def test_where_others_could_read_a_credential(address: str, readable: bool) -> None:
+    assert is_readable_by_others(address) is readable
 
 
 def client(address: str, **login: str) -> PrometheusClient:

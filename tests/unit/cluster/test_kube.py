@@ -28,6 +28,11 @@ def test_apply_is_server_side_and_strict() -> None:
     assert transport.requests == [Request("PATCH", CHAT, query, MANIFEST, "application/apply-patch+yaml")]
 
 
+def test_a_list_that_is_null_is_empty() -> None:
+    transport = FakeTransport({f"GET {HPAS.path()}": {"items": None}})
+    assert KubeClient(transport).list(HPAS) == []
+
+
 def test_a_dry_run_writes_nothing() -> None:
     transport = FakeTransport({f"PATCH {CHAT}": MANIFEST, f"DELETE {CHAT}": {}})
     kube = KubeClient(transport, dry_run=True)

@@ -8,7 +8,6 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gitops_files import FilterModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.secrets import secrets_in
 from jsonschema import Draft202012Validator
 
 from lab.upstream.crds import RECORDED, recorded
@@ -141,28 +140,36 @@ def test_an_oci_registry_is_named_as_each_tool_names_it() -> None:
     assert application["spec"]["source"]["repoURL"] == "registry.example/charts"
 
 
-@pytest.mark.parametrize(
-    ("values", "paths"),
-    [
-        ({"grafana": {"adminPassword": "x"}}, ["grafana.adminPassword"]),
-        ({"receivers": [{"slack_configs": [{"api_url": "https://x"}]}]}, ["receivers[0].slack_configs[0].api_url"]),
-        ({"env": [{"name": "API_KEY", "value": "x"}]}, ["env[0] API_KEY"]),
-        ({"url": "https://me:mine@metrics.example"}, ["url"]),
-        ({"tls": {"key": "-----BEGIN RSA PRIVATE KEY-----"}}, ["tls.key"]),
-        ({"grafana": {"admin": {"existingSecret": "login", "passwordKey": "password"}}}, []),
-        ({"auth_password_file": "/etc/x", "adminPassword": "", "automountServiceAccountToken": True}, []),
-        ({"url": "https://metrics.example:443/x@y"}, []),
-    ],
-)
-def test_what_is_secret(values: Object, paths: list[str]) -> None:
-    assert list(secrets_in(values)) == paths
-
-
 def test_a_secret_is_refused_by_its_place() -> None:
     told = {"name": "stack", "release": release("stack", values={"grafana": {"adminPassword": "hunter2"}})}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "m"}}
     with pytest.raises(AnsibleFilterError, match=r"stack: grafana.adminPassword; rules: Secret login .*Next: ") as err:
         gitops_files([told, {"name": "rules", "objects": [secret]}], "flux", PLACE)
+    assert "hunter2" not in str(err.value)
+
+
+@pytest.mark.parametrize("tool", ["flux", "argocd"])
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"alertmanager": {"config": {"receivers": [{"pagerduty_configs": [{"routing_key": "hunter2"}]}]}}},
+        {"alertmanager": {"config": {"receivers": [{"msteams_configs": [{"webhook_url": "hunter2"}]}]}}},
+        {"alertmanager": {"config": {"receivers": [{"pushover_configs": [{"user_key": "hunter2"}]}]}}},
+        {"grafana": {"grafana.ini": {"auth.generic_oauth": {"client_secret": "hunter2"}}}},
+        {"extraArgs": ["--web", "--api-token=hunter2"]},
+    ],
+    ids=["pagerduty", "teams", "pushover", "oauth", "argument"],
+)
+def test_no_secret_gets_into_a_folder(tool: str, planted: Object) -> None:
+    with pytest.raises(AnsibleFilterError, match="Nothing was written"):
+        gitops_files([{"name": "stack", "release": release("stack", values=planted)}], tool, PLACE)
+
+
+@pytest.mark.parametrize("tool", ["flux", "argocd"])
+def test_an_address_with_a_login_gets_into_no_folder(tool: str) -> None:
+    parts = [{"name": "plugin", "release": release("plugin")}]
+    with pytest.raises(AnsibleFilterError, match=r"plugin\.yaml") as err:
+        gitops_files(parts, tool, {**PLACE, "mirror": "https://bob:hunter2@mirror.example"})
     assert "hunter2" not in str(err.value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.modules.chart_release import differences, hidden, read_manifest
+from ansible_collections.kubegpu.autoscale.plugins.modules.chart_release import read_manifest, shown_differences
 
 MANIFEST = """
 ---
@@ -46,24 +46,30 @@ def test_a_bare_equals_sign_is_text() -> None:
     ],
 )
 def test_each_value_that_differs_is_named(before: Any, after: Any, shown: list[tuple[str, str, str]]) -> None:
-    assert list(differences(before, after)) == shown
+    assert list(shown_differences(before, after)) == shown
 
 
-@pytest.mark.parametrize(
-    "values", [{"grafana": {"adminPassword": "s3cret"}}, {"remoteWrite": [{"basicAuth": {"password": "s3cret"}}]}]
-)
-def test_a_value_that_is_secret_by_its_name_is_not_shown(values: dict[str, Any]) -> None:
-    [(_path, before, after)] = differences(values, {})
-    assert (before, after) == ("set", "not set")
+PLANTED: dict[str, dict[str, Any]] = {
+    "password": {"grafana": {"adminPassword": "s3cret"}},
+    "login in a list": {
+        "remoteWrite": [{"url": "https://me:s3cret@metrics.example", "basicAuth": {"password": "s3cret"}}]
+    },
+    "webhook": {"receivers": [{"slack_configs": [{"api_url": "https://chat.example/s3cret"}]}]},
+    "variable": {"env": [{"name": "DB_PASSWORD", "value": "s3cret"}]},
+    "address": {"GF_DATABASE_URL": "postgres://u:s3cret@db/grafana"},
+    "argument": {"extraArguments": ["--password=s3cret"]},
+}
 
 
-def test_the_parameters_that_are_logged_have_no_secret() -> None:
-    values = {
-        "grafana": {"adminPassword": "s3cret", "replicas": 1},
-        "remoteWrite": [{"basicAuth": {"password": "s3cret"}}],
-    }
+@pytest.mark.parametrize("values", PLANTED.values(), ids=PLANTED.keys())
+@pytest.mark.parametrize("theirs", [True, False], ids=["of their release", "of ours"])
+def test_a_secret_is_not_shown_on_either_side(values: dict[str, Any], theirs: bool) -> None:
+    [(path, before, after)] = shown_differences(values if theirs else {}, {} if theirs else values)
+    assert path.partition(".")[0] in values
+    assert "s3cret" not in before + after
+    assert "not set" in (before, after)
 
-    assert hidden(values) == {
-        "grafana": {"adminPassword": "(hidden)", "replicas": 1},
-        "remoteWrite": [{"basicAuth": "(hidden)"}],
-    }
+
+def test_a_secret_that_changes_is_a_difference() -> None:
+    before, after = ({"grafana": {"adminPassword": word}} for word in ("first", "second"))
+    assert list(shown_differences(before, after)) == [("grafana.adminPassword", "set", "set")]

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.kubegpu.autoscale.plugins.filter.kubeconfig_cluster import kubeconfig_cluster
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig_file import place_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_cluster_info import place_of
+from ansible_collections.kubegpu.autoscale.plugins.modules import gpu_autoscaler_info, gpu_cluster_info
+from kubeconfigs import production
 
 
 def options(tmp_path: Path, *contexts: str, current: str = "", **more: Any) -> dict[str, Any]:
@@ -49,6 +53,63 @@ def test_one_that_may_be_another_is_refused(
     with pytest.raises(HopError) as caught:
         place_of(options(tmp_path, *contexts, **more))
     assert seen in caught.value.seen
+
+
+WRONG = {
+    "no YAML": ("token: a: SECRET", "", "is not YAML: line 1: mapping values are not allowed here"),
+    "an empty file": ("", "", "is empty"),
+    "no context": (json.dumps(production()), "gone", "has no context gone"),
+    "a context without its cluster": (
+        json.dumps({**production(), "clusters": []}),
+        "production",
+        "names the cluster eks, which the file does not have",
+    ),
+    "another file": ("[SECRET]", "", "is no kubeconfig: it is no mapping"),
+}
+
+
+@pytest.mark.parametrize("module", [gpu_cluster_info, gpu_autoscaler_info], ids=["first", "others"])
+@pytest.mark.parametrize(("text", "context", "seen"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_with_a_kubeconfig_is_one_sentence_with_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], module: Any, text: str, context: str, seen: str
+) -> None:
+    """Modules of kubernetes.core hide the path, and Python's client gives the words of its parser."""
+    (tmp_path / "config").write_text(text)
+    given = {"kubeconfig": str(tmp_path / "config"), "context": context or None}
+    more = {"autoscalers": [{"name": "chat"}]} if module is gpu_autoscaler_info else {}
+    with pytest.raises(SystemExit), patch_module_args({**given, **more}):
+        module.main()
+    said = capsys.readouterr().out
+    message = json.loads(said)["msg"]
+    assert message.startswith("API server: ")
+    assert f"{tmp_path}/config" in message
+    assert seen in message
+    assert "\n  fix: " in message
+    assert "********" not in said
+    assert "SECRET" not in said
+
+
+def test_a_kubeconfig_as_a_mapping_is_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"kubeconfig": {**production(), "current-context": "gone"}}
+    with pytest.raises(SystemExit), patch_module_args({**given, "autoscalers": [{"name": "chat"}]}):
+        gpu_autoscaler_info.main()
+    assert "THE-ONLY-TOKEN" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "shown"),
+    [
+        (json.dumps(production()), "", "production at https://eks.example"),
+        ("a: b: SECRET", "", "(none: {path} is not YAML: line 1: mapping values are not allowed here)"),
+        ("", "", "(none: {path} is empty)"),
+        (json.dumps(production()), "gone", "(none: {path} has no context gone)"),
+    ],
+)
+def test_the_cluster_that_a_person_is_asked_about(tmp_path: Path, text: str, context: str, shown: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    assert kubeconfig_cluster(str(path), context) == shown.format(path=path)
+    assert kubeconfig_cluster(str(tmp_path / "none")) == f"(none: there is no file {tmp_path}/none)"
 
 
 def test_several_files_in_one_variable_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import (
+    Server,
+    label_plan,
+    owned,
+)
+
+DOCUMENTATION = r"""
+name: gpu_node_labels
+short_description: Decide which nodes get the label of a GPU
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the nodes that get the label C(nvidia.com/gpu.present), and those that lose it.
+  - A node has a GPU by the PCI devices of its server, by a label, or by what its device plugin offers.
+positional: _input, servers, hostvars, drivers, pool
+options:
+  _input:
+    description: Nodes of the cluster.
+    type: list
+    elements: dict
+    required: true
+  servers:
+    description: Names of servers in the inventory.
+    type: list
+    elements: str
+    default: []
+  hostvars:
+    description: Variables by server, with the facts of M(kubegpu.autoscale.gpu_facts) where it ran.
+    type: dict
+    default: {}
+  drivers:
+    description: Kernel drivers of GPUs that the node itself uses. Another driver passes a GPU to a virtual machine.
+    type: list
+    elements: raw
+    default: []
+  pool:
+    description: Labels of the nodes that the inventory is about. Empty for all.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Show the nodes that get the label
+  ansible.builtin.debug:
+    msg: "{{ (nodes.resources | kubegpu.autoscale.gpu_node_labels).add }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - Nodes to C(add) the label to and to C(remove) it from, all that the role has labelled as C(owned), an error
+      C(refused), and a C(warning).
+  type: dict
+"""
+
+
+def gpu_node_labels(
+    nodes: Sequence[Mapping[str, Any]],
+    servers: Sequence[str] = (),
+    hostvars: Mapping[str, Any] | None = None,
+    drivers: Collection[str | None] = (),
+    pool: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    known = hostvars or {}
+    found = [_server(host, known[host], drivers) for host in servers]
+    return {**asdict(label_plan(found, nodes, pool or {})), "owned": owned(nodes)}
+
+
+def _server(host: str, variables: Mapping[str, Any], drivers: Collection[str | None]) -> Server:
+    facts = variables.get("ansible_facts") or {}
+    name = variables.get("kubernetes_node_name") or str(facts.get("hostname", host)).lower()
+    if "gpu_facts" not in facts:
+        return Server(host, name, None)
+    gpus = facts["gpu_facts"].get("gpus") or ()
+    return Server(host, name, any(gpu["bound_driver"] in drivers for gpu in gpus))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gpu_node_labels": gpu_node_labels}

@@ -1,0 +1,71 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.waiting_pods import Awaited, report
+
+DOCUMENTATION = r"""
+name: pods_not_ready
+short_description: Explain why pods are not ready
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns one error text for pods that a role waited for. It quotes the containers that are not ready, the scheduler,
+    and the events of pods that were rejected, and names taints that the pods do not tolerate.
+positional: _input, pods, events
+options:
+  _input:
+    description:
+      - The pods that were waited for, by C(namespace) and label C(selector), with C(hop), C(seen) and C(fix) of the
+        error. For one pod a node also the C(nodes), the C(tolerations) of the pods, and the C(option) that adds one.
+    type: dict
+    required: true
+  pods:
+    description: Pods with that label.
+    type: list
+    elements: dict
+    required: true
+  events:
+    description: Events of the namespace with reason C(FailedCreate).
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Fail with the reason
+  ansible.builtin.fail:
+    msg: "{{ awaited | kubegpu.autoscale.pods_not_ready(pods.resources) }}"
+  vars:
+    awaited:
+      namespace: monitoring
+      selector: app=exporter
+      hop: DCGM
+      seen: 0 of 2 exporters are ready
+      fix: "`kubectl -n monitoring get pods`"
+"""
+
+RETURN = r"""
+_value:
+  description: The error text.
+  type: str
+"""
+
+
+def pods_not_ready(
+    awaited: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    given = {key: value for key, value in awaited.items() if value is not None}
+    words = {key: " ".join(str(given[key]).split()) for key in ("hop", "seen", "fix")}
+    return report(Awaited(**{**given, **words}), pods, events)
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"pods_not_ready": pods_not_ready}

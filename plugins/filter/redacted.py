@@ -1,0 +1,48 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import redacted
+
+DOCUMENTATION = r"""
+name: redacted
+short_description: Hide the secrets in a value
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the value with each secret in it replaced by C((hidden)).
+  - A secret is recognized by the name of its key, or by its text, C(--password=x) for instance.
+    A reference to a secret, C(existingSecret) for instance, stays.
+options:
+  _input:
+    description: Any value.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the values of a chart
+  ansible.builtin.debug:
+    msg: "{{ prometheus_stack_values | kubegpu.autoscale.redacted }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The value without secrets, in the same shape.
+  type: raw
+"""
+
+
+def _redacted(value: Any) -> Any:
+    return redacted(value)
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"redacted": _redacted}

@@ -1,0 +1,46 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Settings that follow the size of the fleet, so that a large one is decided on as fast as a small one.
+
+docs/scaling.md has the measurements behind each number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# An HPA worker has a tenth of a second for one decision.
+_DECISIONS_A_WORKER = 10
+# A decision sends one request to the adapter. Twice that rate is allowed, in steps of a hundred.
+_DECISIONS_A_STEP = 50
+# With 300 nodes and all their pods a rule evaluation takes up to a fifth of a second.
+_NODES_A_SECOND = 300
+
+
+@dataclass(frozen=True)
+class FleetSettings:
+    """What the collection configures by the size of the fleet.
+
+    workers:    of the HPA controller, --concurrent-horizontal-pod-autoscaler-syncs.
+    requests:   per second that a client of the metrics path may send.
+    interval:   seconds between two scrapes, and between two rule evaluations.
+    memory_mib: that Prometheus requests of its node; millicores likewise.
+    """
+
+    workers: int
+    requests: int
+    interval: int
+    memory_mib: int
+    millicores: int
+
+
+def fleet_settings(nodes: int, autoscalers: int, hpa_sync_period_s: float) -> FleetSettings:
+    """Settings for this many nodes and autoscalers, each of which is evaluated once per HPA sync period (seconds)."""
+    decisions_a_second = autoscalers / hpa_sync_period_s
+    return FleetSettings(
+        workers=max(5, math.ceil(decisions_a_second / _DECISIONS_A_WORKER)),
+        requests=max(200, math.ceil(decisions_a_second / _DECISIONS_A_STEP) * 100),
+        interval=max(2, math.ceil(nodes / _NODES_A_SECOND)),
+        memory_mib=max(512, nodes * 5),
+        millicores=max(200, math.ceil(nodes * 2.5)),
+    )

@@ -1,0 +1,99 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which nodes get the label nvidia.com/gpu.present, and which lose it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..chain.gpu_labels import has_gpu_label
+from ..chain.objects import Manifest, labels_of, name_of
+from ..chain.selectors import labels_match
+from .gpu_nodes import label_values
+
+LABEL = "nvidia.com/gpu.present"
+# Tells the labels that the role set from those of node-feature-discovery or of a person.
+ANNOTATION = "kubegpu.autoscale/gpu-present"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of the inventory. node: its name in the cluster. has_gpu: none if this run did not survey it."""
+
+    host: str
+    node: str
+    has_gpu: bool | None
+
+
+@dataclass(frozen=True)
+class LabelPlan:
+    """add, remove: nodes. refused: the error before any change. warning: where no node has a GPU now."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    refused: str = ""
+    warning: str = ""
+
+
+def label_plan(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Mapping[str, Any]) -> LabelPlan:
+    """Labels for the nodes with a GPU that have all labels of `pool`. Nodes outside of it lose the role's own label.
+
+    A node has a GPU by its server's PCI devices, by a label, or by what its device plugin offers.
+    """
+    wanted = {"matchLabels": label_values(pool)}
+    in_pool = {name_of(node) for node in nodes if labels_match(wanted, labels_of(node))}
+    labelled = {name_of(node) for node in nodes if LABEL in labels_of(node)}
+    detected = [server.node for server in servers if server.has_gpu]
+    seen = [name_of(node) for node in nodes if has_gpu_label(labels_of(node)) or offers_gpus(node)]
+    with_gpu = list(dict.fromkeys([*detected, *seen, *(name_of(node) for node in nodes if LABEL in labels_of(node))]))
+    if refused := _nothing_found(servers, nodes, with_gpu) or _no_node(detected, nodes):
+        return LabelPlan(refused=refused)
+    return LabelPlan(
+        add=tuple(name for name in with_gpu if name in in_pool and name not in labelled),
+        remove=tuple(name for name in owned(nodes) if pool and name not in in_pool),
+        warning="" if in_pool.intersection(with_gpu) else _WARNING.format(count=len(in_pool)),
+    )
+
+
+def owned(nodes: Sequence[Manifest]) -> list[str]:
+    """Nodes that the role has labelled."""
+    return [name_of(node) for node in nodes if ANNOTATION in (node["metadata"].get("annotations") or {})]
+
+
+def offers_gpus(node: Manifest) -> bool:
+    """A device plugin that was removed leaves a count of 0."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return bool(allocatable.get("nvidia.com/gpu", "0") != "0")
+
+
+_WARNING = (
+    "WARNING: GPU -> node: none of {count} nodes has a GPU now. Exporter and device plugin run on nodes with the label"
+    " nvidia.com/gpu.present=true. Next: run this playbook again after a node with a GPU has joined."
+)
+
+
+def _nothing_found(servers: Sequence[Server], nodes: Sequence[Manifest], with_gpu: Sequence[str]) -> str:
+    """Without servers in the inventory, nodes with a GPU may come later."""
+    if with_gpu or not servers:
+        return ""
+    unseen = [server.host for server in servers if server.has_gpu is None]
+    first = f"run this without --limit, to survey {', '.join(unseen)}; " if unseen else ""
+    return (
+        f"GPU -> node: no GPU was found. Seen: {len(servers) - len(unseen)} of {len(servers)} servers in"
+        " kube_control_plane and kube_node, none of these with an NVIDIA PCI device;"
+        f" {len(nodes)} nodes, none with a label of a GPU or with allocatable nvidia.com/gpu. Nothing was changed."
+        f" Next: {first}run the playbook kubegpu.autoscale.nodes, or `lspci -d 10de:` on the servers."
+    )
+
+
+def _no_node(detected: Sequence[str], nodes: Sequence[Manifest]) -> str:
+    names = [name_of(node) for node in nodes]
+    missing = [name for name in detected if name not in names]
+    if not missing:
+        return ""
+    return (
+        f"GPU -> node: {', '.join(missing)} has a GPU and is not a node of the cluster. Nodes: {', '.join(names)}."
+        " Nothing was changed. Next: let it join (playbook kubegpu.autoscale.cluster),"
+        " or set kubernetes_node_name for the host to the name that its node has."
+    )

@@ -1,0 +1,37 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Objects of a namespace by their owner: those with the labels of a role, those to remove, and those in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..chain.objects import Manifest, labels_of
+from ..chain.selectors import labels_match
+
+
+@dataclass(frozen=True)
+class Owned:
+    """found: objects with all labels. left: those of them that are not wanted any more.
+
+    foreign: kinds and names that are wanted, of objects without the labels.
+    """
+
+    found: tuple[Manifest, ...]
+    left: tuple[Manifest, ...]
+    foreign: tuple[str, ...]
+
+
+def owned(objects: Sequence[Manifest], labels: Mapping[str, str], wanted: Collection[str]) -> Owned:
+    """wanted: `<kind> <name>` of each object that the role has."""
+    ours = [obj for obj in objects if labels_match({"matchLabels": labels}, labels_of(obj))]
+    others = [obj for obj in objects if obj not in ours]
+    return Owned(
+        found=tuple(ours),
+        left=tuple(obj for obj in ours if kind_and_name(obj) not in wanted),
+        foreign=tuple(name for name in map(kind_and_name, others) if name in wanted),
+    )
+
+
+def kind_and_name(obj: Manifest) -> str:
+    return f"{obj['kind']} {obj['metadata']['name']}"

@@ -1,0 +1,348 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which components the chart roles install, which existing ones they use, and beside which they fail.
+
+One row of `COMPONENTS` for each role: what conflicts with its release, why, and the kinds that have to be readable to
+know. `find` says what a cluster has; an inventory says what it wants of each role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .find import CUSTOM, EXTERNAL, RESOURCE
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the inventory says of one role.
+
+    state:     present, existing, absent, or auto: present unless another installation takes the role's place.
+    needed:    false for a role that auto installs only if its own release exists already.
+    """
+
+    state: str = "auto"
+    namespace: str = ""
+    release: str = ""
+    adopt: bool = False
+    needed: bool = True
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.release}"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What was read of a cluster, and what the inventory wants there.
+
+    components:       by kind, as `find_components` returns them.
+    unread:           kinds that there is no right to list, each with the missing right.
+    host_engine:      whether the exporter connects to an existing DCGM, which then is no conflict.
+    external_metrics: whether the adapter also serves external.metrics.k8s.io.
+    """
+
+    context: str = ""
+    components: Mapping[str, Any] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    wanted: Mapping[str, Wanted] = field(default_factory=dict)
+    host_engine: bool = False
+    external_metrics: bool = False
+
+    def found(self, *kinds: str) -> list[Entry]:
+        return [entry for kind in kinds for entry in self.components.get(kind) or ()]
+
+    def metrics_servers(self, *apis: str) -> list[Entry]:
+        served = self.components.get("metrics_apis") or {}
+        return [{**served[api], "kind": "APIService", "name": api} for api in apis if api in served]
+
+    def host_engines(self) -> list[Entry]:
+        return [] if self.host_engine else self.found("host_engine")
+
+    def adapter_apis(self) -> tuple[str, ...]:
+        return (CUSTOM, EXTERNAL) if self.external_metrics else (CUSTOM,)
+
+    def is_adopted(self, entry: Entry) -> bool:
+        """Whether a role is to adopt the release that it belongs to: then it is no conflict."""
+        return any(row.adopt and entry.get("release") == row.full_name for row in self.wanted.values())
+
+    def theirs(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that this collection neither manages nor adopts."""
+        return [entry for entry in entries if not entry["owned"] and not self.is_adopted(entry)]
+
+    def wants_operator(self) -> bool:
+        """Whether the inventory installs the GPU operator, which brings a device plugin and an exporter."""
+        return self._operator_state() == "present"
+
+    def idle_operators(self) -> list[Entry]:
+        """Operators that have created no component yet: they do with the first node that has a GPU."""
+        made = self.found("exporter", "host_engine", "device_plugin")
+        if any(entry.get("origin") == "gpu-operator" for entry in made):
+            return []
+        leaving = self._operator_state() == "absent"
+        return [entry for entry in self.found("gpu_operator") if not (leaving and entry["owned"])]
+
+    def _operator_state(self) -> str:
+        return self.wanted.get("gpu_operator", Wanted("existing")).state
+
+
+def _no_ways(_cluster: Cluster) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class Component:
+    """A role that installs one release.
+
+    rivals:   what cannot run beside it, whoever installed it. reason: why.
+    is_taken: whether an existing installation does what the role would install.
+    reads:    kinds in which rivals are found. Where one may not be listed, nobody knows whether there is any.
+    ways:     next steps that this component alone has.
+    """
+
+    reason: str
+    reads: tuple[str, ...]
+    rivals: Callable[[Cluster], list[Entry]]
+    is_taken: Callable[[Cluster], bool]
+    ways: Callable[[Cluster], list[str]] = _no_ways
+
+
+def _an_operator_will(cluster: Cluster, rivals: Sequence[Entry]) -> bool:
+    """Whether the GPU operator brings it: that of the inventory, or one that has not yet."""
+    ours = any(entry["owned"] for entry in rivals)
+    return cluster.wants_operator() or (bool(cluster.idle_operators()) and not ours)
+
+
+def _stack_is_taken(cluster: Cluster) -> bool:
+    if cluster.theirs(_operators(cluster)):
+        return True
+    prometheuses = cluster.found("prometheus")
+    answering = [entry for entry in cluster.theirs(prometheuses) if entry.get("service")]
+    return bool(answering) and not any(entry["owned"] for entry in prometheuses)
+
+
+def _operators(cluster: Cluster) -> list[Entry]:
+    return cluster.found("prometheus_operator")
+
+
+def _exporters(cluster: Cluster) -> list[Entry]:
+    return [*cluster.found("exporter"), *cluster.host_engines()]
+
+
+def _plugins(cluster: Cluster) -> list[Entry]:
+    return cluster.found("device_plugin", "dra_driver")
+
+
+def _adapters(cluster: Cluster) -> list[Entry]:
+    return cluster.metrics_servers(*cluster.adapter_apis())
+
+
+def _exporter_is_taken(cluster: Cluster) -> bool:
+    """A DCGM without an exporter conflicts with the role's, and does not do its work."""
+    theirs = cluster.theirs(cluster.found("exporter"))
+    return bool(theirs) or _an_operator_will(cluster, _exporters(cluster))
+
+
+def _plugin_is_taken(cluster: Cluster) -> bool:
+    return bool(cluster.theirs(_plugins(cluster))) or _an_operator_will(cluster, _plugins(cluster))
+
+
+ONE_SERVER = "a metrics API has one server in a cluster"
+COMPONENTS: Mapping[str, Component] = {
+    "prometheus_stack": Component(
+        reason="two operators write the same objects for ever",
+        reads=("DaemonSet", "Deployment", "Prometheus", "Service", "StatefulSet"),
+        rivals=_operators,
+        is_taken=_stack_is_taken,
+    ),
+    "dcgm_exporter": Component(
+        reason="of two DCGMs on a node only one reads the profiling counters",
+        reads=("DaemonSet",),
+        rivals=_exporters,
+        is_taken=_exporter_is_taken,
+        ways=lambda cluster: (
+            ["set dcgm_exporter_host_engine to connect the exporter to that DCGM"] if cluster.host_engines() else []
+        ),
+    ),
+    "nvidia_device_plugin": Component(
+        reason="two of them give out the same GPUs",
+        reads=("DaemonSet", "Deployment"),
+        rivals=_plugins,
+        is_taken=_plugin_is_taken,
+    ),
+    "prometheus_adapter": Component(
+        reason=ONE_SERVER,
+        reads=("APIService",),
+        rivals=_adapters,
+        is_taken=lambda cluster: bool(cluster.theirs(cluster.metrics_servers(CUSTOM))),
+        ways=lambda cluster: (
+            ["set prometheus_adapter_external_metrics=false to leave the other API alone"]
+            if cluster.external_metrics
+            else []
+        ),
+    ),
+    "metrics_server": Component(
+        reason=ONE_SERVER,
+        reads=("APIService",),
+        rivals=lambda cluster: cluster.metrics_servers(RESOURCE),
+        is_taken=lambda cluster: bool(cluster.theirs(cluster.metrics_servers(RESOURCE))),
+    ),
+}
+# What the GPU operator brings by itself.
+_OF_OPERATOR = ("dcgm_exporter", "nvidia_device_plugin")
+_OPERATOR_READS = ("DaemonSet", "Deployment")
+
+
+def place(role: str, cluster: Cluster) -> dict[str, Any]:
+    """What one role does in a cluster.
+
+    Returns: its resolved `state`, `refused` with the error that stops it before a change, and a `warning`; both texts
+    are empty where nothing is wrong.
+    """
+    if role == "gpu_operator":
+        wanted = cluster.wanted[role]
+        refused = _operator_refused(cluster) if wanted.state == "present" else ""
+        return {"state": wanted.state, "refused": refused, "warning": ""}
+    state = _resolved(role, cluster)
+    reasons = (_unread, _second_of_theirs, _second_of_ours, _beside_operator)
+    texts = (reason(role, state, cluster) for reason in reasons)
+    return {"state": state, "refused": next(filter(None, texts), ""), "warning": _stays(role, cluster)}
+
+
+def _resolved(role: str, cluster: Cluster) -> str:
+    wanted = cluster.wanted[role]
+    if wanted.state != "auto":
+        return wanted.state
+    if COMPONENTS[role].is_taken(cluster):
+        return "existing"
+    has_own = any(entry.get("release") == wanted.full_name for entry in COMPONENTS[role].rivals(cluster))
+    return "present" if wanted.needed or has_own else "existing"
+
+
+def _named(entries: Sequence[Entry]) -> str:
+    return ", ".join(f"{entry['kind']} {entry['name']}" for entry in entries)
+
+
+def _error(role: str, cluster: Cluster, seen: str, following: str) -> str:
+    return f"cluster {cluster.context} -> {role}: {seen} Nothing was changed. Next: {following}"
+
+
+def _unread_error(role: str, reads: Sequence[str], cluster: Cluster) -> str:
+    missing = [right for kind, right in cluster.unread.items() if kind in reads]
+    if not missing:
+        return ""
+    return _error(
+        role,
+        cluster,
+        f"{'; '.join(missing)}. So another installation may exist.",
+        f"run it with the rights of an administrator, or set {role}_state=existing.",
+    )
+
+
+def _unread(role: str, state: str, cluster: Cluster) -> str:
+    return _unread_error(role, COMPONENTS[role].reads, cluster) if state == "present" else ""
+
+
+def _second_of_theirs(role: str, state: str, cluster: Cluster) -> str:
+    """A release beside one that is not managed by this collection; or both, left to `auto`."""
+    component, wanted = COMPONENTS[role], cluster.wanted[role]
+    rivals = component.rivals(cluster)
+    theirs, ours = cluster.theirs(rivals), [entry for entry in rivals if entry["owned"]]
+    if not theirs or (state != "present" and not (wanted.state == "auto" and ours)):
+        return ""
+    ways = [f"set {role}_state=absent to remove ours" if ours else f"set {role}_state=existing to use it"]
+    ways.append("remove the existing one first")
+    if wanted.full_name in (entry.get("release") for entry in theirs):
+        ways.append(f"adopt its release with `-e {role}_adopt=true`; `--check` shows what that changes")
+    return _error(
+        role,
+        cluster,
+        f"{_named(theirs)} was not made by this collection, and {component.reason}.",
+        f"{'; or '.join([*ways, *component.ways(cluster)])} (docs/existing-clusters.md).",
+    )
+
+
+def _elsewhere(role: str, cluster: Cluster) -> list[str]:
+    """Releases of ours with another name or namespace. What an interrupted run left may have no release."""
+    ours = [entry for entry in COMPONENTS[role].rivals(cluster) if entry["owned"] and entry.get("release")]
+    releases = dict.fromkeys(str(entry["release"]) for entry in ours)
+    return [release for release in releases if release != cluster.wanted[role].full_name]
+
+
+def _options(role: str, release: str) -> str:
+    namespace, _slash, name = release.partition("/")
+    return f"{role}_namespace={namespace} and {role}_release={name}"
+
+
+def _second_of_ours(role: str, state: str, cluster: Cluster) -> str:
+    """With another namespace or name helm would install a second release, and leave the first."""
+    elsewhere = _elsewhere(role, cluster)
+    if state != "present" or not elsewhere:
+        return ""
+    return _error(
+        role,
+        cluster,
+        f"this collection has made release {', '.join(elsewhere)}, and {COMPONENTS[role].reason}.",
+        f"set {_options(role, elsewhere[0])} to keep it;"
+        f" to move it, run this once with these two and {role}_state=absent.",
+    )
+
+
+def _beside_operator(role: str, _state: str, cluster: Cluster) -> str:
+    if role not in _OF_OPERATOR or not cluster.wants_operator() or cluster.wanted[role].state != "present":
+        return ""
+    return (
+        f"inventory -> {role}: gpu_operator_state is present, and the operator brings its own;"
+        f" {COMPONENTS[role].reason}. Nothing was changed."
+        f" Next: leave {role}_state at auto, or set gpu_operator_state to absent (docs/clusters/gpu-operator.md)."
+    )
+
+
+def _stays(role: str, cluster: Cluster) -> str:
+    elsewhere = _elsewhere(role, cluster)
+    if cluster.wanted[role].state != "absent" or not elsewhere:
+        return ""
+    return (
+        f"WARNING: cluster {cluster.context} -> {role}: {role}_state is absent, and release {', '.join(elsewhere)},"
+        f" which this collection has made, stays. Next: to remove it, set {_options(role, elsewhere[0])} too."
+    )
+
+
+def _operator_refused(cluster: Cluster) -> str:
+    role = "gpu_operator"
+    rivals = _operator_rivals(cluster)
+    if unread := _unread_error(role, _OPERATOR_READS, cluster):
+        return unread
+    if not rivals:
+        return ""
+    ours = any(entry["owned"] for entry in rivals)
+    following = (
+        "run the playbooks gpu and monitoring with gpu_operator_state=existing, nvidia_device_plugin_state=absent"
+        " and dcgm_exporter_state=absent; then this again"
+        if ours
+        else "remove what exists first, or leave gpu_operator_state at existing"
+    )
+    return _error(
+        role,
+        cluster,
+        f"{_named(rivals)} {'exist' if len(rivals) > 1 else 'exists'}. Two device plugins give out the same GPUs,"
+        " and of two DCGMs on a node only one reads the profiling counters.",
+        f"{following} (docs/clusters/gpu-operator.md).",
+    )
+
+
+def _operator_rivals(cluster: Cluster) -> list[Entry]:
+    """All that gives out or reads the same GPUs, but for the release's own operator and what that has created."""
+    prefix = f"{cluster.wanted['gpu_operator'].namespace}/"
+
+    def is_own(entry: Entry) -> bool:
+        return bool(entry["name"].startswith(prefix))
+
+    drivers = cluster.found("device_plugin", "dra_driver", "exporter", "host_engine")
+    return [
+        *(entry for entry in drivers if entry.get("origin") != "gpu-operator" or not is_own(entry)),
+        *(entry for entry in cluster.found("gpu_operator") if not entry["owned"] and not is_own(entry)),
+    ]

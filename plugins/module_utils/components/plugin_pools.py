@@ -1,0 +1,149 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Configurations of the device plugin for pools of nodes, and the label by which a node has one.
+
+A pool has a `name`, the labels of its `nodes`, and how its GPUs are shared: `sharing`, `replicas`, and a `config` that
+is merged over both. All other nodes have the configuration `default`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..chain.objects import Manifest, labels_of, name_of
+from ..chain.selectors import labels_match
+from ..formats.yaml import to_yaml
+from .gpu_nodes import label_values
+
+Pool = Mapping[str, Any]
+CONFIG_LABEL = "nvidia.com/device-plugin.config"
+# Tells the labels that the role set from those that a person set.
+CONFIG_ANNOTATION = "kubegpu.autoscale/device-plugin-config"
+# As the plugin's configuration names them.
+_STRATEGIES = {"time-slicing": "timeSlicing", "mps": "mps"}
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Options of role nvidia_device_plugin: sharing and replicas of all nodes that are in no pool, and the pools."""
+
+    sharing: str = "none"
+    replicas: int = 1
+    pools: Sequence[Pool] = field(default_factory=tuple)
+    feature_discovery: bool = True
+
+    def all(self) -> list[Pool]:
+        return [{"name": _DEFAULT, "sharing": self.sharing, "replicas": self.replicas}, *self.pools]
+
+
+@dataclass(frozen=True)
+class Label:
+    """A node whose label is to change. config: none to remove it. present: the label that the node has now."""
+
+    node: str
+    config: str | None
+    is_own: bool
+    present: str
+
+
+def configurations(options: Sharing) -> dict[str, str]:
+    """The plugin's configuration files by name; empty where nothing differs from its defaults."""
+    if not options.pools and options.sharing == "none":
+        return {}
+    return {str(pool["name"]): _text(pool) for pool in options.all()}
+
+
+def faults(options: Sharing) -> list[str]:
+    return [*_wrong_names(options), *_alone(options), *_without_discovery(options)]
+
+
+def selector(pool: Pool) -> str:
+    """A label selector of the pool's nodes."""
+    return ",".join(f"{key}={value}" for key, value in label_values(pool["nodes"]).items())
+
+
+def labels_to_change(options: Sharing, nodes: Sequence[Manifest]) -> list[Label]:
+    """A node has the configuration of the first pool whose labels it has."""
+    rows = []
+    for node in nodes:
+        config, present = _config_of(node, options.pools), labels_of(node).get(CONFIG_LABEL)
+        is_own = CONFIG_ANNOTATION in (node["metadata"].get("annotations") or {})
+        if (config or is_own) and present != config:
+            rows.append(Label(name_of(node), config, is_own, present or ""))
+    return rows
+
+
+def conflict(labels: Sequence[Label]) -> str:
+    """The error where a person gave a node another configuration; empty without one."""
+    theirs = [label for label in labels if label.present and not label.is_own]
+    if not theirs:
+        return ""
+    named = "; ".join(f"{row.node} is to have configuration {row.config}, and has {row.present}" for row in theirs)
+    return (
+        f"inventory -> device plugin: {named}, which was not set by this collection. No label was changed."
+        f" Next: remove {CONFIG_LABEL} from the node, or the node from nvidia_device_plugin_pools."
+    )
+
+
+def _config_of(node: Manifest, pools: Sequence[Pool]) -> str | None:
+    fitting = (
+        pool["name"] for pool in pools if labels_match({"matchLabels": label_values(pool["nodes"])}, labels_of(node))
+    )
+    return next(fitting, None)
+
+
+def _sharing(pool: Pool) -> str:
+    return str(pool.get("sharing") or "none")
+
+
+def _text(pool: Pool) -> str:
+    config: dict[str, Any] = {"version": "v1"}
+    if _sharing(pool) != "none":
+        offered = {"name": "nvidia.com/gpu", "replicas": int(pool.get("replicas") or 1)}
+        config["sharing"] = {_STRATEGIES[_sharing(pool)]: {"resources": [offered]}}
+    return to_yaml([_merged(config, pool.get("config") or {})]).removeprefix("---\n")
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _wrong_names(options: Sharing) -> Iterator[str]:
+    names = [str(pool["name"]) for pool in options.pools]
+    wrong = [name for name in names if not re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or name == _DEFAULT]
+    if wrong or len(set(names)) < len(names):
+        yield (
+            f"inventory -> device plugin: nvidia_device_plugin_pools has the names {', '.join(names)}."
+            " Nothing was changed. Next: give each pool a unique name of letters a-z, digits and `-`,"
+            f" but not `{_DEFAULT}`, which all other nodes have."
+        )
+
+
+def _alone(options: Sharing) -> Iterator[str]:
+    for pool in options.all():
+        replicas = int(pool.get("replicas") or 1)
+        if _sharing(pool) == "none" or replicas >= 2:
+            continue
+        of_pool = pool["name"] != _DEFAULT
+        whose = f"pool {pool['name']}" if of_pool else "nvidia_device_plugin_sharing"
+        option = "`replicas` of the pool" if of_pool else "nvidia_device_plugin_sharing_replicas"
+        yield (
+            f"inventory -> device plugin: {whose} has {_sharing(pool)} with {replicas} replicas. Nothing was changed."
+            f" Next: set {option} to the number of pods that share a GPU, 2 or more."
+        )
+
+
+def _without_discovery(options: Sharing) -> Iterator[str]:
+    if not options.feature_discovery and any(_sharing(pool) == "mps" for pool in options.all()):
+        yield (
+            "inventory -> device plugin: MPS needs nvidia_device_plugin_feature_discovery. Its daemon runs on nodes"
+            " that GPU feature discovery labels nvidia.com/mps.capable. Nothing was changed."
+            " Next: set nvidia_device_plugin_feature_discovery to true, or use time-slicing."
+        )

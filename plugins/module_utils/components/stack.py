@@ -1,0 +1,154 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What is wrong with the options of the monitoring stack, found before anything is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .receivers import Receiver, receiver_faults
+
+Values = Mapping[str, Any]
+# Services that the chart kube-prometheus-stack makes of Prometheus and Alertmanager, with their types by default.
+# The first is on by default, the others are off.
+_SERVICES = {
+    "service": "ClusterIP",
+    "servicePerReplica": "ClusterIP",
+    "thanosService": "ClusterIP",
+    "thanosServiceExternal": "LoadBalancer",
+}
+_INGRESSES = ("ingress", "ingressPerReplica", "thanosIngress")
+# Gateway API filters that can ask for a login.
+_LOGIN_FILTERS = ("ExtensionRef", "ExternalAuth")
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """Options of role prometheus_stack by their names, without the prefix.
+
+    chart_values: all values of the chart. has_own_values: whether the inventory adds to those of the role.
+    """
+
+    chart_values: Values = field(default_factory=dict)
+    has_own_values: bool = False
+    receivers: Sequence[Receiver] = ()
+    grafana: bool = False
+    public_dashboards: Mapping[Any, Any] = field(default_factory=dict)
+    without_login: bool = False
+    storage: Values = field(default_factory=dict)
+    retention_size: str = ""
+
+
+def stack_faults(options: StackOptions) -> list[str]:
+    """One error for each fault, with its reason and the next step."""
+    checks = (_receivers, _dashboards, _exposure, _volume)
+    return [fault for check in checks for fault in check(options)]
+
+
+def _receivers(options: StackOptions) -> Iterator[str]:
+    if faults := receiver_faults(options.receivers):
+        yield (
+            f"prometheus_stack_receivers: {'; '.join(faults)}. Nothing was changed."
+            " Next: correct it (docs/monitoring.md)."
+        )
+
+
+def _dashboards(options: StackOptions) -> Iterator[str]:
+    dashboards = options.public_dashboards
+    if not dashboards:
+        return
+    if not options.grafana:
+        yield (
+            "prometheus_stack_public_dashboards: no Grafana is installed to show them. Nothing was changed."
+            " Next: set prometheus_stack_grafana=true."
+        )
+        return
+    numbers = [str(number) for number in (*dashboards, *dashboards.values())]
+    if wrong := [number for number in numbers if not re.fullmatch("[1-9][0-9]*", number)]:
+        yield (
+            f"prometheus_stack_public_dashboards: {', '.join(wrong)} is no id or revision. Nothing was changed."
+            " Next: give revisions by ids, for example {12239: 2}."
+        )
+
+
+def _exposure(options: StackOptions) -> Iterator[str]:
+    doors = open_doors(options.chart_values) if options.has_own_values and not options.without_login else []
+    if doors:
+        yield (
+            f"prometheus_stack_values: {'; '.join(doors)}. Everyone who reaches it can read all metrics."
+            " Nothing was changed. Next: put a login in front (docs/access.md),"
+            " or set prometheus_stack_without_login=true where something else asks for one."
+        )
+
+
+def open_doors(values: Values) -> list[str]:
+    """Ways from outside to Prometheus or Alertmanager, neither of which asks for a login, by the chart's values."""
+    return [door for part in ("prometheus", "alertmanager") for door in _doors(part, values.get(part) or {})]
+
+
+def _doors(part: str, values: Values) -> Iterator[str]:
+    for name, usual in _SERVICES.items():
+        service = values.get(name) or {}
+        if not service.get("enabled", name == "service"):
+            continue
+        kind = service.get("type") or usual
+        if kind != "ClusterIP":
+            yield f"{part}.{name}.type is {kind}"
+        if service.get("externalIPs"):
+            yield f"{part}.{name} has externalIPs"
+    if (values.get(f"{part}Spec") or {}).get("hostNetwork"):
+        yield f"{part}.{part}Spec.hostNetwork is true"
+    for name in _INGRESSES:
+        ingress = values.get(name) or {}
+        if ingress.get("enabled") and not _asks_for_login(ingress):
+            yield f"{part}.{name} has no annotation that asks for a login"
+    for name, route in (values.get("route") or {}).items():
+        filters = [entry.get("type") for entry in route.get("filters") or ()]
+        if route.get("enabled") and not any(kind in _LOGIN_FILTERS for kind in filters):
+            yield f"{part}.route.{name} has no filter that asks for a login"
+
+
+def _asks_for_login(ingress: Values) -> bool:
+    """By its annotations. Traefik ignores those of other controllers, and then asks for nothing."""
+    is_traefik = "traefik" in (ingress.get("ingressClassName") or "")
+    pattern = r"router[.]middlewares" if is_traefik else "auth|middleware|plugin"
+    return re.search(pattern, json.dumps(ingress.get("annotations") or {})) is not None
+
+
+def _volume(options: StackOptions) -> Iterator[str]:
+    requests = (options.storage.get("resources") or {}).get("requests") or {}
+    volume, kept = str(requests.get("storage", "")), str(options.retention_size)
+    if is_overfull(kept, volume):
+        yield (
+            f"prometheus_stack_storage: the volume has {volume}, and samples may take {kept}. Nothing was changed."
+            " Next: a larger volume, or set prometheus_stack_retention_size to four fifths of it."
+        )
+
+
+def is_overfull(kept: str, volume: str) -> bool:
+    """Whether samples may take all of their volume; false where one of the two is not known.
+
+    kept: size as Prometheus reads it, with 1,024 bytes a KB. volume: a quantity of Kubernetes.
+    """
+    size = re.fullmatch(r"([0-9.]+) *([KMGTP]?)i?B", kept)
+    quantity = re.fullmatch(r"([0-9.]+)([KMGTP]?)(i?)", volume)
+    if not size or not quantity:
+        return False
+    base = 1024 if quantity[3] else 1000
+    return float(size[1]) * 1024 ** _POWERS[size[2]] >= float(quantity[1]) * base ** _POWERS[quantity[2]]
+
+
+def public_dashboards(revisions: Mapping[Any, Any]) -> dict[str, Any]:
+    """Dashboards of grafana.com as Grafana's chart takes them: revisions by id.
+
+    `prometheus` is the uid that kube-prometheus-stack gives to its data source.
+    """
+    source = [{"name": "DS_PROMETHEUS", "value": "prometheus"}]
+    return {
+        f"dashboard-{number}": {"gnetId": int(number), "revision": int(revision), "datasource": source}
+        for number, revision in revisions.items()
+    }

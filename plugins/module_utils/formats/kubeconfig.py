@@ -1,0 +1,280 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A kubeconfig: one cluster merged into it, and removed from it again. All other entries stay as they are."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, count
+from typing import Any
+
+from ..errors import HopError, enumeration
+from ..hops import Hop
+from .x509 import subject
+from .yaml import from_yaml_of_others, to_yaml
+
+Entries = dict[str, dict[str, Any]]
+
+# Sections, and what their entries hold beside the name.
+SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
+AUTHORITY = "certificate-authority-data"
+# How a cluster's entry may otherwise say whom to trust, which must not stand beside the authority.
+_OTHER_TRUST = ("certificate-authority", "insecure-skip-tls-verify")
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """The document of a kubeconfig, and its entries by name."""
+
+    document: Mapping[str, Any]
+    clusters: Entries
+    contexts: Entries
+    users: Entries
+
+    @classmethod
+    def read(cls, text: str, path: str) -> Kubeconfig:
+        """Raises: HopError that names the file if the text is no kubeconfig."""
+        try:
+            document = from_yaml_of_others(text)
+        except ValueError as err:
+            raise _unreadable(path, f"is not YAML: {err}") from err
+        if document is None:
+            document = {}
+        if not isinstance(document, Mapping):
+            raise _unreadable(path, "is no kubeconfig: it is no mapping with clusters, contexts and users")
+        return cls.of(document, path)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], path: str) -> Kubeconfig:
+        return cls(document, *(_entries(document, section, path) for section in SECTIONS))
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.clusters or self.contexts or self.users)
+
+    @property
+    def current(self) -> str:
+        return str(self.document.get("current-context") or "")
+
+    def context(self, wanted: str, path: str) -> tuple[str, str]:
+        """Name of a context and address of its API server: of the one that is wanted, else of the current one.
+
+        Raises: HopError that names the file if there is no such context or no such cluster.
+        """
+        if not self.contexts:
+            state = "is empty" if self.is_empty else "has no contexts"
+            raise HopError(
+                Hop.API_SERVER, seen=f"{path} {state}", fix="set kubeconfig to the file of a cluster, or fetch it anew"
+            )
+        name = wanted or self.current or next(iter(self.contexts))
+        if name not in self.contexts:
+            raise HopError(
+                Hop.API_SERVER,
+                seen=f"{path} has no context {name}",
+                fix=f"set kubegpu_context, or context of the module, to one of {enumeration(sorted(self.contexts))}",
+            )
+        cluster = self.contexts[name].get("cluster")
+        if cluster not in self.clusters:
+            raise HopError(
+                Hop.API_SERVER,
+                seen=f"context {name} of {path} names the cluster {cluster}, which the file does not have",
+                fix="fetch the kubeconfig anew, or use another context",
+            )
+        return name, str(self.clusters[cluster].get("server") or "")
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one cluster's own kubeconfig, as kubeadm writes it, gives to its administrator."""
+
+    cluster_name: str
+    cluster: dict[str, Any]
+    context_name: str
+    user_name: str
+    user: dict[str, Any]
+
+    @classmethod
+    def read(cls, text: str) -> Access:
+        """Raises: HopError if the text is not the kubeconfig of one cluster with its authority."""
+        given = "the kubeconfig of the cluster"
+        config = Kubeconfig.read(text, given)
+        name, _server = config.context("", given)
+        context = config.contexts[name]
+        cluster, user = context["cluster"], context.get("user")
+        if user not in config.users or AUTHORITY not in config.clusters[cluster]:
+            raise _unreadable(given, f"has no user {user}, or no {AUTHORITY} of cluster {cluster}")
+        return cls(cluster, config.clusters[cluster], name, user, config.users[user])
+
+    @property
+    def digest(self) -> str:
+        """What tells the cluster from others of its name."""
+        return sha256(str(self.cluster[AUTHORITY]).encode()).hexdigest()[:8]
+
+    def clusters_in(self, config: Kubeconfig) -> list[str]:
+        """Entries of this cluster, whatever they are called: they trust its authority."""
+        authority = _joined(self.cluster[AUTHORITY])
+        return [name for name, cluster in config.clusters.items() if _joined(cluster.get(AUTHORITY)) == authority]
+
+    def is_user(self, user: Mapping[str, Any] | None) -> bool:
+        """It is the same user, maybe with a certificate that has been renewed since."""
+        return user == self.user or bool(user and (ours := _subject(self.user)) and _subject(user) == ours)
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the entries of one cluster are called in a file. An empty user: the context has another one, which stays."""
+
+    cluster: str
+    context: str
+    user: str
+
+
+def merged(config: Kubeconfig, access: Access, wanted: str, path: str) -> tuple[Kubeconfig, Names]:
+    """The file with this cluster in it, and how it is called there. The current context stays.
+
+    wanted: name of the context; empty for the one that it has, or the cluster's own where that is free.
+    Raises: HopError if the context that is wanted is of another cluster.
+    """
+    names = _names(config, access, wanted, path)
+    kept = {key: value for key, value in config.clusters.get(names.cluster, {}).items() if key not in _OTHER_TRUST}
+    changes: dict[str, tuple[str, dict[str, Any]]] = {"clusters": (names.cluster, {**kept, **access.cluster})}
+    if names.user:
+        before = config.contexts.get(names.context, {})
+        changes["contexts"] = (names.context, {**before, "cluster": names.cluster, "user": names.user})
+        changes["users"] = (names.user, access.user)
+    document = {"apiVersion": "v1", "kind": "Config", **config.document}
+    for section, (name, content) in changes.items():
+        document[section] = _with_entry(document.get(section) or [], name, SECTIONS[section], content)
+    if config.is_empty:
+        document["current-context"] = names.context
+    return Kubeconfig.of(document, path), names
+
+
+def removed(config: Kubeconfig, access: Access, path: str) -> Kubeconfig:
+    """The file without this cluster: its entries, the contexts that lead to it, and its user."""
+    clusters = set(access.clusters_in(config))
+    contexts = {name for name, context in config.contexts.items() if context.get("cluster") in clusters}
+    still_used = {context.get("user") for name, context in config.contexts.items() if name not in contexts}
+    served = {config.contexts[name].get("user") for name in contexts} - still_used
+    users = {name for name in served if name in config.users and access.is_user(config.users[name])}
+    document = dict(config.document)
+    for section, gone in (("clusters", clusters), ("contexts", contexts), ("users", users)):
+        if gone:
+            document[section] = [entry for entry in document[section] if entry["name"] not in gone]
+    if config.current in contexts:
+        document["current-context"] = ""
+    return Kubeconfig.of(document, path)
+
+
+def has_others(config: Kubeconfig, access: Access) -> bool:
+    """The file has entries that are not of this cluster."""
+    return not removed(config, access, "").is_empty
+
+
+def written(config: Kubeconfig) -> str:
+    return to_yaml([dict(config.document)])
+
+
+def outline(config: Kubeconfig) -> str:
+    """What a diff may show: names, addresses and digests in place of keys, certificates and tokens."""
+    document = {
+        "current-context": config.current,
+        "clusters": {
+            name: {"server": entry.get("server"), "rest": _digest(entry)} for name, entry in config.clusters.items()
+        },
+        "contexts": config.contexts,
+        "users": {name: _digest(entry) for name, entry in config.users.items()},
+    }
+    return "" if config.is_empty else to_yaml([document])
+
+
+def _names(config: Kubeconfig, access: Access, wanted: str, path: str) -> Names:
+    found = access.clusters_in(config)
+    if wanted in config.contexts and config.contexts[wanted].get("cluster") not in found:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"context {wanted} of {path} is of another cluster: {config.contexts[wanted].get('cluster')}",
+            fix="set kubegpu_context to a name that is free in the file, or leave it out",
+        )
+    ours = [
+        name
+        for name, context in config.contexts.items()
+        if context.get("cluster") in found and access.is_user(config.users.get(context.get("user", "")))
+    ]
+    if wanted in config.contexts and wanted not in ours:
+        return Names(config.contexts[wanted]["cluster"], wanted, "")
+    context = wanted or next(iter(ours), "") or _free(access.context_name, config.contexts, access.digest)
+    known = config.contexts.get(context) or config.contexts.get(next(iter(ours), ""), {})
+    cluster = (
+        known.get("cluster")
+        or next(iter(found), "")
+        or _free(access.cluster_name, _taken(config, "cluster"), access.digest)
+    )
+    others = {entry.get("user") for entry in config.contexts.values() if entry.get("cluster") not in found}
+    user = known.get("user")
+    if not user or user in others:
+        user = _free(access.user_name, _taken(config, "user"), access.digest)
+    return Names(cluster, context, user)
+
+
+def _taken(config: Kubeconfig, kind: str) -> set[str]:
+    """Names of clusters, or users, and those that contexts name without an entry, which must not lead to another's."""
+    return {*(config.clusters if kind == "cluster" else config.users)} | {
+        context[kind] for context in config.contexts.values() if kind in context
+    }
+
+
+def _free(name: str, taken: Collection[str], digest: str) -> str:
+    """The name, where it is taken with the digest of this cluster."""
+    numbered = (f"{name}-{digest}-{number}" for number in count(2))
+    return next(free for free in chain((name, f"{name}-{digest}"), numbered) if free not in taken)
+
+
+def _with_entry(entries: list[Any], name: str, section: str, content: dict[str, Any]) -> list[Any]:
+    """The list with this entry in its place, or at its end."""
+    if not any(entry["name"] == name for entry in entries):
+        return [*entries, {section: content, "name": name}]
+    return [{**entry, section: content} if entry["name"] == name else entry for entry in entries]
+
+
+def _entries(document: Mapping[str, Any], section: str, path: str) -> Entries:
+    given = document.get(section) or []
+    if not isinstance(given, list):
+        raise _unreadable(path, f"is no kubeconfig: {section} is no list")
+    found: Entries = {}
+    for place, entry in enumerate(given):
+        content = entry.get(SECTIONS[section]) if isinstance(entry, Mapping) else None
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            raise _unreadable(path, f"is no kubeconfig: {section}[{place}] has no name")
+        if not isinstance(content or {}, Mapping):
+            raise _unreadable(path, f"is no kubeconfig: {section}[{place}].{SECTIONS[section]} is no mapping")
+        if section == "contexts" and not all(
+            isinstance((content or {}).get(key, ""), str) for key in ("cluster", "user")
+        ):
+            raise _unreadable(path, f"is no kubeconfig: cluster or user of {section}[{place}] is no name")
+        found.setdefault(entry["name"], dict(content or {}))  # kubectl takes the first of a name as well
+    return found
+
+
+def _unreadable(path: str, seen: str) -> HopError:
+    return HopError(
+        Hop.API_SERVER, seen=f"{path} {seen}", fix="restore the file, or set kubegpu_kubeconfig to another one"
+    )
+
+
+def _joined(data: Any) -> str | None:
+    """Base64 may be folded into lines."""
+    return "".join(data.split()) if isinstance(data, str) else None
+
+
+def _subject(user: Mapping[str, Any]) -> bytes | None:
+    try:
+        return subject(base64.b64decode(str(user["client-certificate-data"])).decode())
+    except (KeyError, ValueError, IndexError):
+        return None
+
+
+def _digest(entry: Mapping[str, Any]) -> str:
+    return sha256(repr(sorted(entry.items(), key=str)).encode()).hexdigest()[:8]

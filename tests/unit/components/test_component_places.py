@@ -1,0 +1,328 @@
+"""Which components the chart roles install, which existing ones they use, and beside which they fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.filter.component_places import component_places
+
+STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
+METRICS, OPERATOR = "metrics_server", "gpu_operator"
+
+
+def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
+    return {"kind": "DaemonSet", "name": name, "owned": owned, "release": release}
+
+
+ADDRESS = {"service": "web", "namespace": "x", "port": 9090, "path_prefix": "/prom"}
+
+
+def prometheus(name: str, *, owned: bool = False, **more: Any) -> dict[str, Any]:
+    return {**found(name, owned=owned), "kind": "Prometheus", **ADDRESS, **more}
+
+
+def of_team(team: str, **more: Any) -> dict[str, Any]:
+    """One of several, each with labels of its own."""
+    place = {"namespace": f"team-{team}", "service": f"{team}-prometheus"}
+    labels = {"release": team}
+    return prometheus(f"team-{team}/{team}", rule_labels=labels, monitor_labels=labels, **{**place, **more})
+
+
+SEVERAL = {"prometheus": [of_team("a", port=9091, path_prefix="/a"), of_team("b", path_prefix="")]}
+B = {"namespace": "team-b", "service": "b-prometheus"}
+WHICH = ("the cluster has team-a/a and team-b/b", "set kubegpu_prometheus to the namespace and service of the one")
+# Of an agent, or of a Thanos Ruler: nothing of it answers queries.
+OPERATOR_ALONE = {"prometheus_operator": [found("a/operator")]}
+NO_PROMETHEUS = (
+    "no Prometheus that answers queries, and ours is not installed beside DaemonSet a/operator.",
+    "kubegpu_prometheus",
+)
+
+
+def apis(**servers: bool) -> dict[str, Any]:
+    """By the first word of the API: whether the server is ours."""
+    return {
+        f"{api}.metrics.k8s.io": {"service": "x/server", "owned": owned, "release": "", "is_adapter": True}
+        for api, owned in servers.items()
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """expected: the state, or words of the refusal."""
+
+    role: str
+    components: dict[str, Any]
+    expected: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+NO_RIGHT = {kind: f"no right to list {kind}" for kind in ("DaemonSet", "APIService", "Prometheus")}
+
+
+def resources(**server: Any) -> dict[str, Any]:
+    """Who serves CPU and memory."""
+    return {"metrics_apis": {"metrics.k8s.io": {"service": "x/server", "owned": False, "release": "", **server}}}
+
+
+ON_CPU = {"metrics_server_needed": True}
+OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
+OURS = {**OF_THAT_NAME, "owned": True}
+IDLE_OPERATOR = {"gpu_operator": [found("nvidia/gpu-operator")]}
+OUR_OPERATOR = {"gpu_operator": [found("gpu-operator/gpu-operator", owned=True)]}
+OF_AN_OPERATOR = {**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}
+CASES = {
+    "ours is there": Case(EXPORTER, {"exporter": [found("monitoring/ours", owned=True)]}, ("present",)),
+    "an operator": Case(STACK, {"prometheus_operator": [found("a/operator")]}, ("existing",)),
+    "a Prometheus without an operator": Case(STACK, {"prometheus": [prometheus("a/plain")]}, ("existing",)),
+    "ours beside a Prometheus without an operator": Case(
+        STACK, {"prometheus": [prometheus("a/plain")]}, ("present",), {"prometheus_stack_state": "present"}
+    ),
+    "a Prometheus of theirs under our operator": Case(
+        STACK,
+        {
+            "prometheus": [prometheus("a/theirs"), prometheus("monitoring/ours", owned=True)],
+            "prometheus_operator": [found("monitoring/operator", owned=True)],
+        },
+        ("present",),
+    ),
+    "an adapter beside two, and something else is said": Case(
+        ADAPTER, SEVERAL, WHICH, {"kubegpu_prometheus": {"evaluation_interval": 15}}
+    ),
+    "an adapter beside two, and one outside is meant": Case(
+        ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": {"url": "https://metrics.example"}}
+    ),
+    "an adapter beside an operator alone, for a Thanos": Case(
+        ADAPTER, OPERATOR_ALONE, ("present",), {"kubegpu_prometheus": {"namespace": "a", "service": "thanos-query"}}
+    ),
+    "an adapter, and a Prometheus that nobody sees": Case(
+        ADAPTER, {}, ("the cluster has no Prometheus that answers queries.",), {"prometheus_stack_state": "existing"}
+    ),
+    "an exporter beside an operator alone": Case(EXPORTER, OPERATOR_ALONE, ("present",)),
+    "an exporter": Case(EXPORTER, {"exporter": [found("gpu-operator/exporter")]}, ("existing",)),
+    "two exporters that were made one after the other": Case(
+        EXPORTER,
+        {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
+        ("DaemonSet gpu-operator/exporter", "set dcgm_exporter_state=absent to remove ours"),
+    ),
+    "two exporters, and one is left": Case(
+        EXPORTER,
+        {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
+        ("absent",),
+        {"dcgm_exporter_state": "absent"},
+    ),
+    "ours under its name": Case(
+        EXPORTER,
+        {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
+        ("present",),
+        {"dcgm_exporter_namespace": "gpus", "dcgm_exporter_release": "dcgm"},
+    ),
+    "ours in another namespace": Case(
+        PLUGIN,
+        {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
+        ("two of them give out the same GPUs", "with these two and nvidia_device_plugin_state=absent"),
+        {"nvidia_device_plugin_state": "present"},
+    ),
+    "ours in another namespace, and it is to go": Case(
+        PLUGIN,
+        {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
+        ("absent",),
+        {"nvidia_device_plugin_state": "absent"},
+    ),
+    "a second DCGM": Case(
+        EXPORTER,
+        {"host_engine": [found("gpu-operator/nvidia-dcgm")]},
+        ("only one reads the profiling counters", "set dcgm_exporter_host_engine to connect the exporter to that DCGM"),
+    ),
+    "the DCGM that is there": Case(
+        EXPORTER,
+        {"host_engine": [found("gpu-operator/nvidia-dcgm")]},
+        ("present",),
+        {"dcgm_exporter_host_engine": "nvidia-dcgm.gpu-operator:5555"},
+    ),
+    "a release of that name": Case(
+        EXPORTER,
+        {"exporter": [OF_THAT_NAME]},
+        ("adopt its release with `-e dcgm_exporter_adopt=true`",),
+        {"dcgm_exporter_state": "present"},
+    ),
+    "a release of that name that is taken over": Case(
+        EXPORTER, {"exporter": [OF_THAT_NAME]}, ("present",), {"dcgm_exporter_adopt": True}
+    ),
+    "another release is not taken over": Case(
+        EXPORTER,
+        {"exporter": [found("gpu/dcgm", release="gpu/dcgm")]},
+        ("DaemonSet gpu/dcgm was not made by this collection",),
+        {"dcgm_exporter_adopt": True, "dcgm_exporter_state": "present"},
+    ),
+    "a device plugin": Case(PLUGIN, {"device_plugin": [found("kube-system/plugin")]}, ("existing",)),
+    "two device plugins": Case(
+        PLUGIN,
+        {"device_plugin": [found("kube-system/plugin")]},
+        ("two of them give out the same GPUs", "set nvidia_device_plugin_state=existing to use it"),
+        {"nvidia_device_plugin_state": "present"},
+    ),
+    "a DRA driver": Case(PLUGIN, {"dra_driver": [found("dra/driver")]}, ("existing",)),
+    "an operator of theirs whose pool is at zero has the exporter": Case(EXPORTER, IDLE_OPERATOR, ("existing",)),
+    "an operator of theirs whose pool is at zero has the plugin": Case(PLUGIN, IDLE_OPERATOR, ("existing",)),
+    "an operator of theirs that brings no exporter": Case(
+        EXPORTER, {**IDLE_OPERATOR, "device_plugin": [OF_AN_OPERATOR]}, ("present",)
+    ),
+    "ours beside an operator of theirs without an exporter, whose pool is at zero": Case(
+        EXPORTER, {**IDLE_OPERATOR, "exporter": [found("monitoring/ours", owned=True)]}, ("present",)
+    ),
+    "an operator of ours whose pool is at zero has the plugin": Case(PLUGIN, OUR_OPERATOR, ("existing",)),
+    "an operator of ours that goes": Case(PLUGIN, OUR_OPERATOR, ("present",), {"gpu_operator_state": "absent"}),
+    "an operator beside one of theirs whose pool is at zero": Case(
+        OPERATOR, IDLE_OPERATOR, ("DaemonSet nvidia/gpu-operator exists",), {"gpu_operator_state": "present"}
+    ),
+    "the operator of the inventory has the exporter": Case(
+        EXPORTER, {}, ("existing",), {"gpu_operator_state": "present"}
+    ),
+    "the operator of the inventory has the plugin": Case(PLUGIN, {}, ("existing",), {"gpu_operator_state": "present"}),
+    "a plugin beside the operator of the inventory": Case(
+        PLUGIN,
+        {},
+        ("gpu_operator_state is present, and the operator brings its own", "nvidia_device_plugin_state at auto"),
+        {"gpu_operator_state": "present", "nvidia_device_plugin_state": "present"},
+    ),
+    "ours goes before the operator comes": Case(
+        PLUGIN,
+        {"device_plugin": [found("x/ours", owned=True)]},
+        ("absent",),
+        {"gpu_operator_state": "present", "nvidia_device_plugin_state": "absent"},
+    ),
+    "an operator on a cluster without": Case(OPERATOR, {}, ("present",), {"gpu_operator_state": "present"}),
+    "an operator beside our own plugin": Case(
+        OPERATOR,
+        {"device_plugin": [found("x/ours", owned=True)]},
+        ("DaemonSet x/ours exists", "gpu_operator_state=existing, nvidia_device_plugin_state=absent and dcgm"),
+        {"gpu_operator_state": "present"},
+    ),
+    "an operator beside what others brought": Case(
+        OPERATOR,
+        {"exporter": [found("a/b")], "device_plugin": [found("a/c")]},
+        ("DaemonSet a/c, DaemonSet a/b exist", "remove what exists first"),
+        {"gpu_operator_state": "present"},
+    ),
+    "an operator beside two Prometheus": Case(OPERATOR, SEVERAL, WHICH, {"gpu_operator_state": "present"}),
+    "what our operator made": Case(
+        OPERATOR,
+        {"device_plugin": [{**found("gpu-operator/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
+        ("present",),
+        {"gpu_operator_state": "present"},
+    ),
+    "what another operator made": Case(
+        OPERATOR,
+        {"device_plugin": [{**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}]},
+        ("DaemonSet nvidia/nvidia-device-plugin-daemonset exists",),
+        {"gpu_operator_state": "present"},
+    ),
+    "another adapter": Case(ADAPTER, {"metrics_apis": apis(custom=False)}, ("existing",)),
+    "KEDA serves the other API": Case(ADAPTER, {"metrics_apis": apis(external=False)}, ("present",)),
+    "KEDA serves the other API, which is wanted": Case(
+        ADAPTER,
+        {"metrics_apis": apis(external=False, custom=True)},
+        (
+            "APIService external.metrics.k8s.io",
+            "set prometheus_adapter_external_metrics=false to leave the other API alone",
+        ),
+        {"prometheus_adapter_external_metrics": True},
+    ),
+    "nobody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("existing",)),
+    "a metrics-server, and somebody asks for CPU": Case(METRICS, resources(), ("existing",), ON_CPU),
+    "ours, and nobody asks any more": Case(
+        METRICS, resources(owned=True, release="kube-system/metrics-server"), ("present",)
+    ),
+    "two metrics-servers": Case(
+        METRICS,
+        resources(),
+        ("APIService metrics.k8s.io was not made", "set metrics_server_state=existing to use it"),
+        {"metrics_server_state": "present"},
+    ),
+    "a metrics-server of that name": Case(
+        METRICS,
+        resources(release="kube-system/metrics-server"),
+        ("adopt its release with `-e metrics_server_adopt=true`",),
+        {"metrics_server_state": "present"},
+    ),
+    "a plugin that may be there": Case(
+        PLUGIN,
+        {},
+        ("no right to list DaemonSet.",),
+        {"nvidia_device_plugin_state": "present"},
+        unread=NO_RIGHT,
+    ),
+    "an adapter that may be there": Case(ADAPTER, {}, ("no right to list APIService.",), unread=NO_RIGHT),
+    "a Prometheus that may be there": Case(
+        STACK, {}, ("no right to list DaemonSet; no right to list Prometheus.",), unread=NO_RIGHT
+    ),
+    "what may be there is used": Case(
+        EXPORTER, {}, ("existing",), {"dcgm_exporter_state": "existing"}, unread=NO_RIGHT
+    ),
+    "what may be there is not wanted": Case(METRICS, {}, ("existing",), unread=NO_RIGHT),
+    "ours goes, whatever may be there": Case(
+        EXPORTER, {}, ("absent",), {"dcgm_exporter_state": "absent"}, unread=NO_RIGHT
+    ),
+    "what there is no right to is not needed": Case(EXPORTER, {}, ("present",), unread={"APIService": "no right"}),
+    "a metrics-server is no adapter": Case(ADAPTER, resources(), ("present",)),
+}
+
+# As the roles' defaults have it.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    STACK: {"namespace": "monitoring", "release": "kube-prometheus-stack"},
+    EXPORTER: {"namespace": "monitoring", "release": "dcgm-exporter"},
+    PLUGIN: {"namespace": "nvidia-device-plugin", "release": "nvidia-device-plugin"},
+    ADAPTER: {"namespace": "monitoring", "release": "prometheus-adapter"},
+    METRICS: {"namespace": "kube-system", "release": "metrics-server", "needed": False},
+    OPERATOR: {"namespace": "gpu-operator", "release": "gpu-operator", "state": "existing"},
+}
+
+
+def decided(case: Case) -> dict[str, Any]:
+    """options: by the name of the role's variable, as text where the command line gives text."""
+    wanted = {role: dict(defaults) for role, defaults in DEFAULTS.items()}
+    for option, value in case.options.items():
+        role = next((role for role in DEFAULTS if option.startswith(f"{role}_")), None)
+        if role:
+            wanted[role][option.removeprefix(f"{role}_")] = value
+    cluster = {"context": "test", "components": case.components, "not_looked_at": case.unread}
+    return component_places(cluster, wanted, case.options.get("kubegpu_prometheus", {}))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_role_has_its_state_or_fails_with_the_reason(case: str) -> None:
+    expected, role = CASES[case].expected, CASES[case].role
+    found = decided(CASES[case])
+    its = found["roles"][role]
+    if len(expected) == 1 and " " not in expected[0]:
+        assert (its["state"], its["refused"]) == (expected[0], "")
+    else:
+        error = its["refused"] or found["prometheus"]["several"] or found["prometheus"]["missing"]
+        assert [words for words in expected if words not in error] == []
+        assert "Nothing was changed. Next: " in error
+
+
+def test_text_of_the_command_line_is_a_truth() -> None:
+    """`-e dcgm_exporter_adopt=false` is text, and does not adopt."""
+    theirs = Case(EXPORTER, {"exporter": [OF_THAT_NAME]}, (), {"dcgm_exporter_adopt": "false"})
+    assert decided(theirs)["roles"][EXPORTER]["state"] == "existing"
+    adopted = Case(EXPORTER, {"exporter": [OF_THAT_NAME]}, (), {"dcgm_exporter_adopt": "true"})
+    assert decided(adopted)["roles"][EXPORTER]["state"] == "present"
+
+
+def test_intervals_of_a_large_fleet_are_told_to_the_modules() -> None:
+    cluster = {"components": {}}
+    options = component_places(cluster, DEFAULTS, {}, 9)["prometheus"]["options"]
+    assert options["evaluation_interval"] == 9
+    assert (
+        component_places(cluster, DEFAULTS, {"evaluation_interval": 3}, 9)["prometheus"]["options"][
+            "evaluation_interval"
+        ]
+        == 3
+    )
+    assert "evaluation_interval" not in component_places(cluster, DEFAULTS)["prometheus"]["options"]
+    assert "monitor_labels" not in options
