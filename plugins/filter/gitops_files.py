@@ -22,7 +22,7 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
     if tool not in _TOOLS:
         raise AnsibleFilterError(f"gitops: {tool} is none of {', '.join(_TOOLS)}")
     where = Place(**_plain(place))
-    read = read_parts(_plain(parts), where.mirror)
+    read = read_parts(_plain(parts), where.mirror, where.inventory)
     if found := _secrets(read):
         raise AnsibleFilterError(
             f"gitops -> repository: {'; '.join(found)} would lie there for all to read. Nothing was written. "

@@ -16,6 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Plan, State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import DEFAULT_INVENTORY
 
 
 def gpu_autoscaler_manifests(
@@ -23,6 +24,7 @@ def gpu_autoscaler_manifests(
     rule_namespace: str = "monitoring",
     rule_labels: Mapping[str, str] | None = None,
     evaluation_interval: int = 2,
+    inventory_id: str = DEFAULT_INVENTORY,
 ) -> list[Manifest]:
     """What gpu_autoscaler would make: a PrometheusRule for each metric, then the HorizontalPodAutoscalers.
 
@@ -32,7 +34,9 @@ def gpu_autoscaler_manifests(
     if checked.error_messages:
         raise AnsibleFilterError("; ".join(checked.error_messages))
     labels = {} if rule_labels is None else {"labels": rule_labels}
-    rules = RuleOptions(namespace=rule_namespace, evaluation_interval_s=evaluation_interval, **labels)
+    rules = RuleOptions(
+        namespace=rule_namespace, evaluation_interval_s=evaluation_interval, inventory=inventory_id, **labels
+    )
     try:
         autoscalers = read_specs(checked.validated_parameters["autoscalers"])
         _refuse_contradictions(autoscalers)

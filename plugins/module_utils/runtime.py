@@ -21,6 +21,7 @@ from .cluster.rights import right_to
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
+from .marks import is_inventory_id
 
 # Objects made, less those freed, before Python looks for garbage that refers to itself.
 GARBAGE_THRESHOLD = 100_000
@@ -77,7 +78,12 @@ class GpuModule:
             namespace=given["rule_namespace"] or given["namespace"],
             labels=given["rule_labels"],
             evaluation_interval_s=given["evaluation_interval"],
+            inventory=self.inventory(),
         )
+
+    def inventory(self) -> str:
+        """Raises: HopError if the id cannot be the value of a label."""
+        return checked_inventory(self.params["inventory_id"])
 
     def _result(self) -> dict[str, Any]:
         outcome = self.outcome
@@ -118,6 +124,18 @@ def _unlike_defaults(entry: Mapping[str, Any], specs: Mapping[str, Any]) -> dict
         for option, value in entry.items()
         if value != specs.get(option, {}).get("default")
     }
+
+
+def checked_inventory(inventory: str) -> str:
+    """The id of an inventory. Raises: HopError if it cannot be the value of a label."""
+    if not is_inventory_id(inventory):
+        raise HopError(
+            Hop.SPEC,
+            seen=f"inventory_id {inventory!r} cannot be the value of a label. Nothing was changed",
+            fix="set kubegpu_inventory_id (inventory_id of the module) to at most 63 letters, digits, `-`, `_` and "
+            "`.`, with a letter or digit at both ends",
+        )
+    return inventory
 
 
 def as_hop(err: HopError | ApiError | QueryError) -> HopError:

@@ -1,10 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
 from typing import Any
 
 # Too many requests, and what a server or a load balancer before it answers while it restarts or is overloaded.
 BUSY = frozenset({429, 500, 502, 503, 504})
+
+# Source: apiserver, pkg/apis preconditions.go and handlers patch.go.
+_PRECONDITION = re.compile(r"[Pp]recondition failed|uid mismatch")
 
 
 class ApiError(Exception):
@@ -61,8 +65,15 @@ class ApiError(Exception):
         return self.status == 500 and "failed to create typed patch object" in self.message
 
     @property
+    def is_other_object(self) -> bool:
+        """The request names a uid or a resourceVersion, and the object has another one by now."""
+        return self.status == 409 and bool(_PRECONDITION.search(self.message))
+
+    @property
     def is_retryable(self) -> bool:
         """The same request may well be granted in a moment."""
+        if self.is_other_object:
+            return False
         if self.status == 409:
             # The object was written between the server's own read and write.
             return isinstance(self.body, dict) and self.body.get("reason") == "Conflict" and not self.field_conflicts

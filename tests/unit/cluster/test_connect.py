@@ -191,7 +191,7 @@ def test_what_passes_is_asked_again(server: Server, passing: Any, method: str) -
     calls = {
         "get": lambda: client.get(HPAS, "chat", "ml"),
         "apply": lambda: client.apply(HPAS, HPA),
-        "delete": lambda: client.delete(HPAS, "chat", "ml"),
+        "delete": lambda: client.delete(HPAS, {"metadata": {"name": "chat", "namespace": "ml"}}, bool),
     }
     assert calls[method]()
     assert len(server.seen) == 2
