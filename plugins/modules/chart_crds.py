@@ -9,8 +9,8 @@ version_added: 0.1.0
 description:
   - Applies every CustomResourceDefinition in the folder of an unpacked chart, sub-charts included. It uses server-side
     apply, and waits until each is served. Helm itself applies them once, and never changes or removes them.
-  - CRDs get the labels C(app.kubernetes.io/managed-by=kubegpu.autoscale) and C(kubegpu.autoscale/inventory). An existing
-    one that has other values or none was brought by another inventory or a third party, and stays as it is.
+  - CRDs get the labels C(app.kubernetes.io/managed-by=kubegpu.autoscale) and C(kubegpu.autoscale/inventory). An
+    existing one with other values of these labels, or without them, stays as it is.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:

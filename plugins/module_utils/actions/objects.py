@@ -33,7 +33,7 @@ def make_objects(
 
     kinds: `api_version` and `kind` of all that the part has or had; one that is not served has no objects.
     namespaces: where the part is, beside those of `wanted`; None for the whole cluster.
-    Raises: HopError before anything is changed, if an object of that name is not this inventory's, or a kind is missing.
+    Raises: HopError before anything is changed, if an object of that name is another's, or a kind is missing.
     """
     outcome = Outcome()
     served = _served(kube, kinds)

@@ -45,6 +45,7 @@ DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 EVENTS = Resource("v1", "Event", "events")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
 NODES = Resource("v1", "Node", "nodes", pruned_fields=(("metadata", "managedFields"), ("status", "images")))
 PODS = Resource("v1", "Pod", "pods", pruned_fields=(("metadata", "managedFields"),))
@@ -196,6 +197,17 @@ class KubeClient:
                 fix = "correct the field; a raw entry of extra_metrics is written as in an autoscaling/v2 HPA"
                 raise HopError(Hop.SPEC, seen=f"{_title(manifest)}: {err.message}", fix=fix) from err
             raise
+
+    def create(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Sent once: a second time it would be refused for the first."""
+        path = resource.path(manifest["metadata"].get("namespace"))
+        return self._send("POST", path, query=self._write_query, body=manifest, retry=False)
+
+    def replace(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Only if the object still has the resourceVersion that the manifest names."""
+        metadata = manifest["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"])
+        return self._send("PUT", path, query=self._write_query, body=manifest, retry=False)
 
     def delete(self, resource: Resource, seen: Manifest, may_go: Callable[[Manifest], bool]) -> bool:
         """Delete the object that was seen, and what it has made; False if it was gone already.

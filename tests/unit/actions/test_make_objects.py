@@ -117,3 +117,33 @@ def test_a_refusal_of_the_server_is_an_error_of_that_object_alone() -> None:
     outcome = make_objects(KubeClient(transport), "boards", KINDS, [config_map("a"), config_map("b")], "prod")
     assert [entry["action"] for entry in outcome.result["objects"]] == ["failed", "created"]
     assert [error.status for error in outcome.errors] == [403]
+
+
+def test_what_another_inventory_made_is_neither_changed_nor_removed() -> None:
+    theirs = {**labels_of("staging"), "app.kubernetes.io/part-of": "boards"}
+    old, board = config_map("old", **theirs), config_map("board", **theirs)
+    transport = FakeTransport({**SERVED, "GET /api/v1/configmaps": listed(), f"GET {PATH}/board": board})
+    with pytest.raises(HopError) as caught:
+        make_objects(KubeClient(transport), "boards", KINDS, [config_map("board")], "prod")
+    assert caught.value.seen.startswith(
+        "ConfigMap monitoring/board belongs to inventory staging, and this run is for inventory prod."
+    )
+    hand_over = "kubectl -n monitoring label --overwrite configmap board kubegpu.autoscale/inventory=prod"
+    assert caught.value.fix.endswith(hand_over)
+
+    in_namespace = FakeTransport({**SERVED, "GET /api/v1/configmaps": listed(old)})
+    assert not make_objects(KubeClient(in_namespace), "boards", KINDS, [], "prod", namespaces=["monitoring"]).changed
+    assert {request.method for request in (*transport.requests, *in_namespace.requests)} == {"GET"}
+
+
+def test_what_was_not_there_is_not_forced() -> None:
+    """It may have come meanwhile, and be somebody else's."""
+    answers = {
+        f"PATCH {PATH}/edited": config_map("edited", "[]", **LABELS),
+        f"PATCH {PATH}/new": config_map("new", **LABELS),
+    }
+    _actions, transport = made(
+        [config_map("edited", **LABELS)], [config_map("edited", "[]"), config_map("new")], **answers
+    )
+    forced = {request.path: "force" in request.query for request in transport.requests if request.method == "PATCH"}
+    assert forced == {f"{PATH}/edited": True, f"{PATH}/new": False}

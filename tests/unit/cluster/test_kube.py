@@ -186,3 +186,55 @@ def test_a_list_of_metadata_alone_may_be_null() -> None:
     transport = FakeTransport({"GET /api/v1/secrets": {"items": None}})
     assert KubeClient(transport).list_metadata(SECRETS, label_selector="owner=helm") == []
     assert transport.requests[0].query == {"labelSelector": "owner=helm"}
+
+
+OURS = {
+    **MANIFEST,
+    "metadata": {"namespace": "ml", "name": "chat", "uid": "1", "resourceVersion": "7", "labels": {"a": "b"}},
+}
+MODIFIED = refusal(409, "Precondition failed: ResourceVersion in precondition: 7, in object meta: 8", reason="Conflict")
+
+
+def changed(uid: str, labels: dict[str, str]) -> Manifest:
+    return {**OURS, "metadata": {**OURS["metadata"], "uid": uid, "resourceVersion": "8", "labels": labels}}
+
+
+def test_what_is_deleted_is_what_was_seen() -> None:
+    transport = FakeTransport({f"DELETE {CHAT}": {}})
+    assert KubeClient(transport).delete(HPAS, OURS, bool) is True
+    assert transport.requests[0].body["preconditions"] == {"uid": "1", "resourceVersion": "7"}
+
+
+def test_what_has_changed_is_judged_anew() -> None:
+    """The status of an HPA changes all the time."""
+    transport = FakeTransport({f"DELETE {CHAT}": iter([MODIFIED, {}]), f"GET {CHAT}": changed("1", {"a": "b"})})
+    assert KubeClient(transport).delete(HPAS, OURS, lambda live: live["metadata"]["labels"] == {"a": "b"}) is True
+    assert transport.requests[-1].body["preconditions"] == {"uid": "1", "resourceVersion": "8"}
+
+
+@pytest.mark.parametrize("live", [changed("2", {"a": "b"}), changed("1", {})], ids=["made anew", "no longer ours"])
+def test_what_is_another_object_by_now_is_not_deleted(live: Manifest) -> None:
+    transport = FakeTransport({f"DELETE {CHAT}": iter([MODIFIED, {}]), f"GET {CHAT}": live})
+    with pytest.raises(HopError, match="HorizontalPodAutoscaler ml/chat was changed by somebody else"):
+        KubeClient(transport).delete(HPAS, OURS, lambda found: found["metadata"]["labels"] == {"a": "b"})
+    assert transport.asked == [f"DELETE {CHAT}", f"GET {CHAT}"]
+
+
+def test_a_precondition_that_failed_is_not_tried_again() -> None:
+    assert refusal(409, "the object has been modified", reason="Conflict").is_retryable
+    assert not MODIFIED.is_retryable
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refusal(409, "uid mismatch: the provided object specified uid 1, and no existing object was found"),
+        refusal(422, 'metadata.uid: Invalid value: "1": field is immutable'),
+    ],
+    ids=["gone", "made anew"],
+)
+def test_what_is_another_object_by_now_is_not_changed(error: ApiError) -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": error})
+    with pytest.raises(HopError, match="was deleted while it was to be changed, or made anew"):
+        KubeClient(transport).apply(HPAS, MANIFEST, OURS, force=True)
+    assert transport.requests[0].body["metadata"]["uid"] == "1"
