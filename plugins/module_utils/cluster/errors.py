@@ -7,8 +7,8 @@ from typing import Any
 # Too many requests, and what a server or a load balancer before it answers while it restarts or is overloaded.
 BUSY = frozenset({429, 500, 502, 503, 504})
 
-# Source: apiserver, pkg/apis preconditions.go and handlers patch.go.
-_PRECONDITION = re.compile(r"[Pp]recondition failed|uid mismatch")
+# Source: apiserver, registry/rest/delete.go, storage/interfaces.go and endpoints/handlers/patch.go.
+_PRECONDITION = re.compile(r"in the precondition|[Pp]recondition failed|uid mismatch")
 
 
 class ApiError(Exception):
@@ -72,8 +72,6 @@ class ApiError(Exception):
     @property
     def is_retryable(self) -> bool:
         """The same request may well be granted in a moment."""
-        if self.is_other_object:
-            return False
         if self.status == 409:
             # The object was written between the server's own read and write.
             return isinstance(self.body, dict) and self.body.get("reason") == "Conflict" and not self.field_conflicts

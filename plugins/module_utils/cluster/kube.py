@@ -9,8 +9,9 @@ from urllib.parse import quote
 from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER
+from ..marks import MANAGED_BY, MANAGER, maker
 from .errors import ApiError
+from .ownership import is_up_to_date
 from .transport import Transport
 
 
@@ -45,7 +46,6 @@ DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 EVENTS = Resource("v1", "Event", "events")
 HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
 NODES = Resource("v1", "Node", "nodes", pruned_fields=(("metadata", "managedFields"), ("status", "images")))
 PODS = Resource("v1", "Pod", "pods", pruned_fields=(("metadata", "managedFields"),))
@@ -67,6 +67,9 @@ VALIDATING_WEBHOOKS = Resource(
 
 # What is asked for of objects whose content is nobody's business, as that of Secrets.
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+# A resourceVersion that no object has: the API server makes an object with it, and changes none.
+NO_OBJECT = "1"
 
 # How often an object that changes all the time is tried to be deleted: the status of an HPA does.
 DELETIONS = 5
@@ -164,12 +167,14 @@ class KubeClient:
     ) -> Manifest:
         """Server-side apply; returns the object as it then is. `force` takes over what others manage.
 
-        seen: the object that is to be changed. Another one that has its name by now is not.
+        seen: the object that is to be changed; None to make one. Another one that has its name by now stays as it is.
         Raises: HopError if somebody else manages a field that would change, or if the object is not the one that was
         seen; ApiError for the rest.
         """
-        metadata = manifest["metadata"]
-        if seen is not None and (uid := seen["metadata"].get("uid")):
+        wanted, metadata = manifest, manifest["metadata"]
+        if seen is None:
+            manifest = {**manifest, "metadata": {**metadata, "resourceVersion": NO_OBJECT}}
+        elif uid := seen["metadata"].get("uid"):
             manifest = {**manifest, "metadata": {**metadata, "uid": uid}}
         try:
             return self._send(
@@ -185,6 +190,8 @@ class KubeClient:
                 content_type="application/apply-patch+yaml",
             )
         except ApiError as err:
+            if seen is None and err.status == 409 and not err.field_conflicts:
+                return self._made_meanwhile(resource, wanted, err)
             if err.is_other_object or _is_of_another_uid(err):
                 raise HopError(
                     Hop.API_SERVER,
@@ -197,6 +204,19 @@ class KubeClient:
                 fix = "correct the field; a raw entry of extra_metrics is written as in an autoscaling/v2 HPA"
                 raise HopError(Hop.SPEC, seen=f"{_title(manifest)}: {err.message}", fix=fix) from err
             raise
+
+    def _made_meanwhile(self, resource: Resource, wanted: Manifest, err: ApiError) -> Manifest:
+        """The object that is there, if it is as wanted: by another run, or by a request whose answer was lost."""
+        metadata = wanted["metadata"]
+        live = self.get(resource, metadata["name"], metadata.get("namespace"))
+        if live is not None and is_up_to_date(live, wanted, MANAGER):
+            return live
+        whose = f"it {maker(live)}" if live is not None else "it is gone again"
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{_title(wanted)} was to be made, and somebody else has made it: {whose}. It stays as it is",
+            fix="rename or delete it, if it is not one of this collection; else run again",
+        ) from err
 
     def create(self, resource: Resource, manifest: Manifest) -> Manifest:
         """Sent once: a second time it would be refused for the first."""

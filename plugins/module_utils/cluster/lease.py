@@ -12,7 +12,9 @@ from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
 from .errors import ApiError
-from .kube import LEASES, KubeClient
+from .kube import KubeClient, Resource
+
+LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 
 # A run that was killed blocks others for so long. It is renewed often enough to outlive two lost requests.
 DURATION_S = 60

@@ -696,6 +696,19 @@ def test_a_rule_of_a_namespace_goes_with_its_last_user_where_others_cannot_be_se
     assert "PrometheusRule kubegpu.web.queue, which stays" in outcome.warnings[0]
 
 
+def test_an_hpa_elsewhere_keeps_no_rule_of_a_namespace() -> None:
+    """It has a metric of the same name, and reads another rule."""
+    mine = own()
+    rule, hpa = manifests(mine, RULE_OPTIONS)
+    other_rule, other_hpa = manifests([replace(autoscaler, namespace="web") for autoscaler in mine], RULE_OPTIONS)
+    deletions = [f"{WRITTEN.replace('PATCH', 'DELETE')}/chat", f"DELETE {RULES}/kubegpu.ml.queue"]
+    answers = {deletion: {} for deletion in deletions}
+    transport = cluster(("chat",), [rule, hpa, other_rule, other_hpa], **answers)
+    kube = KubeClient(transport)
+    remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert [asked for asked in transport.asked if asked.startswith("DELETE")] == deletions
+
+
 def test_an_hpa_of_another_inventory_is_refused_until_it_is_adopted() -> None:
     wanted = autoscalers("chat")
     rule, hpa = manifests(wanted, OPTIONS_OF_B)
@@ -714,7 +727,8 @@ def test_inventories_share_a_rule_and_neither_changes_it_under_the_other() -> No
     wanted = autoscalers("chat")
     rule, hpa = manifests(wanted, OPTIONS_OF_B)
     theirs = of_inventory_a(rule)
-    assert not run(cluster(("chat",), [theirs, hpa]), wanted, rules=OPTIONS_OF_B).changed
+    outcome = run(cluster(("chat",), [theirs, hpa]), wanted, rules=OPTIONS_OF_B)
+    assert (outcome.changed, outcome.errors) == (False, [])
 
     theirs["spec"]["groups"][0]["interval"] = "9s"
     transport = cluster(("chat",), [theirs, hpa])

@@ -15,6 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     Resource,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from fake_cluster import FakeTransport, Request, refusal
 
 CHAT = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
@@ -25,7 +26,9 @@ def test_apply_is_server_side_and_strict() -> None:
     transport = FakeTransport({f"PATCH {CHAT}": MANIFEST})
     assert KubeClient(transport).apply(HPAS, MANIFEST) == MANIFEST
     query = {"fieldManager": "kubegpu.autoscale", "fieldValidation": "Strict"}
-    assert transport.requests == [Request("PATCH", CHAT, query, MANIFEST, "application/apply-patch+yaml")]
+    # With a version that no object has, the API server changes none that is there.
+    made = {**MANIFEST, "metadata": {"namespace": "ml", "name": "chat", "resourceVersion": "1"}}
+    assert transport.requests == [Request("PATCH", CHAT, query, made, "application/apply-patch+yaml")]
 
 
 def test_a_dry_run_writes_nothing() -> None:
@@ -74,7 +77,7 @@ def test_force_takes_fields_over() -> None:
 def test_an_object_that_is_written_all_the_time_is_no_conflict_of_fields() -> None:
     transport = FakeTransport({f"PATCH {CHAT}": refusal(409, "the object has been modified", reason="Conflict")})
     with pytest.raises(ApiError, match="the object has been modified"):
-        KubeClient(transport).apply(HPAS, MANIFEST)
+        KubeClient(transport).apply(HPAS, MANIFEST, MANIFEST)
 
 
 def test_other_refusals_come_through() -> None:
@@ -192,7 +195,12 @@ OURS = {
     **MANIFEST,
     "metadata": {"namespace": "ml", "name": "chat", "uid": "1", "resourceVersion": "7", "labels": {"a": "b"}},
 }
-MODIFIED = refusal(409, "Precondition failed: ResourceVersion in precondition: 7, in object meta: 8", reason="Conflict")
+MODIFIED = refusal(
+    409,
+    'Operation cannot be fulfilled on HorizontalPodAutoscaler "chat": the ResourceVersion in the precondition (7) does '
+    "not match the ResourceVersion in record (8). The object might have been modified",
+    reason="Conflict",
+)
 
 
 def changed(uid: str, labels: dict[str, str]) -> Manifest:
@@ -220,11 +228,6 @@ def test_what_is_another_object_by_now_is_not_deleted(live: Manifest) -> None:
     assert transport.asked == [f"DELETE {CHAT}", f"GET {CHAT}"]
 
 
-def test_a_precondition_that_failed_is_not_tried_again() -> None:
-    assert refusal(409, "the object has been modified", reason="Conflict").is_retryable
-    assert not MODIFIED.is_retryable
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -238,3 +241,27 @@ def test_what_is_another_object_by_now_is_not_changed(error: ApiError) -> None:
     with pytest.raises(HopError, match="was deleted while it was to be changed, or made anew"):
         KubeClient(transport).apply(HPAS, MANIFEST, OURS, force=True)
     assert transport.requests[0].body["metadata"]["uid"] == "1"
+
+
+EXISTS = refusal(
+    409, "the object has been modified; please apply your changes to the latest version", reason="Conflict"
+)
+
+
+def test_what_another_run_has_made_meanwhile_is_taken_if_it_is_as_wanted() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": EXISTS, f"GET {CHAT}": OURS})
+    assert KubeClient(transport).apply(HPAS, MANIFEST) == OURS
+
+
+@pytest.mark.parametrize(
+    ("labels", "whose"),
+    [({}, "is not managed by this collection"), (labels_of("staging"), "belongs to inventory staging")],
+)
+def test_what_somebody_else_has_made_meanwhile_stays(labels: dict[str, str], whose: str) -> None:
+    live = {**OURS, "metadata": {**OURS["metadata"], "labels": labels}}
+    transport = FakeTransport({f"PATCH {CHAT}": EXISTS, f"GET {CHAT}": live})
+    wanted = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "labels": labels_of("prod")}}
+    with pytest.raises(HopError) as caught:
+        KubeClient(transport).apply(HPAS, wanted)
+    assert f"somebody else has made it: it {whose}. It stays as it is" in caught.value.seen
+    assert transport.asked == [f"PATCH {CHAT}", f"GET {CHAT}"]
