@@ -575,10 +575,9 @@ class Run:
         self.changed |= bool(self.diff)
 
     def _install(self) -> None:
+        self._refuse_one_of_others()
         with self._alone():
-            if self._release.made_by and not self._params["adopt"]:
-                made_by = self._release.made_by
-                raise CoreException(f"release {self._params['release_name']} {made_by}; adopt takes it over")
+            self._refuse_one_of_others()  # what was read again may have another maker
             self.changed = True
             if self._module.check_mode:
                 return
@@ -589,12 +588,18 @@ class Run:
             self._release.install()
             self._release = Release(self._helm, self._values, self._service)
 
+    def _refuse_one_of_others(self) -> None:
+        made_by = self._release.made_by
+        if made_by and not self._params["adopt"]:
+            raise CoreException(f"release {self._params['release_name']} {made_by}; adopt takes it over")
+
     def remove(self) -> None:
         if self._release.made_by:
             return
         if not self._release.status:
             self._note(remove_left(self._service, self._params))
             return
+        self._release.refuse_if_helm_works(server_time(self._service))
         with self._alone():
             self._remove_release()
 

@@ -455,25 +455,25 @@ def test_of_two_runs_at_once_one_changes_nothing(release: Release, kube: client.
     slow = Slow(release, kube)
     wanted = {"release_values": {"type": "Opaque"}}
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(release.module, "prod", **wanted)
+        first = pool.submit(release.module, "prod", **wanted, timeout=150)
         eventually(slow.has_begun, "helm waits for its hook", 60)
         records, objects = slow.records(), release.objects_there()
-
-        # It is still within helm's own time-out, or past that and has its Lease.
-        for timeout, seen in ((300, "helm may still work on it"), (1, "is being changed by inventory prod on ")):
-            for state in ("present", "absent"):
-                refused = release.module("prod", **wanted, state=state, timeout=timeout)
-                assert refused["failed"]
-                assert seen in refused["msg"]
-                assert "Nothing was changed" in refused["msg"]
-        other = release.module("staging", **wanted)
-        assert "belongs to inventory prod, and kubegpu_inventory_id of this one is staging" in other["msg"]
-        other = release.module("staging", **wanted, adopt=True, timeout=1)
-        assert "is being changed by inventory prod on " in other["msg"]
-        assert release.module("staging", state="absent")["changed"] is False
-        assert (slow.records(), release.objects_there()) == (records, objects)
-
-        slow.end()
+        try:
+            # It is still within helm's own time-out, or past that and has its Lease.
+            for timeout, seen in ((300, "helm may still work on it"), (1, "is being changed by inventory prod on ")):
+                for state in ("present", "absent"):
+                    refused = release.module("prod", **wanted, state=state, timeout=timeout)
+                    assert refused["failed"]
+                    assert seen in refused["msg"]
+                    assert "Nothing was changed" in refused["msg"]
+            other = release.module("staging", **wanted)
+            assert "belongs to inventory prod, and kubegpu_inventory_id of this one is staging" in other["msg"]
+            other = release.module("staging", **wanted, adopt=True, timeout=1)
+            assert "is being changed by inventory prod on " in other["msg"]
+            assert release.module("staging", state="absent")["changed"] is False
+            assert (slow.records(), release.objects_there()) == (records, objects)
+        finally:
+            slow.end()
         done = first.result()
     assert (done.get("msg"), done["changed"]) == (None, True)
     assert slow.leases() == []
