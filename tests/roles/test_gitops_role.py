@@ -61,12 +61,7 @@ def test_a_folder_is_the_same_however_it_is_written(
     [("./clusters/gpus/", "clusters/gpus"), ("/clusters/gpus", "clusters/gpus"), ("./", ""), ("/", ""), (".", "")],
 )
 def test_a_path_in_the_repository_may_be_written_as_one_likes(given: str, path: str) -> None:
-    assert (
-        RoleValues("gitops", {"gitops_path": given}, {"kubegpu_chart_mirror": "", "kubegpu_inventory_id": "prod"})[
-            "__gitops_place"
-        ]["path"]
-        == path
-    )
+    assert RoleValues("gitops", {"gitops_path": given}, {"kubegpu_chart_mirror": ""})["__gitops_place"]["path"] == path
 
 
 def test_a_component_that_somebody_else_brings_is_not_written(folder: Folder) -> None:
