@@ -168,8 +168,8 @@ class KubeClient:
         """Server-side apply; returns the object as it then is. `force` takes over what others manage.
 
         seen: the object that is to be changed; None to make one. Another one that has its name by now stays as it is.
-        Raises: HopError if somebody else manages a field that would change, or if the object is not the one that was
-        seen; ApiError for the rest.
+        Raises: HopError if somebody else manages a field that would change, or has made or deleted the object.
+        ApiError for the rest.
         """
         wanted, metadata = manifest, manifest["metadata"]
         if seen is None:
