@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    RuleOptions,
+    prometheus_rules,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES, Metric
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from collection import ROOT
 from fleet import LAST_TICK, Device, Exporter, Pod, expects, promtool_file, series, timeline
 from golden import CASES, GOLDEN
@@ -126,3 +131,31 @@ def row_series(row: dict[str, Any], profile: str, layout: str, index: int) -> It
     }
     for field, value in READINGS[profile](row.get("busy", 0)).items():
         yield series(field, labels, timeline(row.get("raw", value), row.get("from", 0), row.get("until", LAST_TICK)))
+
+
+def test_two_namespaces_give_one_name_to_different_queries(tmp_path: Path) -> None:
+    """Each records its own pods, whatever its query would give for those of the other."""
+
+    def own(namespace: str, query: str) -> Autoscaler:
+        metric = {"name": "queue", "query": query}
+        spec = {"namespace": namespace, "target": {"name": "chat"}, "metric": metric}
+        return Autoscaler.from_params({**spec, "target_value": 1, "max_replicas": 2})
+
+    wanted = [own("ml", "queue_length"), own("web", "10 * queue_length or queue_absent # of all")]
+    files = []
+    for rule in prometheus_rules(wanted, RuleOptions()):
+        files.append(f"{rule['metadata']['name']}.yaml")
+        (tmp_path / files[-1]).write_text(json.dumps(rule["spec"]))
+    rows = [f'queue_length{{namespace="{name}", pod="chat-0"}}' for name in ("ml", "web", "other")]
+    expected = [
+        {"labels": f'namespace_pod:queue:avg{{namespace="{name}", pod="chat-0"}}', "value": value}
+        for name, value in (("ml", 3), ("web", 30))
+    ]
+    test = {
+        "interval": "2s",
+        "input_series": [{"series": row, "values": "3x5"} for row in rows],
+        "promql_expr_test": [{"expr": "namespace_pod:queue:avg", "eval_time": "10s", "exp_samples": expected}],
+    }
+    path = tmp_path / "queue_test.yml"
+    path.write_text(json.dumps({"rule_files": files, "evaluation_interval": "2s", "tests": [test]}))
+    promtool("test", "rules", path.name, folder=tmp_path)

@@ -25,7 +25,9 @@ from ..cluster.kube import (
 )
 from ..cluster.listing import list_in
 from ..cluster.prometheus import PrometheusClient
-from ..marks import MANAGED_BY, MANAGER
+from ..errors import HopError
+from ..hops import Hop
+from ..marks import MANAGED_BY, MANAGER, namespace_of
 from .reading import attempt, reason
 from .targets import TargetState, read_targets
 
@@ -40,13 +42,19 @@ class Objects:
     """The objects of the kinds that autoscalers are made of.
 
     hpas:   every HPA of the cluster, by namespace and name. HPAs of others count too: they can be in the way.
-    rules:  our recording rules, by name; None if the kind PrometheusRule is not served.
+    rules:  recording rules of this collection, for whichever inventory, by name; None if their kind is not served.
     unread: why only HPAs of the autoscalers' own namespaces are known; empty if all are.
+    namespaces: those of the autoscalers.
     """
 
     hpas: dict[Key, Manifest]
     rules: dict[str, Manifest] | None
     unread: str = ""
+    namespaces: frozenset[str] = frozenset()
+
+    def are_users_known(self, rule: Manifest) -> bool:
+        """Whether all HPAs that may use the rule have been seen."""
+        return not self.unread or namespace_of(rule) in self.namespaces
 
 
 @dataclass(frozen=True)
@@ -89,8 +97,19 @@ def metric_of(manifest: Manifest) -> str:
 
 
 def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manifest]:
-    """All HPAs, or those of a namespace. In a list the server leaves the kind out."""
-    return {key_of(hpa): {**hpa, "kind": HPAS.kind} for hpa in kube.list(HPAS, namespace=namespace) or ()}
+    """All HPAs, or those of a namespace. In a list the server leaves the kind out.
+
+    Raises: HopError if the kind is not served. That does not mean that there is no HPA.
+    """
+    found = kube.list(HPAS, namespace=namespace)
+    if found is None:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"it does not serve {HPAS.kind} of {HPAS.api_version}, so it is unknown which HPAs exist",
+            fix=f"check `kubectl get --raw /apis/{HPAS.api_version}`, and that the kubeconfig has the address of the "
+            "API server itself",
+        )
+    return {key_of(hpa): {**hpa, "kind": HPAS.kind} for hpa in found}
 
 
 def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[dict[Key, Manifest], str]:
@@ -112,6 +131,7 @@ def read_objects(kube: KubeClient, rule_namespace: str, namespaces: Collection[s
         hpas,
         None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules},
         unread,
+        frozenset(namespaces),
     )
 
 

@@ -111,9 +111,17 @@ class Profile:
         return tuple(metric for metric in self.metrics if metric.query and metric.per == "pod")
 
     @property
-    def rule_name(self) -> str:
-        """Name of the PrometheusRule that all autoscalers on this profile share."""
-        return f"kubegpu-{self.name.replace('_', '-')}"
+    def is_own(self) -> bool:
+        """A metric of the user's own. Each namespace has its own rule for it, since two may mean different queries."""
+        return not any(metric.sources for metric in self.metrics)
+
+    def rule_name(self, namespace: str) -> str:
+        """Name of the PrometheusRule that all autoscalers on this profile share: of the cluster, or of the namespace.
+
+        No other rule of this collection has a dot after its first word.
+        """
+        name = self.name.replace("_", "-")
+        return f"kubegpu.{namespace}.{name}" if self.is_own else f"kubegpu-{name}"
 
     @classmethod
     def from_params(cls, given: str | Mapping[str, Any]) -> Profile:

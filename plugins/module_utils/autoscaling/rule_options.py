@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..marks import DEFAULT_INVENTORY
 from .kube_names import DNS_LABEL
 from .manifests import RuleOptions
 from .options import Options, shown
@@ -16,7 +17,7 @@ _LONGEST_INTERVAL_S = 3600
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def rule_options(given: Mapping[str, Any], path: str = "") -> RuleOptions:
+def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFAULT_INVENTORY) -> RuleOptions:
     """Where the recording rules go and what they believe, with the defaults for what is not given.
 
     Raises: HopError if the API server or Prometheus would reject the rules for it.
@@ -31,6 +32,7 @@ def rule_options(given: Mapping[str, Any], path: str = "") -> RuleOptions:
             "evaluation_interval", 1, _LONGEST_INTERVAL_S, default.evaluation_interval_s
         ),
         exporter_labels=_exporter_labels(options),
+        inventory=inventory,
     )
 
 

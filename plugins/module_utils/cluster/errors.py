@@ -1,10 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
 from typing import Any
 
 # Too many requests, and what a server or a load balancer before it answers while it restarts or is overloaded.
 BUSY = frozenset({429, 500, 502, 503, 504})
+
+# Source: apiserver, registry/rest/delete.go, storage/interfaces.go and endpoints/handlers/patch.go.
+_PRECONDITION = re.compile(r"in the precondition|[Pp]recondition failed|uid mismatch")
 
 
 class ApiError(Exception):
@@ -59,6 +63,11 @@ class ApiError(Exception):
     def is_unknown_field(self) -> bool:
         """A server-side apply names a field that the kind does not have: the API server answers 500 to that."""
         return self.status == 500 and "failed to create typed patch object" in self.message
+
+    @property
+    def is_other_object(self) -> bool:
+        """The request names a uid or a resourceVersion, and the object has another one by now."""
+        return self.status == 409 and bool(_PRECONDITION.search(self.message))
 
     @property
     def is_retryable(self) -> bool:

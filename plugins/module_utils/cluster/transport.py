@@ -70,8 +70,8 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
             answer = client.request(
                 method,
                 path,
-                # As text: the library encodes a dict only for the content types it knows.
-                body=None if body is None else json.dumps(body),
+                # The library encodes JSON, as which a text would become a text within a text, and no other type.
+                body=body if body is None or content_type == JSON else json.dumps(body),
                 query_params=list(query.items()),
                 header_params={"Accept": accept},
                 content_type=content_type,

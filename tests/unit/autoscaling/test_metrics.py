@@ -87,13 +87,13 @@ def test_the_fix_names_the_profiles() -> None:
 def test_no_two_profiles_share_a_series_or_a_rule() -> None:
     metrics = [metric for profile in PROFILES.values() for metric in profile.metrics]
     assert len({metric.series for metric in metrics}) == len(metrics)
-    assert len({profile.rule_name for profile in PROFILES.values()}) == len(PROFILES)
+    assert len({profile.rule_name("ml") for profile in PROFILES.values()}) == len(PROFILES)
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_a_profile_is_recorded_under_a_name_that_kubernetes_takes(profile: Profile) -> None:
     assert profile.recorded == profile.metrics
-    assert OBJECT_NAME.fullmatch(profile.rule_name)
+    assert OBJECT_NAME.fullmatch(profile.rule_name("ml"))
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
