@@ -76,4 +76,11 @@ options:
           - So 1 is no sooner for GPUs than 2.
         type: int
         default: 2
+      exporter_labels:
+        description:
+          - Labels of the scrape targets that recording rules believe about GPUs.
+          - By default the job of the only target that reports GPUs. A rule keeps it when other jobs appear.
+          - Add the cluster's external label if Prometheus has the series of several clusters.
+          - V({}) believes every target.
+        type: dict
 """

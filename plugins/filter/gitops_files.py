@@ -22,7 +22,7 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
     if tool not in _TOOLS:
         raise AnsibleFilterError(f"gitops: {tool} is none of {', '.join(_TOOLS)}")
     where = Place(**_plain(place))
-    read = read_parts(_plain(parts), where.mirror)
+    read = read_parts(_plain(parts), where.mirror, where.inventory)
     files = _TOOLS[tool](read, where)
     # Of a value its option is the better place; what is left is an address with a login, of a mirror for instance.
     if found := _secrets(read) or [f"{path}: {secret.path}" for path in files for secret in secrets_in(files[path])]:

@@ -14,6 +14,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Plan, State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import DEFAULT_INVENTORY
 
 
 def gpu_autoscaler_manifests(
@@ -21,14 +22,21 @@ def gpu_autoscaler_manifests(
     rule_namespace: str = "monitoring",
     rule_labels: Mapping[str, str] | None = None,
     evaluation_interval: int = 2,
+    exporter_labels: Mapping[str, str] | None = None,
+    inventory_id: str = DEFAULT_INVENTORY,
 ) -> list[Manifest]:
     """What gpu_autoscaler would make: a PrometheusRule for each metric, then the HorizontalPodAutoscalers.
 
     Raises: AnsibleFilterError where the module would refuse the options.
     """
-    given = {"rule_namespace": rule_namespace, "rule_labels": rule_labels, "evaluation_interval": evaluation_interval}
+    given = {
+        "rule_namespace": rule_namespace,
+        "rule_labels": rule_labels,
+        "evaluation_interval": evaluation_interval,
+        "exporter_labels": exporter_labels,
+    }
     try:
-        rules = rule_options(_plain(given))
+        rules = rule_options(_plain(given), inventory=inventory_id)
         autoscalers = read_specs(_plain(specs))
         _refuse_contradictions(autoscalers)
         return manifests(autoscalers, rules)

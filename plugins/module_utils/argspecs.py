@@ -5,9 +5,13 @@ from typing import Any
 
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 
+from .marks import DEFAULT_INVENTORY
+
 ArgSpec = dict[str, Any]
 
 KUBE_AUTH: ArgSpec = AUTH_ARG_SPEC
+
+INVENTORY: ArgSpec = {"inventory_id": {"type": "str", "default": DEFAULT_INVENTORY}}
 
 _SCALING_RULES: ArgSpec = {
     "stabilization_window_seconds": {"type": "int"},
@@ -82,6 +86,7 @@ PROMETHEUS: ArgSpec = {
             "rule_namespace": {"type": "str"},
             "rule_labels": {"type": "dict", "default": {"release": "kube-prometheus-stack"}},
             "evaluation_interval": {"type": "int", "default": 2},
+            "exporter_labels": {"type": "dict"},
         },
     },
 }

@@ -25,6 +25,7 @@ from .cluster.rights import refused
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
+from .marks import is_inventory_id
 from .secrets import masked_texts, redacted, without_login
 
 # Objects made, less those freed, before Python looks for garbage that refers to itself.
@@ -130,8 +131,14 @@ class GpuModule:
 
     def rule_options(self) -> RuleOptions:
         given = self.params["prometheus"]
-        options = {option: given[option] for option in ("rule_namespace", "rule_labels", "evaluation_interval")}
-        return rule_options({**options, "rule_namespace": given["rule_namespace"] or given["namespace"]}, "prometheus")
+        names = ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels")
+        options = {option: given[option] for option in names}
+        options["rule_namespace"] = given["rule_namespace"] or given["namespace"]
+        return rule_options(options, "prometheus", self.inventory())
+
+    def inventory(self) -> str:
+        """Raises: HopError if the id cannot be the value of a label."""
+        return checked_inventory(self.params["inventory_id"])
 
     def _result(self) -> dict[str, Any]:
         outcome = self.outcome
@@ -189,6 +196,18 @@ def _unlike_defaults(entry: Mapping[str, Any], specs: Mapping[str, Any]) -> dict
         for option, value in entry.items()
         if value != specs.get(option, {}).get("default")
     }
+
+
+def checked_inventory(inventory: str) -> str:
+    """The id of an inventory. Raises: HopError if it cannot be the value of a label."""
+    if not is_inventory_id(inventory):
+        raise HopError(
+            Hop.SPEC,
+            seen=f"inventory_id {inventory!r} cannot be the value of a label. Nothing was changed",
+            fix="set kubegpu_inventory_id (inventory_id of the module) to at most 63 letters, digits, `-`, `_` and "
+            "`.`, with a letter or digit at both ends",
+        )
+    return inventory
 
 
 def as_hop(err: HopError | ApiError | QueryError) -> HopError:

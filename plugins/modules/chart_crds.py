@@ -9,12 +9,13 @@ version_added: 0.1.0
 description:
   - Applies every CustomResourceDefinition in the folder of an unpacked chart, sub-charts included. It uses server-side
     apply, and waits until each is served. Helm itself applies them once, and never changes or removes them.
-  - CRDs are marked with the label C(app.kubernetes.io/managed-by=kubegpu.autoscale). One that is there without it was
-    brought by somebody else and stays as it is.
+  - CRDs get the labels C(app.kubernetes.io/managed-by=kubegpu.autoscale) and C(kubegpu.autoscale/inventory). An
+    existing one with other values of these labels, or without them, stays as it is.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.inventory
 options:
   state:
     description:
@@ -97,6 +98,7 @@ from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.crds import apply_crds, remove_crds
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it
@@ -108,6 +110,7 @@ ARGUMENTS: dict[str, Any] = {
     "chart": {"type": "path"},
     "group": {"type": "str"},
     "wait_timeout": {"type": "int", "default": 60},
+    **INVENTORY,
 }
 NEEDED = [("state", "present", ["chart"]), ("state", "absent", ["group"])]
 
@@ -138,11 +141,12 @@ def _crd_files(chart: Path) -> Iterator[str | bytes]:
 def main() -> None:
     module = GpuModule(ARGUMENTS, required_if=NEEDED)
     with module.boundary():
+        inventory = module.inventory()
         kube, deadline = module.kube_client(), Deadline(module.params["wait_timeout"])
         if module.params["state"] == "present":
-            module.outcome = apply_crds(kube, read_crds(Path(module.params["chart"])), deadline)
+            module.outcome = apply_crds(kube, read_crds(Path(module.params["chart"])), inventory, deadline)
         else:
-            module.outcome = remove_crds(kube, module.params["group"], deadline)
+            module.outcome = remove_crds(kube, module.params["group"], inventory, deadline)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,13 @@ version_added: 0.1.0
 description:
   - Compares chart, version, values and served kinds of a release with what is wanted. Where they differ, that is an
     upgrade; RV(result.differs) says so, and O(chart_folder) lets the module make it.
-  - A release that this module made carries the label C(kubegpu.autoscale/release). Helm's record of it has the label,
-    and so has each of its objects. A release without that label belongs to somebody else. It is neither changed nor
-    removed, whatever its name, unless O(adopt) says that it is to become ours.
+  - A release that this module made carries the labels C(kubegpu.autoscale/release) and C(kubegpu.autoscale/inventory).
+    Helm's record of it has the labels, and so has each of its objects. A release without them, or of another inventory,
+    belongs to somebody else. It is neither changed nor removed, whatever its name, unless O(adopt) says that it is to
+    become ours.
+  - While it changes a release, it holds a Lease of C(coordination.k8s.io) in the namespace of the release. A second run
+    fails before it changes anything, and names the first one. It also fails while helm works on the release, until
+    O(timeout) is over.
   - An upgrade that broke off is made again. Whose the release is, is then said by the revision before it. So a
     take-over that broke off has not made it ours. A release of ours that never was deployed is removed first.
   - Helm compares charts and values, never objects. Where a release of ours is as wanted, each object of it that was
@@ -21,6 +25,7 @@ author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.inventory
 options:
   state:
     description:
@@ -68,6 +73,12 @@ options:
     description: Whether O(state=absent) runs the hooks of the chart.
     type: bool
     default: true
+  timeout:
+    description:
+      - Seconds that helm waits for one of its requests, a hook for instance.
+      - An operation of helm that has not ended is taken for a running one until it is older than that.
+    type: int
+    default: 300
 requirements:
   - helm >= 3.14.0
   - kubernetes >= 30.1 (Python)
@@ -118,6 +129,7 @@ result:
   type: dict
   contains:
     owned: {description: "Whether the release is ours; V(false) if there is none.", type: bool}
+    made_by: {description: "Who made it, in words; empty if the release is ours or if there is none.", type: str}
     begun: {description: "Whether the last revision is ours; the release is not, if it broke off.", type: bool}
     differs: {description: "Whether owner, chart, version, values, state or kinds are not as wanted.", type: bool}
     status: {description: "State of the release, V(deployed) for instance; empty if there is none.", type: str}
@@ -133,6 +145,7 @@ result:
       elements: str
   sample:
     owned: true
+    made_by: ""
     begun: true
     differs: false
     status: deployed
@@ -143,11 +156,22 @@ result:
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from socket import gethostname
 from typing import Any
+from uuid import uuid4
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import RELEASE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY as INVENTORY_ARGUMENT
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.lease import Lease
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import INVENTORY, RELEASE, labels
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import checked_inventory
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import HIDDEN, masked_texts, redacted
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 from ansible_collections.kubernetes.core.plugins.module_utils.helm import AnsibleHelmModule
@@ -158,7 +182,7 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.resource impor
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.runner import perform_action
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.service import K8sService
 
-FAILURES: tuple[type[Exception], ...] = (CoreException,)
+FAILURES: tuple[type[Exception], ...] = (CoreException, HopError, ApiError)
 with suppress(ImportError):  # AnsibleK8SModule insists on both
     import yaml
     from kubernetes.client.exceptions import ApiException
@@ -179,6 +203,8 @@ ARGUMENTS: dict[str, Any] = {
     "kinds": {"type": "list", "elements": "str", "default": []},
     "adopt": {"type": "bool", "default": False},
     "hooks": {"type": "bool", "default": True},
+    "timeout": {"type": "int", "default": 300},
+    **INVENTORY_ARGUMENT,
 }
 NEEDED = [("state", "present", ["chart_name", "chart_version"])]
 
@@ -209,18 +235,47 @@ class Release:
 
     def __init__(self, helm: AnsibleHelmModule, wanted: dict[str, Any], service: K8sService) -> None:
         self._helm, self._wanted = helm, wanted
-        self._name = helm.params["release_name"]
-        found = self._find("--selector", f"{RELEASE}={self._name}")
+        self._name, self._inventory = helm.params["release_name"], helm.params["inventory_id"]
+        found = self._find("--selector", f"{RELEASE}={self._name},{INVENTORY}={self._inventory}")
         self.begun = bool(found)
         found = found or self._find()
         self.status = found[0]["status"] if found else ""
         self.chart = found[0]["chart"] if found else ""
         self._told = self._ask("status", self._name) if found else {}
         broke_off = self.status not in ("", "deployed")
-        self._records = _since_deployed(_records(service, helm.params)) if broke_off else []
+        records = _records(service, helm.params) if broke_off or (found and not self.begun) else []
+        self._last = records[-1] if records else None
+        self._records = _since_deployed(records) if broke_off else []
         was_deployed = bool(self._records) and _was_deployed(self._records[0])
-        self.owned = _is_marked(self._records[0]) if was_deployed else self.begun
+        self.owned = _is_marked(self._records[0], self._inventory) if was_deployed else self.begun
         self.must_go = self.status.startswith("uninstall") or (bool(self._records) and not was_deployed)
+
+    @property
+    def made_by(self) -> str:
+        """Who made it, in the words of an error; empty if it is this inventory's, or there is none."""
+        if self.owned or not self.status:
+            return ""
+        marks = self._last["metadata"]["labels"] if self._last else {}
+        if RELEASE in marks and marks.get(INVENTORY) not in (None, self._inventory):
+            return f"belongs to inventory {marks[INVENTORY]}, and kubegpu_inventory_id of this one is {self._inventory}"
+        return "was not made by this collection"
+
+    def refuse_if_helm_works(self, now: datetime) -> None:
+        """Raises: HopError while an operation of helm may still run."""
+        if self._last is None or not self.status.startswith(("pending", "uninstalling")):
+            return
+        began, timeout = _written(self._last), timedelta(seconds=self._helm.params["timeout"])
+        if now >= began + timeout:
+            return
+        metadata = self._last["metadata"]
+        by = f"inventory {metadata['labels'][INVENTORY]}" if INVENTORY in metadata["labels"] else "somebody"
+        raise HopError(
+            "helm",
+            seen=f"release {metadata['namespace']}/{self._name} is {self.status} since {began:%H:%M:%S} UTC, by {by}. "
+            f"Helm's time-out of {timeout.seconds} s is not over, so helm may still work on it. Nothing was changed",
+            fix=f"run again after {began + timeout:%H:%M:%S} UTC: what has not ended by then was interrupted, and is "
+            "made again",
+        )
 
     @property
     def pending(self) -> list[dict[str, Any]]:
@@ -265,12 +320,18 @@ class Release:
     def install(self) -> None:
         """The mark is in the record from its first moment on: what is interrupted is ours, too."""
         wanted = self._helm.params
-        folder, mark = wanted["chart_folder"], f"--labels={RELEASE}={self._name}"
-        words = ("upgrade", self._name, folder, "--install", "--reset-values", mark, "--values=-")
+        folder = wanted["chart_folder"]
+        mark = f"--labels={RELEASE}={self._name},{INVENTORY}={self._inventory}"
+        words = ("upgrade", self._name, folder, "--install", "--reset-values", mark, self._timeout, "--values=-")
         self._run(*words, data=json.dumps(self._wanted))
 
     def uninstall(self) -> None:
-        self._run("uninstall", self._name, "--wait", *([] if self._helm.params["hooks"] else ["--no-hooks"]))
+        hooks = [] if self._helm.params["hooks"] else ["--no-hooks"]
+        self._run("uninstall", self._name, "--wait", self._timeout, *hooks)
+
+    @property
+    def _timeout(self) -> str:
+        return f"--timeout={self._helm.params['timeout']}s"
 
 
 def _records(service: K8sService, params: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -295,8 +356,21 @@ def _was_deployed(record: Mapping[str, Any]) -> bool:
     return record["metadata"]["labels"]["status"] in ("deployed", "superseded", "uninstalling", "uninstalled")
 
 
-def _is_marked(record: Mapping[str, Any]) -> bool:
-    return RELEASE in record["metadata"]["labels"]
+def _is_marked(record: Mapping[str, Any], inventory: str) -> bool:
+    marks = record["metadata"]["labels"]
+    return RELEASE in marks and marks.get(INVENTORY) == inventory
+
+
+def _written(record: Mapping[str, Any]) -> datetime:
+    """When helm wrote the record, by the clock of the API server."""
+    metadata = record["metadata"]
+    times = [entry["time"] for entry in metadata.get("managedFields") or () if entry.get("time")]
+    return max(map(datetime.fromisoformat, [metadata["creationTimestamp"], *times]))
+
+
+def server_time(service: K8sService) -> datetime:
+    answer = service.client.client.request("GET", "/version", serialize=False)
+    return parsedate_to_datetime(answer.headers["Date"])
 
 
 def shown_differences(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
@@ -370,8 +444,8 @@ def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -
     """The objects that were not as the release has them, by title, with their difference. Secrets are left out."""
     objects = [manifest for manifest in release.objects() if manifest["kind"] != "Secret"]
     for wanted in create_definitions({"resource_definition": objects, "namespace": params["release_namespace"]}):
-        labels = wanted["metadata"].setdefault("labels", {})
-        labels[RELEASE] = params["release_name"]
+        marks = wanted["metadata"].setdefault("labels", {})
+        marks |= {RELEASE: params["release_name"], INVENTORY: params["inventory_id"]}
         done = perform_action(service, wanted, {})
         if done["changed"]:
             title = _title(done["result"])
@@ -398,7 +472,8 @@ def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str
 def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]:
     """Removes what a release of ours has left outside of its namespace: helm forgets it with the namespace."""
     for version, kind in ELSEWHERE:
-        found = service.find(kind, version, label_selectors=[f"{RELEASE}={params['release_name']}"])
+        marks = [f"{RELEASE}={params['release_name']}", f"{INVENTORY}={params['inventory_id']}"]
+        found = service.find(kind, version, label_selectors=marks)
         yield from _remove(service, [manifest for manifest in found["resources"] if _is_of(manifest, params)])
 
 
@@ -413,7 +488,11 @@ def _is_of(seen: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
 
 
 def _remove(service: K8sService, objects: list[dict[str, Any]]) -> Iterator[str]:
+    """Each as it was found: an object that was made anew meanwhile, or a record that was written, stays."""
     for manifest in objects:
+        fields = ("uid", "resourceVersion") if manifest["kind"] == "Secret" else ("uid",)
+        preconditions = {field: manifest["metadata"][field] for field in fields}
+        service.module.params["delete_options"] = {"preconditions": preconditions}  # as kubernetes.core.k8s has it
         if perform_action(service, manifest, {"state": "absent"})["changed"]:
             yield _title(manifest)
 
@@ -439,23 +518,53 @@ class Run:
         module.params["release_values"] = redacted(self._values)  # -vvv shows the parameters
         self._mask(module.params)
         self._mask(self._values)
+        checked_inventory(module.params["inventory_id"])
         self._service = K8sService(get_api_client(module), module)
-        self._release = Release(self._helm, self._values, self._service)
-        self._mask(self._release.values)  # they may be of a release that somebody else made
+        self._release = self._read_release()
         self.changed = False
         self.diff: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {
-            **{name: getattr(self._release, name) for name in ("owned", "begun", "status", "chart")},
+            **{name: getattr(self._release, name) for name in ("owned", "made_by", "begun", "status", "chart")},
             "changes": [],
             "missing_kinds": [],
             "objects": [],
         }
 
+    def _read_release(self) -> Release:
+        release = Release(self._helm, self._values, self._service)
+        self._mask(release.values)  # they may be of a release that somebody else made
+        return release
+
     def _mask(self, values: Mapping[str, Any]) -> None:
         """Helm's own messages may repeat a value."""
         self._module._module.no_log_values.update(masked_texts(values))
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other run changes the release meanwhile; what this one knows of it is read again before."""
+        if self._module.check_mode:
+            yield
+            return
+        with self._lease().held():
+            self._release = self._read_release()
+            self._release.refuse_if_helm_works(server_time(self._service))
+            yield
+
+    def _lease(self) -> Lease:
+        name, namespace, inventory = (
+            self._params[option] for option in ("release_name", "release_namespace", "inventory_id")
+        )
+        return Lease(
+            KubeClient(connect({option: self._params[option] for option in AUTH_ARG_SPEC})),
+            {"name": f"kubegpu-{name}", "namespace": namespace, "labels": labels(inventory)},
+            f"inventory {inventory} on {gethostname()} ({uuid4().hex[:8]})",
+            lambda: server_time(self._service),
+            f"release {namespace}/{name}",
+        )
+
     def bring(self) -> None:
+        if self._release.begun or self._release.owned or self._params["adopt"]:
+            self._release.refuse_if_helm_works(server_time(self._service))
         missing = missing_kinds(self._service, self._params["kinds"])
         differs = not self._release.is_as_wanted() or bool(missing)
         self.result |= {"missing_kinds": missing, "differs": differs, "changes": self._release.changes}
@@ -463,27 +572,44 @@ class Run:
             self._install()
             missing = []
         if self._release.is_as_wanted() and not missing:
+            self._lease().refuse_if_held()
             for title, difference in put_back(self._service, self._release, self._params):
                 self.result["objects"].append(title)
                 self.diff.append(difference)
         self.changed |= bool(self.diff)
 
     def _install(self) -> None:
-        if self._release.status and not self._release.owned and not self._params["adopt"]:
-            raise CoreException(f"release {self._params['release_name']} belongs to somebody else; adopt takes it over")
-        self.changed = True
-        if self._module.check_mode:
-            return
-        if self._release.owned and self._release.must_go:
-            self.result["objects"] += remove_one_by_one(self._service, self._release, self._params)
-        else:
-            list(_remove(self._service, self._release.pending))
-        self._release.install()
-        self._release = Release(self._helm, self._values, self._service)
+        self._refuse_one_of_others()
+        with self._alone():
+            self._refuse_one_of_others()  # what was read again may have another maker
+            self.changed = True
+            if self._module.check_mode:
+                return
+            if self._release.owned and self._release.must_go:
+                self.result["objects"] += remove_one_by_one(self._service, self._release, self._params)
+            else:
+                list(_remove(self._service, self._release.pending))
+            self._release.install()
+            self._release = self._read_release()
+
+    def _refuse_one_of_others(self) -> None:
+        made_by = self._release.made_by
+        if made_by and not self._params["adopt"]:
+            raise CoreException(f"release {self._params['release_name']} {made_by}; adopt takes it over")
 
     def remove(self) -> None:
+        if self._release.made_by:
+            return
+        if not self._release.status:
+            self._note(remove_left(self._service, self._params))
+            return
+        self._release.refuse_if_helm_works(server_time(self._service))
+        with self._alone():
+            self._remove_release()
+
+    def _remove_release(self) -> None:
         release = self._release
-        if release.status and not release.owned:
+        if not release.status or release.made_by:  # another run was faster
             return
         kinds = [f"{manifest['apiVersion']}/{manifest['kind']}" for manifest in release.objects()]
         if release.status == "deployed" and not missing_kinds(self._service, kinds):
@@ -491,8 +617,11 @@ class Run:
             if not self._module.check_mode:
                 release.uninstall()
             return
-        by_hand = remove_one_by_one(self._service, release, self._params) if release.status else ()
-        for title in (*by_hand, *remove_left(self._service, self._params)):
+        self._note(remove_one_by_one(self._service, release, self._params))
+        self._note(remove_left(self._service, self._params))
+
+    def _note(self, removed: Iterable[str]) -> None:
+        for title in removed:
             self.changed = True
             self.result["objects"].append(title)
 

@@ -33,6 +33,7 @@ extends_documentation_fragment:
   - kubegpu.autoscale.autoscalers
   - kubegpu.autoscale.prometheus
   - kubegpu.autoscale.verify
+  - kubegpu.autoscale.inventory
 options:
   state:
     description:
@@ -267,7 +268,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import reconcile, remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS, PROMETHEUS, VERIFY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import (
+    AUTOSCALERS,
+    INVENTORY,
+    PROMETHEUS,
+    VERIFY,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
@@ -275,7 +281,7 @@ STATE = {"state": {"type": "str", "choices": ["present", "absent"], "default": "
 
 
 def main() -> None:
-    module = GpuModule(argument_spec={**AUTOSCALERS, **PROMETHEUS, **VERIFY, **STATE})
+    module = GpuModule(argument_spec={**AUTOSCALERS, **PROMETHEUS, **VERIFY, **INVENTORY, **STATE})
     params = module.params
     with module.boundary():
         if params["state"] == "absent":

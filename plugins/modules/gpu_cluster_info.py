@@ -16,6 +16,7 @@ author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.inventory
 options:
   wait_timeout:
     description: Seconds until the cluster has to answer. In check mode a cluster may be missing.
@@ -59,7 +60,8 @@ result:
           C(dra_driver) and C(node_feature_discovery) are lists.
         - C(metrics_apis) has the server of each API by its group.
         - A host engine is a DCGM that exporters connect to.
-        - Each has C(owned), whether this collection made it, and C(release), namespace and name of its Helm release.
+        - Each has C(owned), whether this collection made it for O(inventory_id).
+        - C(release) is namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
           and C(manifest).
         - A Prometheus has the service and port that reach it, C(scheme) and C(path_prefix). It also has labels by which
@@ -121,21 +123,23 @@ from typing import Any
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.look_around import look_around
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
-ARGUMENTS: dict[str, Any] = {"wait_timeout": {"type": "int", "default": 60}}
+ARGUMENTS: dict[str, Any] = {"wait_timeout": {"type": "int", "default": 60}, **INVENTORY}
 
 
 def main() -> None:
     module = GpuModule(ARGUMENTS)
     with module.boundary():
+        inventory = module.inventory()
         context, server = place_of(module.params)
         place = {"context": context, "server": server}
         try:
             wait_s = 0 if module.check_mode else module.params["wait_timeout"]
-            outcome = look_around(module.kube_client, server, Deadline(wait_s))
+            outcome = look_around(module.kube_client, server, inventory, Deadline(wait_s))
         except HopError:
             if not module.check_mode:
                 raise

@@ -15,6 +15,7 @@ author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.inventory
 options:
   state:
     description: Whether the namespace is to be there.
@@ -79,12 +80,14 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.namespac
     remove_namespace,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "name": {"type": "str", "required": True},
     "wait_timeout": {"type": "int", "default": 120},
+    **INVENTORY,
 }
 
 
@@ -93,9 +96,10 @@ def main() -> None:
     with module.boundary():
         kube, name = module.kube_client(), module.params["name"]
         if module.params["state"] == "present":
-            module.outcome = make_namespace(kube, name)
+            module.outcome = make_namespace(kube, name, module.inventory())
         else:
-            module.outcome = remove_namespace(kube, name, Deadline(module.params["wait_timeout"]))
+            deadline = Deadline(module.params["wait_timeout"])
+            module.outcome = remove_namespace(kube, name, module.inventory(), deadline)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,16 @@ short_description: Make all objects of one part match, and remove what it has be
 version_added: 0.1.0
 description:
   - Takes all objects of a part, dashboards for instance, and marks each with the labels
-    C(app.kubernetes.io/managed-by=kubegpu.autoscale) and C(app.kubernetes.io/part-of).
+    C(app.kubernetes.io/managed-by=kubegpu.autoscale), C(app.kubernetes.io/part-of) and C(kubegpu.autoscale/inventory).
   - Lists each kind once, compares, and sends only objects that differ, by server-side apply with strict field
     validation. What carries the labels of the part and is not in O(objects) is removed.
-  - An object of the same name without the labels belongs to somebody else. The module refuses it before it changes
-    anything.
+  - An object of the same name without the labels belongs to somebody else. One with the label of another inventory
+    belongs to that one. The module fails before it changes anything.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.inventory
 options:
   part_of:
     description: Name of the part.
@@ -109,6 +110,7 @@ duration_s:
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.objects import make_objects
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 ARGUMENTS: dict[str, Any] = {
@@ -121,6 +123,7 @@ ARGUMENTS: dict[str, Any] = {
     },
     "objects": {"type": "list", "elements": "dict", "default": []},
     "namespaces": {"type": "list", "elements": "str"},
+    **INVENTORY,
 }
 
 
@@ -133,6 +136,7 @@ def main() -> None:
             params["part_of"],
             params["kinds"],
             params["objects"],
+            module.inventory(),
             namespaces=params["namespaces"],
         )
 

@@ -149,7 +149,8 @@ def test_who_may_not_look_for_charts_leaves_none_of_ours_behind(
 ) -> None:
     """A chart that an administrator brought is seen by the mark of its objects."""
     apps, namespace = client.AppsV1Api(kube), workloads.namespace
-    labels, note = {"kubegpu.autoscale/release": "dcgm-exporter"}, "meta.helm.sh/release-"
+    marks = {"kubegpu.autoscale/inventory": "prod", "kubegpu.autoscale/release": "dcgm-exporter"}
+    labels, note = marks, "meta.helm.sh/release-"
     notes = {f"{note}name": "dcgm-exporter", f"{note}namespace": namespace}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "dcgm-exporter:4"}]}}
     metadata = {"name": "dcgm-exporter", "labels": labels, "annotations": notes}
@@ -158,6 +159,7 @@ def test_who_may_not_look_for_charts_leaves_none_of_ours_behind(
     try:
         with allowed(kube, GUEST, APPLY):
             mine = {"kubegpu_kubeconfig": str(plane[0].kubeconfig_of(GUEST)), **CONFIRMED}
+            mine["kubegpu_inventory_id"] = "prod"
             refused = run_playbook(tmp_path, "kubegpu.autoscale.uninstall", mine)
     finally:
         apps.delete_namespaced_daemon_set("dcgm-exporter", namespace)

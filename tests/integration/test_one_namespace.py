@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from copy import deepcopy
@@ -10,16 +11,19 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from collection import ROOT
 from control_plane import ControlPlane, eventually
 from guests import GUEST, allowed_in
-from kubernetes import client
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
 from metric_chain import MONITORING, PROOF_S, MetricChain
 from module_process import run_module
 from playbook import run_playbook
 from workloads import Workloads
 
-ROLES = yaml.safe_load((ROOT / "docs" / "rights-namespace.yml").read_text())["items"]
+RIGHTS = (ROOT / "docs" / "rights-namespace.yml").read_text()
+ROLES = yaml.safe_load(RIGHTS)["items"]
 # What a load test makes, besides.
 LOAD = {
     "metadata": {"name": "kubegpu-loadtest"},
@@ -29,6 +33,11 @@ LOAD = {
         {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
     ],
 }
+
+
+def roles_of(namespace: str) -> list[dict[str, Any]]:
+    """The page is written for a namespace `ml`, whose name is part of those of its rules."""
+    return yaml.safe_load(re.sub(r"(kubegpu[.-])ml\.", rf"\g<1>{namespace}.", RIGHTS))["items"]
 
 
 class Tenant:
@@ -58,7 +67,7 @@ def tenant(plane: tuple[ControlPlane, client.ApiClient], chain: MetricChain, wor
         workloads.ready_pod(pod, app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 50})
     with ExitStack() as stack:
-        for role, namespace in zip(ROLES, (workloads.namespace, MONITORING), strict=True):
+        for role, namespace in zip(roles_of(workloads.namespace), (workloads.namespace, MONITORING), strict=True):
             stack.enter_context(allowed_in(plane[1], namespace, GUEST, role))
         yield Tenant(*plane, workloads.namespace)
 
@@ -91,6 +100,35 @@ def test_an_autoscaler_is_made_proven_judged_and_removed(tenant: Tenant) -> None
     assert "an HPA elsewhere may use PrometheusRule kubegpu-gpu, which stays" in warning
 
 
+def test_a_team_writes_the_rules_of_its_namespace_alone(tenant: Tenant, kube: client.ApiClient) -> None:
+    """Of a metric of its own, whose rule goes with its last user, and of no other team."""
+    api = client.CustomObjectsApi(kube)
+    place = ("monitoring.coreos.com", "v1", MONITORING, "prometheusrules")
+    name = f"kubegpu.{tenant.namespace}.queue"
+
+    def names() -> list[str]:
+        return [rule["metadata"]["name"] for rule in api.list_namespaced_custom_object(*place)["items"]]
+
+    metric = {"name": "queue", "query": "max by (namespace, pod) (queue_length)"}
+    wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    own = {**wanted, "metric": metric, "target_value": 5}
+    assert tenant.run("gpu_autoscaler", verify=False, autoscalers=[own])["result"]["rules"][0]["name"] == name
+    assert names() == [name]
+
+    theirs = deepcopy(api.get_namespaced_custom_object(*place, name))
+    theirs["metadata"] = {"name": "kubegpu.other-team.queue", "namespace": MONITORING}
+    api.create_namespaced_custom_object(*place, theirs)
+    guest = client.CustomObjectsApi(config.new_client_from_config(tenant.kubeconfig))
+    for other in ("kubegpu.other-team.queue", "kubegpu-alerts-chain"):
+        with pytest.raises(ApiException) as refused:
+            guest.patch_namespaced_custom_object(*place, other, {"spec": {"groups": []}})
+        assert refused.value.status == 403
+
+    removed = tenant.run("gpu_autoscaler", state="absent", autoscalers=[own])
+    assert [entry["action"] for entry in removed["result"]["rules"]] == ["deleted"]
+    assert names() == ["kubegpu.other-team.queue"]
+
+
 def test_the_playbooks_go_through(tmp_path: Path, tenant: Tenant) -> None:
     wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
     variables = {"kubegpu_kubeconfig": tenant.kubeconfig, "gpu_autoscaling_autoscalers": [wanted]}
@@ -106,7 +144,7 @@ def test_a_load_test_needs_no_right_elsewhere_and_leaves_that_of_others(
     kubeconfig, kube = plane[0].kubeconfig_of(GUEST), plane[1]
     core, batch, others = client.CoreV1Api(kube), client.BatchV1Api(kube), f"{tenant.namespace}-others"
     core.create_namespace({"metadata": {"name": others}})
-    marks = {"app.kubernetes.io/managed-by": "kubegpu.autoscale", "app.kubernetes.io/part-of": "loadtest-chat"}
+    marks = {**labels_of("default"), "app.kubernetes.io/part-of": "loadtest-chat"}
     pod = {"restartPolicy": "Never", "containers": [{"name": "load", "image": "k6"}]}
     job = {"metadata": {"name": "loadtest-chat", "labels": marks}, "spec": {"template": {"spec": pod}}}
     batch.create_namespaced_job(others, job)

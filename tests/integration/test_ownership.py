@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
 from playbook import local, run_playbook
 
-OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+OURS = labels_of("prod")
 
 
 class Cluster:
@@ -20,7 +21,11 @@ class Cluster:
 
     def include(self, role: str, tasks: str, **variables: Any) -> str:
         play = local({"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": tasks}})
-        known = {"kubegpu_kubeconfig": str(self._kubeconfig), "kubegpu_cluster_ready": True}
+        known = {
+            "kubegpu_kubeconfig": str(self._kubeconfig),
+            "kubegpu_cluster_ready": True,
+            "kubegpu_inventory_id": "prod",
+        }
         done = run_playbook(self._folder, play, {**known, **variables})
         assert done.returncode == 0
         return done.stdout
@@ -30,7 +35,7 @@ class Cluster:
         return name
 
     def remove_namespace(self, name: str) -> None:
-        task = {"name": name, "state": "absent", "kubeconfig": str(self._kubeconfig)}
+        task = {"name": name, "state": "absent", "kubeconfig": str(self._kubeconfig), "inventory_id": "prod"}
         assert run_playbook(self._folder, local({"kubegpu.autoscale.namespace": task}), {}).returncode == 0
 
     def has_namespace(self, name: str) -> bool:
@@ -45,8 +50,10 @@ def cluster(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient]) -> Clu
 
 def test_an_empty_namespace_goes_if_it_is_ours(cluster: Cluster) -> None:
     cluster.remove_namespace(cluster.namespace("made-by-us", OURS))
-    cluster.remove_namespace(cluster.namespace("made-by-others", {}))
-    assert (cluster.has_namespace("made-by-us"), cluster.has_namespace("made-by-others")) == (False, True)
+    for name, labels in (("made-by-others", {}), ("made-by-staging", labels_of("staging"))):
+        cluster.remove_namespace(cluster.namespace(name, labels))
+        assert cluster.has_namespace(name)
+    assert not cluster.has_namespace("made-by-us")
 
 
 def test_a_namespace_of_ours_stays_as_long_as_others_have_something_in_it(cluster: Cluster) -> None:
@@ -57,7 +64,7 @@ def test_a_namespace_of_ours_stays_as_long_as_others_have_something_in_it(cluste
     assert cluster.has_namespace(name)
 
 
-@pytest.mark.parametrize("labels", [OURS, {}], ids=["ours", "somebody's"])
+@pytest.mark.parametrize("labels", [OURS, {}, labels_of("staging")], ids=["ours", "somebody's", "another inventory's"])
 def test_a_runtime_class_goes_if_it_is_ours(cluster: Cluster, labels: dict[str, str]) -> None:
     cluster.node.create_runtime_class({"metadata": {"name": "gpus", "labels": labels}, "handler": "nvidia"})
     cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")

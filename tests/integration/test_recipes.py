@@ -144,7 +144,7 @@ class Site:
         """What is not the HPA's."""
         services = self._core.list_namespaced_service(self.namespace).to_dict()["items"]
         rules = self._objects.list_namespaced_custom_object(*RULES)["items"]
-        return services + [rule for rule in rules if not rule["metadata"]["name"].startswith("kubegpu-")]
+        return services + [rule for rule in rules if not rule["metadata"]["name"].startswith("kubegpu")]
 
 
 @pytest.mark.parametrize("name", RECIPES)

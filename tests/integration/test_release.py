@@ -7,6 +7,7 @@ import json
 import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,13 +19,14 @@ import pytest
 from control_plane import ControlPlane, eventually
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from module_process import run_module
 from planted import HOLDERS, PLANT, watched_processes
 from playbook import changed, local, run_playbook
 from programs import program
 from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
-MARK = "kubegpu.autoscale/release"
+MARK, INVENTORY = "kubegpu.autoscale/release", "prod"
 
 
 def play(tasks: str) -> list[dict[str, Any]]:
@@ -116,7 +118,20 @@ class Release:
     def install(self, *, ours: bool) -> None:
         self.helm("install", "exporter", self.chart, "--set=theirs=1")
         if ours:
-            self.helm("upgrade", "exporter", self.chart, "--reset-values", f"--labels={MARK}=exporter")
+            self.helm(
+                "upgrade",
+                "exporter",
+                self.chart,
+                "--reset-values",
+                f"--labels={MARK}=exporter,kubegpu.autoscale/inventory={INVENTORY}",
+            )
+
+    def module(self, inventory: str, **options: Any) -> dict[str, Any]:
+        """Runs the module alone, as the role does it for an inventory."""
+        where = {"kubeconfig": self._kubeconfig, "binary_path": str(program("helm")), "inventory_id": inventory}
+        known = {"release_name": "exporter", "release_namespace": self.namespace}
+        chart = {"chart_name": "exporter", "chart_version": "1.0.0", "chart_folder": str(self.chart)}
+        return run_module("chart_release", {**where, **known, **chart, **options})
 
     def run(self, tasks: str, *flags: str, **chart: Any) -> subprocess.CompletedProcess[str]:
         known = {"name": "exporter", "version": "1.0.0", "repository": "http://upstream.test/charts"}
@@ -126,6 +141,9 @@ class Release:
             "kubegpu_helm_binary": str(program("helm")),
             "kubegpu_cluster_ready": True,
             "exporter_adopt": False,
+            "kubegpu_inventory_id": INVENTORY,
+            # What has not ended since was interrupted.
+            "kubegpu_helm_timeout": 1,
             "_common_chart": {**known, "adopt": "exporter_adopt", **chart},
         }
         self.helm("package", self.chart, "--destination", self._repository)
@@ -294,7 +312,13 @@ def test_an_installation_that_broke_off_is_made_anew_with_its_data(release: Rele
 
 def test_of_an_upgrade_that_broke_off_both_revisions_go(release: Release) -> None:
     release.install(ours=True)
-    release.helm("upgrade", "exporter", release.chart, f"--labels={MARK}=exporter", "--set=data=true")
+    release.helm(
+        "upgrade",
+        "exporter",
+        release.chart,
+        f"--labels={MARK}=exporter,kubegpu.autoscale/inventory={INVENTORY}",
+        "--set=data=true",
+    )
     (release.chart / "templates" / "all.yaml").write_text(TEMPLATES.replace("name: counters", "name: counters-of-now"))
     assert release.run("chart_present", values=REFUSED).returncode == 2
     assert release.run("chart_absent").returncode == 0
@@ -388,3 +412,90 @@ def test_no_secret_of_a_release_is_shown_and_each_reaches_helm(release: Release)
         # ansible-playbook's own command line has the variables of this test.
         assert PLANT not in (done.stdout + done.stderr).replace(json.dumps(values), "")
     assert lines == []
+
+
+HOOK = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: slow
+  annotations: {helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: before-hook-creation}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: slow, image: slow}]}}}
+"""
+
+
+class Slow:
+    """A chart whose installation waits for a Job. Nobody runs Jobs here: the test says when it has ended."""
+
+    def __init__(self, release: Release, kube: client.ApiClient) -> None:
+        self._release, self._jobs = release, client.BatchV1Api(kube)
+        self._leases = client.CoordinationV1Api(kube)
+        (release.chart / "templates" / "slow.yaml").write_text(HOOK)
+
+    def has_begun(self) -> bool:
+        return bool(self._jobs.list_namespaced_job(self._release.namespace).items)
+
+    def end(self) -> None:
+        now = self._leases.list_namespaced_lease(self._release.namespace).items[0].spec.renew_time.isoformat()
+        done = [
+            {"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("SuccessCriteriaMet", "Complete")
+        ]
+        status = {"succeeded": 1, "startTime": now, "completionTime": now, "conditions": done}
+        self._jobs.patch_namespaced_job_status("slow", self._release.namespace, {"status": status})
+
+    def leases(self) -> list[str]:
+        return [lease.metadata.name for lease in self._leases.list_namespaced_lease(self._release.namespace).items]
+
+    def records(self) -> list[str]:
+        found = self._release.objects.list_namespaced_secret(self._release.namespace, label_selector="owner=helm")
+        return [record.metadata.resource_version for record in found.items]
+
+
+@pytest.mark.parametrize("upgrade", [False, True], ids=["installation", "upgrade"])
+def test_of_two_runs_at_once_one_changes_nothing(release: Release, kube: client.ApiClient, upgrade: bool) -> None:
+    """Of one inventory, and of two: with real helm, in the middle of its work."""
+    if upgrade:
+        release.module("prod")
+    slow = Slow(release, kube)
+    wanted = {"release_values": {"type": "Opaque"}}
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(release.module, "prod", **wanted, timeout=150)
+        eventually(slow.has_begun, "helm waits for its hook", 60)
+        records, objects = slow.records(), release.objects_there()
+        try:
+            # It is still within helm's own time-out, or past that and has its Lease.
+            for timeout, seen in ((300, "helm may still work on it"), (1, "is being changed by inventory prod on ")):
+                for state in ("present", "absent"):
+                    refused = release.module("prod", **wanted, state=state, timeout=timeout)
+                    assert refused["failed"]
+                    assert seen in refused["msg"]
+                    assert "Nothing was changed" in refused["msg"]
+            other = release.module("staging", **wanted)
+            assert "belongs to inventory prod, and kubegpu_inventory_id of this one is staging" in other["msg"]
+            other = release.module("staging", **wanted, adopt=True, timeout=1)
+            assert "is being changed by inventory prod on " in other["msg"]
+            assert release.module("staging", state="absent")["changed"] is False
+            assert (slow.records(), release.objects_there()) == (records, objects)
+        finally:
+            slow.end()
+        done = first.result()
+    assert (done.get("msg"), done["changed"]) == (None, True)
+    assert slow.leases() == []
+    again = release.module("prod", **wanted)
+    assert (again["changed"], again["result"]["owned"], again["result"]["status"]) == (False, True, "deployed")
+
+
+def test_a_release_of_another_inventory_is_adopted_or_stays(release: Release) -> None:
+    assert release.module("staging")["changed"] is True
+    before = release.record()
+    refused = release.run("chart_present", values={"ours": 1})
+    said = " ".join(refused.stdout.split())
+    assert "belongs to inventory staging, and kubegpu_inventory_id of this one is prod. Nothing was changed." in said
+    assert release.run("chart_absent").returncode == 0
+    assert release.record() == before
+
+    release.bring("--extra-vars=exporter_adopt=true")
+    assert changed(release.bring()) == 0
+    assert release.module("staging", state="absent")["changed"] is False
+    assert release.run("chart_absent").returncode == 0
+    assert release.record() == []

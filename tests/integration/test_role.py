@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
 from playbook import changed, local, run_playbook
@@ -128,15 +129,17 @@ def test_images_are_pulled_ahead_where_the_pods_may_run(
     patch = {"spec": {"template": {"spec": template}}}
     (container,) = apps.patch_namespaced_deployment("chat", workloads.namespace, patch).spec.template.spec.containers
     options = {"gpu_autoscaling_autoscalers": autoscalers, "gpu_autoscaling_images_state": "present"}
-    # Of another inventory: it has the same marks.
-    others, labels = f"{workloads.namespace}-others", {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+    # Of another inventory: they are of the same part, in the same namespace as well.
+    others, labels = f"{workloads.namespace}-others", labels_of("staging")
+    ours = {"label_selector": "kubegpu.autoscale/inventory!=staging"}
     core = client.CoreV1Api(plane[1])
     core.create_namespace({"metadata": {"name": others}})
     puller = {"metadata": {"name": "kubegpu-images-chat", "labels": labels | {PART_OF: "autoscaling-images"}}}
     selected = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": PAUSE}}
-    apps.create_namespaced_daemon_set(others, puller | {"spec": selected})
+    for namespace in (others, workloads.namespace):
+        apps.create_namespaced_daemon_set(namespace, puller | {"spec": selected})
     assert changed(play(tmp_path, kubeconfig, **options)) == 2
-    (made,) = apps.list_namespaced_daemon_set(workloads.namespace).items
+    (made,) = apps.list_namespaced_daemon_set(workloads.namespace, **ours).items
     pod = made.spec.template.spec
     assert [volume.image.reference for volume in pod.volumes] == [container.image]
     assert [mount.name for mount in pod.containers[0].volume_mounts] == [pod.volumes[0].name]
@@ -146,7 +149,9 @@ def test_images_are_pulled_ahead_where_the_pods_may_run(
     assert pod.affinity.node_affinity.required_during_scheduling_ignored_during_execution
     assert changed(play(tmp_path, kubeconfig, **options)) == 0
     assert changed(play(tmp_path, kubeconfig, **options | {"gpu_autoscaling_images_state": "ignored"})) == 0
-    assert len(apps.list_namespaced_daemon_set(workloads.namespace).items) == 1
+    assert len(apps.list_namespaced_daemon_set(workloads.namespace, **ours).items) == 1
     assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **options)) == 2
-    assert apps.list_namespaced_daemon_set(workloads.namespace).items == []
-    assert len(apps.list_namespaced_daemon_set(others).items) == 1
+    for namespace in (others, workloads.namespace):
+        assert [left.metadata.name for left in apps.list_namespaced_daemon_set(namespace).items] == [
+            "kubegpu-images-chat"
+        ]

@@ -14,6 +14,8 @@ from collection import ROOT
 ROLES = ROOT / "roles"
 # What each role depends on.
 COMMON = "_common"
+# What a play has by itself.
+PLAY = {"ansible_inventory_sources": [str(ROOT)]}
 
 
 class RoleValues:
@@ -24,7 +26,7 @@ class RoleValues:
 
     def __init__(self, role: str, variables: Mapping[str, Any], told: Mapping[str, Any]) -> None:
         defaults, own = ({} | _read(COMMON, folder) | _read(role, folder) for folder in ("defaults", "vars"))
-        self._templar = Templar(DataLoader(), defaults | dict(variables) | own | dict(told))
+        self._templar = Templar(DataLoader(), PLAY | defaults | dict(variables) | own | dict(told))
 
     def __getitem__(self, expression: str) -> Any:
         return self._templar.template(trust_as_template(f"{{{{ {expression} }}}}"))

@@ -29,7 +29,7 @@ def fetch(folder: Path, mirror: str) -> tuple[str, str]:
     """What helm was asked for, and by which configuration; and what the user is told to do."""
     (folder / "helm").write_text(HELM)
     (folder / "helm").chmod(0o755)
-    seen = {"owned": False, "begun": False, "status": "", "chart": "", "changes": []}
+    seen = {"owned": False, "made_by": "", "begun": False, "status": "", "chart": "", "changes": []}
     told = {"_common_helm": str(folder / "helm"), "_common_seen": seen, "_common_adopt": False, "_common_chart": CHART}
     role = {"name": "kubegpu.autoscale._common", "tasks_from": "chart_install"}
     done = run_playbook(

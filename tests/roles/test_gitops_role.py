@@ -101,5 +101,27 @@ def test_a_file_of_somebody_else_stays(folder: Folder) -> None:
     theirs = folder.path / "kubegpu.yaml"
     theirs.write_text("kind: Kustomization\n")
     _changed, said = folder.write()
-    assert "kubegpu.yaml was not written by this playbook. Nothing was written." in said
+    assert "kubegpu.yaml was not written by this playbook for inventory" in said
     assert (folder.files(), theirs.read_text()) == ({"kubegpu.yaml"}, "kind: Kustomization\n")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"gitops_path": "clusters/gpus/b"}, {"kubegpu_inventory_id": "b"}],
+    ids=["of another folder", "of another inventory"],
+)
+def test_the_folder_of_another_cluster_stays(folder: Folder, other: dict[str, str]) -> None:
+    """Below the folder of this one, or in a folder that this one has for itself."""
+    below = {"gitops_folder": str(folder.path / "b"), **other}
+    assert folder.write(**below)[0] == 2
+    theirs = folder.files()
+    assert folder.write()[0] == 2
+    assert folder.write(gitops_state="absent")[0] == 1
+    assert folder.files() == theirs
+    for name in ("objects", "releases"):
+        assert folder.write(gitops_folder=str(folder.path / name), **other)[0] == 2
+    theirs = folder.files()
+    assert folder.write(gitops_state="absent")[0] == 0
+    assert folder.files() == theirs
+    _changed, said = folder.write(gitops_folder=str(folder.path / "b"))
+    assert "was not written by this playbook for inventory" in said

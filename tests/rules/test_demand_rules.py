@@ -285,6 +285,49 @@ def test_a_gpu_that_hangs_makes_no_request_dear(tmp_path: Path) -> None:
     check(tmp_path, rules(**OWN), rows, expected_of({290: 100, 400: 100, 480: 100, 600: 100, 800: 100, 990: 100}))
 
 
+@pytest.mark.parametrize("served_after", [0, 1], ids=["nothing", "nearly nothing"])
+def test_clients_that_try_again_while_nothing_is_served_are_no_demand(served_after: int, tmp_path: Path) -> None:
+    """A model crashes: its clients ask fifty times as often, and the proxy refuses them."""
+    rows = {
+        BUSY: "50x150 0x100",
+        SERVED: counter([*[40] * 150, *[served_after] * 100]),
+        REFUSED: counter([*[0] * 150, *[2000] * 100]),
+    }
+    high = f"max_over_time(({part('sum')})[190s:2s]) > 50.5"
+    check(tmp_path, rules(**OWN), rows, [(part("sum"), 298, 50), (high, 490, None), (part("sum"), 490, 0)])
+
+
+def test_a_dot_in_a_name_is_a_dot(tmp_path: Path) -> None:
+    """Traefik's and Envoy's counters are found by a pattern."""
+    other = 'envoy_cluster_upstream_rq{envoy_response_code="200",envoy_cluster_name="httproute/ml/chatXv2/rule/0"}'
+    mine = other.replace("chatXv2", "chat.v2")
+    series = {BUSY: "100x60", mine: "0+100x60", other: "0+1000x60"}
+    check(tmp_path, rules(source="envoy_gateway", name="chat.v2"), series, [(part("offered"), 118, 50)])
+
+
+@pytest.mark.parametrize("source", ["istio", "envoy_gateway", "ingress_nginx", "traefik"])
+def test_a_name_is_never_a_part_of_a_query(source: str, tmp_path: Path) -> None:
+    name = 'chat"} or vector(1e6) or up{a="\\'
+    check(
+        tmp_path,
+        rules(source=source, name=name),
+        {BUSY: "100x60"},
+        [(part("sum"), 118, 100), (part("rate"), 118, None)],
+    )
+
+
+def test_a_selector_may_have_braces_in_its_values(tmp_path: Path) -> None:
+    selector = 'asked_total{path="/v1/{id}"}'
+    series = {BUSY: "100x60", selector: "0+100x60"}
+    check(tmp_path, rules(offered=selector, served=selector), series, [(part("offered"), 118, 50)])
+
+
+@pytest.mark.parametrize("selector", ['asked_total{a="b"} or up{a="b"}', 'asked_total{a="b}', "asked_total{a='b'}}"])
+def test_what_is_more_than_a_selector_is_refused(selector: str) -> None:
+    with pytest.raises(HopError, match="which is no selector"):
+        rules(offered=selector, served=selector)
+
+
 def test_a_prior_does_not_stand_against_what_is_seen(tmp_path: Path) -> None:
     """Full GPUs from the first minute on: a prior is nobody's measurement."""
     rows = {BUSY: "100x100", SERVED: "0+100x100", REFUSED: "0+100x100"}

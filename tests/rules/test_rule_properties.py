@@ -13,7 +13,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metr
 from fleet import LAST_TICK, Device, Exporter, Labels, Pod, expects, promtool_file, series, timeline
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_rules import LAYOUTS, promtool
+from test_rules import LAYOUTS, METRICS, promtool
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE, SM, DRAM = (f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("GR_ENGINE", "SM", "DRAM"))
@@ -101,40 +101,34 @@ def memory_in_use(fields: dict[str, float]) -> float | None:
     return used / whole if whole else None
 
 
-def things_of(pod: Pod, rows: Iterable[Row], reading: Reading) -> list[float]:
-    """A value for each thing that the pod has; where two report it, the larger."""
-    values: dict[object, float] = {}
+Things = dict[object, float | None]
+
+
+def things_of(pod: Pod, rows: Iterable[Row], reading: Reading, *fields: str) -> Things:
+    """The value of each thing of the pod that has one of these fields; the larger where two report it.
+
+    None for a thing without a value that can be.
+    """
+    values: Things = {}
     for row in rows:
-        value = reading(row.fields) if row.pod == pod and row.last == LAST_TICK else None
-        if value is not None:
-            values[row.thing] = max(value, values.get(row.thing, 0))
-    return list(values.values())
+        if row.pod == pod and row.last == LAST_TICK and set(fields) & row.fields.keys():
+            said = [value for value in (values.get(row.thing), reading(row.fields)) if value is not None]
+            values[row.thing] = max(said, default=None)
+    return values
 
 
-def name_of(row: Row) -> Labels:
-    """The labels in which one way of scraping names a device and its pod."""
-    exported = "exported_namespace" in row.labels
-    named = [
-        "exported_namespace" if exported else "namespace",
-        "exported_pod" if "exported_pod" in row.labels else "pod",
-    ]
-    return {label: row.labels[label] for label in ("UUID", "GPU_I_ID", *named) if label in row.labels}
+def whole(values: Things) -> list[float]:
+    """The values, if none is missing."""
+    known = [value for value in values.values() if value is not None]
+    return known if len(known) == len(values) else []
 
 
-def without_stuck(rows: Iterable[Row], *names: str) -> list[Row]:
-    """Without the zeros of these fields where the same device, named the same way, is at work."""
-    rows = [row for row in rows if row.pod and row.last == LAST_TICK]
-    busy = [name_of(row) for row in rows if true(row.fields.get(UTIL), 100) and row.fields[UTIL] > 20]
-    return [
-        replace(row, fields={field: value for field, value in row.fields.items() if value or field not in names})
-        if name_of(row) in busy
-        else row
-        for row in rows
-    ]
+def mean(values: Things) -> float | None:
+    return fmean(whole(values)) if whole(values) else None
 
 
-def percent(ratios: list[float]) -> float | None:
-    return 100 * fmean(ratios) if ratios else None
+def percent(ratios: Things) -> Things:
+    return {thing: None if value is None else 100 * value for thing, value in ratios.items()}
 
 
 def first(values: Iterable[float | None]) -> float | None:
@@ -145,47 +139,59 @@ def instances(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row.labels.get("GPU_I_ID")]
 
 
+def uncut(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if not row.labels.get("GPU_I_ID")]
+
+
 def util(pod: Pod, fleet: Fleet) -> float | None:
-    values = things_of(pod, fleet.gpus, one(UTIL, 100))
-    return fmean(values) if values else None
+    return mean(things_of(pod, fleet.gpus, one(UTIL, 100), UTIL))
 
 
 def shared(pod: Pod, fleet: Fleet) -> float | None:
-    values = things_of(pod, fleet.gpus, one(UTIL, 1000, full=100))
-    return fmean(values) if values else None
+    return mean(things_of(pod, fleet.gpus, one(UTIL, 1000, full=100), UTIL))
 
 
 def mig(pod: Pod, fleet: Fleet) -> float | None:
-    return percent(things_of(pod, instances(fleet.gpus), ratio(ENGINE)))
+    return mean(percent(things_of(pod, instances(fleet.gpus), ratio(ENGINE), ENGINE)))
 
 
-def gpu(pod: Pod, fleet: Fleet) -> float | None:
-    engine = percent(things_of(pod, without_stuck(fleet.gpus, ENGINE), ratio(ENGINE)))
-    return first((mig(pod, fleet), engine, util(pod, fleet)))
-
-
-def gpu_compute(pod: Pod, fleet: Fleet) -> float | None:
-    return percent(things_of(pod, without_stuck(fleet.gpus, SM, DRAM), ratio(SM, DRAM)))
+def profiled(pod: Pod, fleet: Fleet, *fields: str, falls_back: bool = False) -> float | None:
+    """By MIG instances if the pod has any. Of a whole GPU a 0 counts if its utilisation is near 0, too."""
+    # A slice of a shared GPU is judged by itself; of a pod's slices of one GPU the larger counts.
+    rows = [replace(row, thing=(row.thing, row.labels.get("vgpu"))) for row in fleet.gpus]
+    of_instances = percent(things_of(pod, instances(rows), ratio(*fields), *fields))
+    if of_instances:
+        return mean(of_instances)
+    active = percent(things_of(pod, uncut(rows), ratio(*fields), *fields))
+    used = things_of(pod, uncut(rows), one(UTIL, 100), UTIL)
+    values: Things = {}
+    for thing, vgpu in active | used:
+        value, witness = active.get((thing, vgpu)), used.get((thing, vgpu))
+        is_believed = value is not None and (value > 0 or (witness is not None and witness <= 20))
+        said = (values.get(thing), value if is_believed else witness if falls_back else None)
+        values[thing] = max((known for known in said if known is not None), default=None)
+    return mean(values)
 
 
 def queue(pod: Pod, fleet: Fleet) -> float | None:
-    return first(sum(values) for name in QUEUES if (values := things_of(pod, fleet.servers, one(name, 1e6))))
+    queues = (whole(things_of(pod, fleet.servers, one(name, 1e6), name)) for name in QUEUES)
+    return first(sum(values) for values in queues if values)
 
 
 def in_flight(pod: Pod, fleet: Fleet) -> float | None:
-    held = (things_of(pod, fleet.servers, both(*names)) for names in zip(RUNNING, QUEUES, strict=True))
+    held = (whole(things_of(pod, fleet.servers, both(*names), names[0])) for names in zip(RUNNING, QUEUES, strict=True))
     return first(sum(values) for values in held if values)
 
 
 def cache(pod: Pod, fleet: Fleet) -> float | None:
-    return first(percent(things_of(pod, fleet.servers, ratio(name))) for name in CACHES)
+    return first(mean(percent(things_of(pod, fleet.servers, ratio(name), name))) for name in CACHES)
 
 
 MUST_BE: dict[str, Callable[[Pod, Fleet], float | None]] = {
-    "gpu": gpu,
+    "gpu": lambda pod, fleet: profiled(pod, fleet, ENGINE, falls_back=True),
     "gpu_util": util,
-    "gpu_compute": gpu_compute,
-    "gpu_memory": lambda pod, fleet: percent(things_of(pod, fleet.gpus, memory_in_use)),
+    "gpu_compute": lambda pod, fleet: profiled(pod, fleet, SM, DRAM),
+    "gpu_memory": lambda pod, fleet: mean(percent(things_of(pod, fleet.gpus, memory_in_use, USED))),
     "mig": mig,
     "shared": shared,
     "llm_requests_waiting": queue,
@@ -298,7 +304,11 @@ def rules() -> dict[str, object]:
     recorded = [metric for profile in PROFILES.values() for metric in profile.recorded]
     return {
         "groups": [
-            {"name": metric.name, "rules": [{"record": metric.series, "expr": metric.query}]} for metric in recorded
+            {
+                "name": metric.name,
+                "rules": [{"record": series, "expr": query} for series, query in metric.recordings()],
+            }
+            for metric in recorded
         ]
     }
 
@@ -307,7 +317,7 @@ def judged(fleet: Fleet) -> dict[str, object]:
     """The fleet as a test for promtool."""
     expected = [
         expects(
-            f"namespace_pod:{name}:avg",
+            METRICS[name].latest,
             {pod: value for pod in PODS if (value := must_be(pod, fleet)) is not None},
         )
         for name, must_be in MUST_BE.items()

@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    RuleOptions,
+    prometheus_rules,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES, Metric
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from collection import ROOT
 from fleet import LAST_TICK, Device, Exporter, Pod, expects, promtool_file, series, timeline
 from golden import CASES, GOLDEN
@@ -27,11 +32,15 @@ LAYOUTS = ("exported", "honored", "bare", "half")
 MEMORY_MIB = 80_000
 CASES_OF_ALL: list[dict[str, Any]] = yaml.safe_load((HERE / "cases.yml").read_text())
 
-# Fields that make a profile read a GPU as `busy` percent, and no other field of its own.
+# Fields that make a profile read a GPU as `busy` percent. Utilisation is what makes a 0 of the others believed.
 READINGS: dict[str, Callable[[float], dict[str, float]]] = {
-    "gpu": lambda busy: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": busy / 100},
+    "gpu": lambda busy: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": busy / 100, "DCGM_FI_DEV_GPU_UTIL": busy},
     "gpu_util": lambda busy: {"DCGM_FI_DEV_GPU_UTIL": busy},
-    "gpu_compute": lambda busy: {"DCGM_FI_PROF_SM_ACTIVE": busy / 100, "DCGM_FI_PROF_DRAM_ACTIVE": busy / 200},
+    "gpu_compute": lambda busy: {
+        "DCGM_FI_PROF_SM_ACTIVE": busy / 100,
+        "DCGM_FI_PROF_DRAM_ACTIVE": busy / 200,
+        "DCGM_FI_DEV_GPU_UTIL": busy,
+    },
     "gpu_memory": lambda busy: {
         "DCGM_FI_DEV_FB_USED": MEMORY_MIB * busy / 100,
         "DCGM_FI_DEV_FB_FREE": MEMORY_MIB * (100 - busy) / 125,
@@ -58,7 +67,8 @@ def test_prometheus_accepts_the_rule(case: str) -> None:
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_prometheus_parses_the_query(metric: Metric, tmp_path: Path) -> None:
     path = tmp_path / "rules.yml"
-    path.write_text(json.dumps({"groups": [{"name": "a", "rules": [{"record": metric.series, "expr": metric.query}]}]}))
+    rules = [{"record": series, "expr": query} for series, query in metric.recordings({"job": "exporter"})]
+    path.write_text(json.dumps({"groups": [{"name": "a", "rules": rules}]}))
     promtool("check", "rules", "--lint-fatal", path)
 
 
@@ -67,13 +77,23 @@ def test_the_rule_records(path: Path) -> None:
     promtool("test", "rules", path.name)
 
 
-def test_hours_are_busy_by_what_profile_gpu_records() -> None:
-    groups = yaml.safe_load((ROOT / "roles" / "gpu_alerts" / "files" / "hours.yml").read_text())["groups"]
-    rules = {rule["record"]: "".join(rule["expr"].split()) for group in groups for rule in group["rules"]}
-    query = "".join(METRICS["gpu"].query.split())
-
-    assert [group["interval"] for group in groups] == ["1m"]
-    assert rules["namespace_pod:gpus_active:ratio"] == f"avg_over_time(({query})[1m:10s])/100"
+def test_hours_are_busy_by_what_profile_gpu_records(tmp_path: Path) -> None:
+    """Of GPUs with nothing wrong, which the record of hours does not look for."""
+    hours, pods = ROOT / "roles" / "gpu_alerts" / "files" / "hours.yml", ("ml/a", "ml/b", "ml/b", "ml/c")
+    rows = [{"gpu": str(number), "pod": pod, "busy": 25 * number} for number, pod in enumerate(pods)]
+    input_series = [entry for row in rows for entry in row_series(row, "gpu", "honored", 0)]
+    still = [{**entry, "values": f"{entry['values'].split()[0]}x90"} for entry in input_series]
+    expected = [
+        {"labels": f'{{namespace="ml", pod="{pod}"}}', "value": value}
+        for pod, value in {"a": 0, "b": 37.5, "c": 75}.items()
+    ]
+    queries = ("100 * namespace_pod:gpus_active:ratio", "namespace_pod:gpu:now + 0")
+    tests = [{"expr": query, "eval_time": "180s", "exp_samples": expected} for query in queries]
+    file = promtool_file(
+        [str(hours), str(GOLDEN / "gpu.rules.yaml")], [{"input_series": still, "promql_expr_test": tests}]
+    )
+    (tmp_path / "hours_test.yml").write_text(json.dumps(file))
+    promtool("test", "rules", tmp_path / "hours_test.yml")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -111,3 +131,31 @@ def row_series(row: dict[str, Any], profile: str, layout: str, index: int) -> It
     }
     for field, value in READINGS[profile](row.get("busy", 0)).items():
         yield series(field, labels, timeline(row.get("raw", value), row.get("from", 0), row.get("until", LAST_TICK)))
+
+
+def test_two_namespaces_give_one_name_to_different_queries(tmp_path: Path) -> None:
+    """Each records its own pods, whatever its query would give for those of the other."""
+
+    def own(namespace: str, query: str) -> Autoscaler:
+        metric = {"name": "queue", "query": query}
+        spec = {"namespace": namespace, "target": {"name": "chat"}, "metric": metric}
+        return Autoscaler.from_params({**spec, "target_value": 1, "max_replicas": 2})
+
+    wanted = [own("ml", "queue_length"), own("web", "10 * queue_length or queue_absent # of all")]
+    files = []
+    for rule in prometheus_rules(wanted, RuleOptions()):
+        files.append(f"{rule['metadata']['name']}.yaml")
+        (tmp_path / files[-1]).write_text(json.dumps(rule["spec"]))
+    rows = [f'queue_length{{namespace="{name}", pod="chat-0"}}' for name in ("ml", "web", "other")]
+    expected = [
+        {"labels": f'namespace_pod:queue:avg{{namespace="{name}", pod="chat-0"}}', "value": value}
+        for name, value in (("ml", 3), ("web", 30))
+    ]
+    test = {
+        "interval": "2s",
+        "input_series": [{"series": row, "values": "3x5"} for row in rows],
+        "promql_expr_test": [{"expr": "namespace_pod:queue:avg", "eval_time": "10s", "exp_samples": expected}],
+    }
+    path = tmp_path / "queue_test.yml"
+    path.write_text(json.dumps({"rule_files": files, "evaluation_interval": "2s", "tests": [test]}))
+    promtool("test", "rules", path.name, folder=tmp_path)

@@ -46,7 +46,7 @@ def test_module_defaults_reach_all_modules_that_talk_to_a_cluster() -> None:
     assert set(runtime["action_groups"]["all"]) == talk
 
 
-@pytest.mark.parametrize("name", ["autoscalers", "prometheus", "verify"])
+@pytest.mark.parametrize("name", ["autoscalers", "prometheus", "verify", "inventory"])
 def test_documentation_says_what_the_argument_spec_says(name: str) -> None:
     assert shape(fragment(name), "suboptions") == shape(getattr(argspecs, name.upper()), "options")
 

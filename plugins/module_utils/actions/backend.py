@@ -21,6 +21,7 @@ from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscal
 from ..chain.objects import Key
 from ..cluster.kube import KubeClient
 from ..cluster.metrics_api import MetricsApi, MetricValue
+from ..marks import namespace_of
 from .snapshot import GROUPS
 
 
@@ -34,7 +35,7 @@ class Backend(Protocol):
         """Of those that have to exist before its HPA does."""
 
     def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
-        """Those of our rules that none of these HPAs uses."""
+        """Those of these rules that none of these HPAs uses."""
 
     def listed(self, metric_type: str) -> set[str]:
         """The metrics that the API for this type offers, as discovery names them. Raises ApiError."""
@@ -63,7 +64,11 @@ class PrometheusAdapter:
 
     def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
         named = {f"{namespace}/{name}": hpa for (namespace, name), hpa in hpas.items()}
-        asked_for = with_what_they_read(set().union(*map(metric_names, hpas.values())))
+        asked_for: dict[str, set[str]] = {"": set()}
+        for (namespace, _name), hpa in hpas.items():
+            names = with_what_they_read(metric_names(hpa))
+            for place in ("", namespace):
+                asked_for.setdefault(place, set()).update(names)
         return [rule for rule in rules if not _is_used(rule, named, asked_for)]
 
     def listed(self, metric_type: str) -> set[str]:
@@ -89,10 +94,16 @@ def _plural(target: Target) -> str:
     return f"{WORKLOAD_LABELS[target.kind]}s.{target.api_version.rpartition('/')[0]}"
 
 
-def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: set[str]) -> bool:
-    """By any HPA. The rule of one workload: by that one's HPA, if it reads more than its pods."""
+def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: Mapping[str, set[str]]) -> bool:
+    """By any HPA of the namespace that the rule serves, or of the cluster.
+
+    The rule of one workload: by that one's HPA, if it reads more than its pods.
+    asked_for: names of metrics by namespace; those of the whole cluster under the empty name.
+    """
     only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
     if only is not None:
-        asked_for = metric_names(hpas[only], (OBJECT, EXTERNAL)) if only in hpas else set()
+        names = metric_names(hpas[only], (OBJECT, EXTERNAL)) if only in hpas else set()
+    else:
+        names = asked_for.get(namespace_of(rule), set())
     series = (recording["record"].split(":") for recording in recordings_of(rule))
-    return any(name in asked_for for _level, name, *_operation in (parts for parts in series if len(parts) > 1))
+    return any(name in names for _level, name, *_operation in (parts for parts in series if len(parts) > 1))

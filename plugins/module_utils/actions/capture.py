@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..autoscaling.capacity import gpus_per_pod
-from ..autoscaling.manifests import Manifest, autoscaler_of, recordings_of
+from ..autoscaling.manifests import Manifest, RecordedQueries, autoscaler_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
@@ -223,12 +223,8 @@ def _autoscalers(
     if scope.name and not hpas and "hpas" not in reading.unavailable:
         place = "/".join(filter(None, (scope.namespace, scope.name)))
         raise HopError(Hop.HPA, seen=f"there is no HPA {place}", fix="correct namespace and name")
-    queries = {
-        recording["record"]: recording.get("expr", "")
-        for rule in state.rule_objects
-        for recording in recordings_of(rule)
-    }
-    autoscalers = [autoscaler_of(hpa, queries) for hpa in hpas]
+    queries = RecordedQueries(state.rule_objects)
+    autoscalers = [autoscaler_of(hpa, queries.of(hpa)) for hpa in hpas]
     refused: dict[Key, ApiError] = {}
     targets = reading.take("targets", lambda: read_targets(kube, autoscalers, refused=refused), {})
     chosen = {key_of(hpa) for hpa in hpas if only is not None or scope.name or is_managed(hpa)}

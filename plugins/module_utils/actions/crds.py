@@ -2,37 +2,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from ..autoscaling.manifests import Manifest
 from ..cluster.kube import CRDS, KubeClient, Resource
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER, RELEASE, is_managed
+from ..marks import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
 
-def apply_crds(kube: KubeClient, crds: Iterable[Manifest], deadline: Deadline) -> Outcome:
-    """Bring CRDs to what a chart has, and wait until they are served. Those that somebody else brought stay.
+def apply_crds(kube: KubeClient, crds: Iterable[Manifest], inventory: str, deadline: Deadline) -> Outcome:
+    """Bring CRDs to what a chart has, and wait until they are served. Those of others, or of other inventories, stay.
 
     Raises: HopError if one is not served in time.
     """
-    actions = {crd["metadata"]["name"]: _apply(kube, crd) for crd in crds}
+    actions = {crd["metadata"]["name"]: _apply(kube, crd, inventory) for crd in crds}
     if not kube.dry_run:
         _wait_until_served(kube, actions, deadline)
     return _outcome(actions)
 
 
-def remove_crds(kube: KubeClient, group: str, deadline: Deadline) -> Outcome:
-    """Remove the CRDs of an API group that we brought, and wait until they are gone.
+def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline) -> Outcome:
+    """Remove the CRDs of an API group that this inventory brought, and wait until they are gone.
 
     One stays as long as somebody else has an object of its kind, for the object would go with it.
     Raises: HopError if one is not gone in time.
     """
-    found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER}") or []
-    used = {crd["metadata"]["name"]: _titles(kube, crd) for crd in found if crd["spec"]["group"] == group}
+    found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER},{INVENTORY}={inventory}") or []
+    of_group = {crd["metadata"]["name"]: crd for crd in found if crd["spec"]["group"] == group}
+    used = {name: _titles(kube, crd) for name, crd in of_group.items()}
 
-    names = [name for name, titles in used.items() if not titles and kube.delete(CRDS, name)]
+    may_go = partial(is_of, inventory=inventory)
+    names = [name for name, titles in used.items() if not titles and kube.delete(CRDS, of_group[name], may_go)]
     actions = {name: "kept" for name, titles in used.items() if titles} | dict.fromkeys(names, "deleted")
     if names and not kube.dry_run:
         _wait_until_gone(lambda: [name for name in names if kube.get(CRDS, name) is not None], deadline)
@@ -81,14 +84,13 @@ def _outcome(actions: Mapping[str, str]) -> Outcome:
     )
 
 
-def _apply(kube: KubeClient, crd: Manifest) -> str:
-    """Returns created, changed, unchanged, or kept for one that is not ours."""
+def _apply(kube: KubeClient, crd: Manifest, inventory: str) -> str:
+    """Returns created, changed, unchanged, or kept for one that was not made for this inventory."""
     metadata = crd["metadata"]
     live = kube.get(CRDS, metadata["name"])
-    if live is not None and not is_managed(live):
+    if live is not None and not is_of(live, inventory):
         return "kept"
-    labels = {**metadata.get("labels", {}), MANAGED_BY: MANAGER}
-    after = kube.apply(CRDS, {**crd, "metadata": {**metadata, "labels": labels}})
+    after = kube.apply(CRDS, marked(crd, inventory), live)
     if live is None:
         return "created"
     said = ("generation", "labels", "annotations")

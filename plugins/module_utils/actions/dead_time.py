@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..autoscaling.manifests import DEAD_TIME_ANNOTATION, Manifest
+from ..autoscaling.manifests import Manifest, measured_dead_time
 from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Key, labels_of, made_s, scaled_pod_spec, start_s
@@ -75,8 +75,7 @@ def resolve_dead_times(
 def _kept(hpa: Manifest | None) -> int:
     if hpa is None or not is_managed(hpa):
         return 0
-    text = (hpa["metadata"].get("annotations") or {}).get(DEAD_TIME_ANNOTATION, "")
-    return int(text) if text.isdecimal() else 0
+    return measured_dead_time(hpa)
 
 
 def _measure(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from ..autoscaling.promql import one_of
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 from ..errors import HopError
@@ -159,7 +160,7 @@ def _nothing_recorded(prometheus: PrometheusClient, start: datetime) -> HopError
 
 def _query(week: Week, namespaces: Sequence[str]) -> str:
     """One for all, of which each answer has its name in the label `of`. What several replicas say counts once."""
-    which = f'{{namespace=~"{"|".join(namespaces)}"}}' if namespaces else ""
+    which = f"{{{one_of('namespace', namespaces)}}}" if namespaces else ""
     parts = {
         name: f"max by (namespace, workload) (sum_over_time({series}{which}{week.promql}))"
         for name, series in _OF_WORKLOADS.items()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
-from ..autoscaling.pod_names import ends, escaped
+from ..autoscaling.pod_names import ends
+from ..autoscaling.promql import literal, one_of, quoted
 from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
 from ..chain.objects import Key
 from ..cluster.prometheus import PrometheusClient, Series
@@ -112,15 +113,15 @@ def demand_series(autoscaler: Autoscaler) -> str:
 
 def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
     """PromQL: the pods' series with their workload, which their names begin with."""
-    workloads = "|".join(sorted({escaped(member.target.name) for member in members}))
+    workloads = "|".join(sorted({literal(member.target.name) for member in members}))
     pattern = f"({workloads})-{ends(kind)}"
-    matched = _finite(series, f'{_in("namespace", members, _namespace)},pod=~"{pattern}"')
-    return f'label_replace({matched}, "workload", "$1", "pod", "{pattern}")'
+    matched = _finite(series, f"{_in('namespace', members, _namespace)},pod=~{quoted(pattern)}")
+    return f'label_replace({matched}, "workload", "$1", "pod", {quoted(pattern)})'
 
 
 def _finite(series: str, matchers: str) -> str:
     """PromQL: what the adapter serves (roles/prometheus_adapter). One pod's NaN would be the sum of all."""
-    return f"{series}{{{matchers}}} < Inf"
+    return f"{series}{{{matchers}}} > -Inf < Inf"
 
 
 def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window) -> Iterable[tuple[Key, array[float]]]:
@@ -131,7 +132,7 @@ def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window)
 
 
 def _in(label: str, autoscalers: Sequence[Autoscaler], value: Callable[[Autoscaler], str]) -> str:
-    return f'{label}=~"{"|".join(sorted({escaped(value(autoscaler)) for autoscaler in autoscalers}))}"'
+    return one_of(label, sorted(map(value, autoscalers)))
 
 
 def _namespace(autoscaler: Autoscaler) -> str:

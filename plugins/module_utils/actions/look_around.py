@@ -23,7 +23,7 @@ from ..cluster.parallel import in_parallel
 from ..components.find import METRICS_APIS, Objects, find_components
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import RELEASE
+from ..marks import INVENTORY, RELEASE
 from .outcome import Outcome
 from .reading import attempt, reason
 from .wait import Deadline, wait_until
@@ -38,10 +38,10 @@ _LISTS: dict[str, Resource] = {
 }
 
 
-def look_around(connect: Callable[[], KubeClient], server: str, deadline: Deadline) -> Outcome:
+def look_around(connect: Callable[[], KubeClient], server: str, inventory: str, deadline: Deadline) -> Outcome:
     """Which components a cluster has, as soon as it answers.
 
-    connect: a client of the cluster. server: its address, for people.
+    connect: a client of the cluster. server: its address, for people. inventory: whose objects are owned.
     Raises: HopError if it does not answer in time, or takes the client for nobody. ApiError if a part cannot be read
     for another reason than rights.
     """
@@ -60,15 +60,15 @@ def look_around(connect: Callable[[], KubeClient], server: str, deadline: Deadli
     if isinstance(kube, ApiError):
         fix = "kubectl get --raw /readyz, with the same kubeconfig"
         raise HopError(Hop.API_SERVER, seen=f"{server} gave no answer in time: {kube}", fix=fix)
-    return _components(kube)
+    return _components(kube, inventory)
 
 
-def _components(kube: KubeClient) -> Outcome:
+def _components(kube: KubeClient, inventory: str) -> Outcome:
     answers = in_parallel(lambda name: kube.list(_LISTS[name]), list(_LISTS))
     groups = list(METRICS_APIS)
     apis = in_parallel(lambda group: kube.get(APISERVICES, f"{METRICS_APIS[group]}.{group}"), groups)
     kinds = attempt(lambda: kube.discover(RULES.api_version))
-    releases = _releases(kube)
+    releases = _releases(kube, inventory)
     objects = Objects(
         **{
             # The objects of a list do not say their kind.
@@ -77,6 +77,7 @@ def _components(kube: KubeClient) -> Outcome:
         },
         api_services={group: api for group, api in zip(groups, apis, strict=True) if isinstance(api, dict)},
         releases=releases or frozenset(),
+        inventory=inventory,
     )
     namespaces = dict(zip(_LISTS, answers, strict=True))["namespaces"]
     objects = replace(objects, namespaces=namespaces if isinstance(namespaces, list) else None)
@@ -103,10 +104,10 @@ def _unread(answers: Iterable[tuple[Resource, Any]]) -> dict[str, str]:
     return unread
 
 
-def _releases(kube: KubeClient) -> frozenset[tuple[str, str]] | None:
-    """Those of the collection; objects of one that was interrupted have no mark yet. None for who may not read them."""
+def _releases(kube: KubeClient, inventory: str) -> frozenset[tuple[str, str]] | None:
+    """Those of the inventory; objects of one that was interrupted have no mark yet. None for who may not read them."""
     try:
-        records = kube.list_metadata(SECRETS, label_selector=f"owner=helm,{RELEASE}")
+        records = kube.list_metadata(SECRETS, label_selector=f"owner=helm,{RELEASE},{INVENTORY}={inventory}")
     except ApiError as err:
         if err.status == 403:
             return None

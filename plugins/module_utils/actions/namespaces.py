@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
@@ -10,7 +11,7 @@ from ..cluster.kube import NAMESPACES, KubeClient, Resource, group_path
 from ..cluster.parallel import all_in_parallel
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER, is_managed
+from ..marks import is_of, marked
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
@@ -19,28 +20,27 @@ BY_ITSELF = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 KINDS_BY_ITSELF = {"Endpoints", "EndpointSlice", "Event", "Lease"}
 
 
-def make_namespace(kube: KubeClient, name: str) -> Outcome:
+def make_namespace(kube: KubeClient, name: str, inventory: str) -> Outcome:
     """A namespace that is there belongs to whoever made it, and stays as it is."""
     if kube.get(NAMESPACES, name) is not None:
         return _outcome(name, "unchanged")
-    metadata = {"name": name, "labels": {MANAGED_BY: MANAGER}}
-    kube.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    kube.apply(NAMESPACES, marked({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, inventory))
     return _outcome(name, "created")
 
 
-def remove_namespace(kube: KubeClient, name: str, deadline: Deadline) -> Outcome:
-    """Remove a namespace that we made, once nothing is in it, and wait until it is gone.
+def remove_namespace(kube: KubeClient, name: str, inventory: str, deadline: Deadline) -> Outcome:
+    """Remove a namespace that was made for this inventory, once nothing is in it, and wait until it is gone.
 
     Raises: HopError if it is not gone in time, ApiError.
     """
     live = kube.get(NAMESPACES, name)
     if live is None:
         return _outcome(name, "unchanged")
-    if not is_managed(live):
+    if not is_of(live, inventory):
         return _outcome(name, "kept")
     if holds := _titles_in(kube, name):
         return _outcome(name, "kept", holds)
-    kube.delete(NAMESPACES, name)
+    kube.delete(NAMESPACES, live, partial(is_of, inventory=inventory))
     gone = kube.dry_run or wait_until(lambda: kube.get(NAMESPACES, name) is None, bool, deadline, poll_s=0.5)
     if not gone:
         fix = f"kubectl get namespace {name} --output=yaml, whose status names what it waits for"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
@@ -12,7 +13,7 @@ from ..cluster.ownership import is_up_to_date
 from ..cluster.parallel import all_in_parallel, in_parallel
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER, PART_OF, marked
+from ..marks import INVENTORY, MANAGED_BY, MANAGER, PART_OF, hand_over, is_managed, is_of, maker, marked
 from .outcome import Outcome
 
 # Of an object: kind, namespace and name.
@@ -24,18 +25,19 @@ def make_objects(
     part_of: str,
     kinds: Sequence[Mapping[str, str]],
     wanted: Sequence[Manifest],
+    inventory: str,
     *,
     namespaces: Sequence[str] | None = None,
 ) -> Outcome:
-    """Apply what differs, and delete what is marked as of `part_of` and not wanted.
+    """Apply what differs, and delete what this inventory made of `part_of` and what is not wanted.
 
     kinds: `api_version` and `kind` of all that the part has or had; one that is not served has no objects.
     namespaces: where the part is, beside those of `wanted`; None for the whole cluster.
-    Raises: HopError before anything is changed, if somebody else made an object of that name, or a kind is missing.
+    Raises: HopError before anything is changed, if an object of that name is another's, or a kind is missing.
     """
     outcome = Outcome()
     served = _served(kube, kinds)
-    selector = f"{MANAGED_BY}={MANAGER},{PART_OF}={part_of}"
+    selector = f"{MANAGED_BY}={MANAGER},{PART_OF}={part_of},{INVENTORY}={inventory}"
     # A part of that name elsewhere is somebody else's. Nor may everybody list the whole cluster.
     places = None if namespaces is None else sorted({*namespaces, *(_identity(manifest)[1] for manifest in wanted)})
     asked = [(resource, place) for resource in served.values() for place in (places if places is not None else [None])]
@@ -45,7 +47,7 @@ def make_objects(
         for (resource, _place), listed in zip(asked, lists, strict=True)
         for found in (_named(manifest, resource) for manifest in listed or ())
     }
-    desired = {_identity(manifest): marked(manifest, part_of) for manifest in wanted}
+    desired = {_identity(manifest): marked(manifest, inventory, part_of) for manifest in wanted}
     missing = sorted({kind for kind, _namespace, _name in desired} - set(served))
     if missing and not kube.dry_run:
         raise HopError(
@@ -56,15 +58,17 @@ def make_objects(
         )
     outcome.warnings += [f"no {kind} is served yet: it cannot be judged" for kind in missing]
     for identity in desired.keys() - ours.keys():
-        _refuse_foreign(kube, served.get(identity[0]), identity)
+        _refuse_foreign(kube, served.get(identity[0]), identity, inventory)
 
     def send(identity: Identity) -> Manifest | None:
-        kind, namespace, name = identity
+        kind = identity[0]
         if identity not in desired:
-            kube.delete(served[kind], name, namespace)
+            kube.delete(served[kind], ours[identity], partial(is_of, inventory=inventory))
             return None
+        if kind not in served:
+            return desired[identity]
         try:
-            return kube.apply(served[kind], desired[identity], force=True) if kind in served else desired[identity]
+            return kube.apply(served[kind], desired[identity], ours.get(identity), force=identity in ours)
         except ApiError as err:
             if kube.dry_run and err.is_not_found:  # its namespace is still to come
                 return desired[identity]
@@ -103,14 +107,24 @@ def _named(manifest: Manifest, resource: Resource) -> Manifest:
     return {**manifest, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def _refuse_foreign(kube: KubeClient, resource: Resource | None, identity: Identity) -> None:
+def _refuse_foreign(kube: KubeClient, resource: Resource | None, identity: Identity, inventory: str) -> None:
     kind, namespace, name = identity
-    if resource is not None and kube.get(resource, name, namespace) is not None:
+    live = None if resource is None else kube.get(resource, name, namespace)
+    if live is None:
+        return
+    if is_managed(live) and not is_of(live, inventory):
         raise HopError(
             Hop.API_SERVER,
-            seen=f"{kind} {namespace}/{name} was made by somebody else, so nothing was changed",
-            fix=f"rename or remove it: kubectl -n {namespace} get {kind.lower()} {name} -o yaml",
+            seen=f"{kind} {namespace}/{name} {maker(live)}, and this run is for inventory {inventory}. "
+            "Nothing was changed",
+            fix="set kubegpu_inventory_id (inventory_id of the module) to the id of the object if it is the same "
+            f"inventory, or give the object to this one: {hand_over(kind, namespace, name, inventory)}",
         )
+    raise HopError(
+        Hop.API_SERVER,
+        seen=f"{kind} {namespace}/{name} was made by somebody else, so nothing was changed",
+        fix=f"rename or remove it: kubectl -n {namespace} get {kind.lower()} {name} -o yaml",
+    )
 
 
 def _identity(manifest: Manifest) -> Identity:

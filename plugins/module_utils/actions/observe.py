@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ..autoscaling.manifests import horizontal_pod_autoscaler
 from ..autoscaling.metrics import Metric
+from ..autoscaling.promql import one_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, MetricTarget
 from ..chain.objects import Key, is_ready
@@ -199,7 +200,7 @@ class Observer:
         does not know is left out: the value comes and goes.
         """
         namespaces = sorted({autoscaler.namespace for autoscaler in autoscalers})
-        matcher = f'{{namespace=~"{"|".join(namespaces)}"}}' if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
+        matcher = f"{{{one_of('namespace', namespaces)}}}" if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
         names = {target.series for autoscaler in autoscalers for target in autoscaler.metric_targets} - {""}
         queries = {name: f"{name}{matcher}[{self._window_s(name)}s]" for name in sorted(names)}
         try:

@@ -146,7 +146,7 @@ def make_plans(
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = recorded_queries(kube, prometheus.service[0])
-    autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
+    autoscalers = [autoscaler_of(hpa, queries.of(hpa)) for hpa in wanted]
     targets = read_targets(kube, autoscalers, managers=False)
     prometheus = fullest(prometheus, read_replicas(kube, prometheus), recorded_samples(options.history_s))
     now_s = prometheus.query("time()")[0].values[0]

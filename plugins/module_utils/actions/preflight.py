@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..autoscaling.manifests import RuleOptions, horizontal_pod_autoscaler
+from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, prometheus_rules
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..chain.checks import before, labels, metrics_api, scrape, workload
 from ..chain.state import ApiState, AutoscalerState, MetricState, Plan, PrometheusState, State
 from ..cluster.kube import HPAS
-from ..cluster.ownership import other_managers
+from ..cluster.ownership import is_up_to_date, other_managers
 from ..diagnosis.check import Check, CheckResult
 from ..diagnosis.findings import Finding, results_of
 from ..errors import first_of_all
 from ..hops import Hop
-from ..marks import MANAGER
+from ..marks import INVENTORY, MANAGER, inventory_of, is_of
 from .metrics_owner import Owner
 from .observe import sources_of
 from .snapshot import GROUPS, ClusterSnapshot, Objects
@@ -59,7 +59,7 @@ def state_before(
     autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: ClusterSnapshot, rules: RuleOptions
 ) -> State:
     """The cluster with the HPAs that are asked for in place of those that are there."""
-    wanted = {autoscaler.key: horizontal_pod_autoscaler(autoscaler) for autoscaler in autoscalers}
+    wanted = {autoscaler.key: horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in autoscalers}
     plan = Plan(
         autoscalers,
         objects.hpas,
@@ -74,6 +74,8 @@ def state_before(
         {"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
         objects.unread,
         snapshot.no_namespace,
+        rules.inventory,
+        _rules_of_others(autoscalers, objects, rules),
     )
     skipped = plan.unserved | plan.unscalable
     return State(
@@ -98,6 +100,25 @@ def state_before(
             if autoscaler.key not in skipped
         ],
     )
+
+
+def _rules_of_others(autoscalers: Sequence[Autoscaler], objects: Objects, rules: RuleOptions) -> dict[str, Manifest]:
+    """Rules that would have to change and that another inventory made, by name."""
+    theirs = {name: rule for name, rule in (objects.rules or {}).items() if not is_of(rule, rules.inventory)}
+    kept = [autoscaler for autoscaler in autoscalers if not autoscaler.adopt]
+    wanted = {rule["metadata"]["name"]: rule for rule in prometheus_rules(kept, rules)} if theirs else {}
+    return {
+        name: theirs[name]
+        for name, rule in wanted.items()
+        if name in theirs and not is_up_to_date(theirs[name], shared(theirs[name], rule), MANAGER)
+    }
+
+
+def shared(live: Manifest, wanted: Manifest) -> Manifest:
+    """What is wanted of a rule that may be another inventory's: it keeps its label."""
+    metadata = wanted["metadata"]
+    labels = {**metadata["labels"], INVENTORY: inventory_of(live)}
+    return {**wanted, "metadata": {**metadata, "labels": labels}}
 
 
 def _no_resources(owner: Owner) -> str:

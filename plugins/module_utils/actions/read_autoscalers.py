@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from ..autoscaling.behaviors import describe_behaviors
-from ..autoscaling.manifests import autoscaler_of, recordings_of
+from ..autoscaling.manifests import RecordedQueries, autoscaler_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Key
 from ..cluster.errors import ApiError
@@ -42,7 +42,7 @@ def read_autoscalers(
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = recorded_queries(kube, prometheus.service[0])
-    autoscalers = [autoscaler_of(hpa, queries) for hpa in wanted]
+    autoscalers = [autoscaler_of(hpa, queries.of(hpa)) for hpa in wanted]
     behaviors, places = describe_behaviors(autoscalers)
     entries = [
         {
@@ -78,10 +78,10 @@ def _entry(autoscaler: Autoscaler, behavior: int) -> dict[str, object]:
     }
 
 
-def recorded_queries(kube: KubeClient, namespace: str) -> dict[str, str]:
-    """What our rules record, by series: those of the cluster, else of a namespace. None where neither can be read."""
+def recorded_queries(kube: KubeClient, namespace: str) -> RecordedQueries:
+    """What the rules of this collection record: those of the cluster, else those that lie in a namespace, else none."""
     for place in (None, namespace):
         with suppress(ApiError):
             rules = kube.list(RULES, namespace=place, label_selector=f"{MANAGED_BY}={MANAGER}") or ()
-            return {recording["record"]: recording["expr"] for rule in rules for recording in recordings_of(rule)}
-    return {}
+            return RecordedQueries(rules)
+    return RecordedQueries(())

@@ -1,22 +1,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from ..autoscaling.behaviors import describe_behaviors
-from ..autoscaling.manifests import RuleOptions
+from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions
 from ..autoscaling.spec import Autoscaler, read_keys
-from ..chain.objects import key_of
+from ..chain.objects import Key, key_of
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import enumeration
-from ..marks import is_managed
+from ..marks import is_managed, is_of, maker
 from .backend import Backend
 from .dead_time import resolve_dead_times
+from .exporter_labels import with_exporter_labels
 from .outcome import Outcome
-from .preflight import preflight
-from .snapshot import read_hpas, read_objects, read_snapshot
+from .preflight import preflight, shared
+from .snapshot import Objects, read_objects, read_reachable_hpas, read_snapshot
 from .write import Change, write
 
 
@@ -37,6 +40,8 @@ def reconcile(
     outcome = Outcome()
     if autoscalers:
         snapshot = read_snapshot(kube, prometheus, autoscalers, "" if objects.rules else rules.namespace)
+        rules, unknown = with_exporter_labels(rules, snapshot.gpu_jobs, autoscalers, (objects.rules or {}).values())
+        outcome.warnings += unknown
         outcome.warnings += preflight(autoscalers, objects, snapshot, rules, dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
             kube, prometheus, autoscalers, objects, snapshot.targets, rules.evaluation_interval_s
@@ -46,25 +51,22 @@ def reconcile(
     recorded = {key_of(manifest)[1]: manifest for manifest in desired if manifest["kind"] != HPAS.kind}
     written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}
     rules_there = objects.rules or {}
-    made, _hpas = write(kube, outcome, [Change(rules_there.get(name), manifest) for name, manifest in recorded.items()])
+    adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
+    made, _hpas = write(
+        kube, outcome, [_rule_change(rules_there.get(name), manifest, adopted) for name, manifest in recorded.items()]
+    )
     refused = {entry["name"] for entry in made if entry["action"] == "failed"}
     lacking = {
         autoscaler.key: next((name for name in backend.rule_names(autoscaler) if name in refused), "")
         for autoscaler in autoscalers
     }
-    adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
     changes = [
         Change(objects.hpas.get(key), manifest, adopt=key in adopted, lacks=lacking[key])
         for key, manifest in written.items()
     ]
     _rules, scaled = write(kube, outcome, changes)
-    unused = []
-    if not outcome.errors and not objects.unread:  # else HPAs that nobody sees may use them
-        left = [rule for name, rule in rules_there.items() if name not in recorded]
-        unused = backend.unused_rules(left, {**objects.hpas, **written})
-    if unused:  # another run may have found such a rule in place and made its HPA meanwhile
-        unused = backend.unused_rules(unused, {**read_hpas(kube), **written})
-    removed, _entries = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])
+    left = [] if outcome.errors else [rule for name, rule in rules_there.items() if name not in recorded]
+    removed = _remove_unused(kube, backend, outcome, objects, left, rules.inventory, written=written)
     behaviors, places = describe_behaviors(autoscalers)
     for entry, place in zip(scaled, places, strict=True):
         entry["behavior"] = place
@@ -73,26 +75,71 @@ def reconcile(
 
 
 def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
-    """Remove autoscalers, and each recording rule with its last user. What is not ours stays."""
+    """Remove autoscalers, and each recording rule with its last user. What was not made for this inventory stays."""
     keys = list(dict.fromkeys(read_keys(params)))
     objects = read_objects(kube, rules.namespace, {namespace for namespace, _name in keys})
     outcome = Outcome()
-    ours = {key: objects.hpas[key] for key in keys if key in objects.hpas and is_managed(objects.hpas[key])}
-    for key in keys:
-        if key in objects.hpas and key not in ours:
-            outcome.warnings.append(f"HPA {'/'.join(key)} was not made by this module and stays")
-    _changed, entries = write(kube, outcome, [Change(before=hpa, after=None) for hpa in ours.values()])
+    there = {key: objects.hpas[key] for key in keys if key in objects.hpas}
+    ours = {key: hpa for key, hpa in there.items() if is_of(hpa, rules.inventory)}
+    outcome.warnings += [
+        f"HPA {'/'.join(key)} {maker(hpa)}, not to {rules.inventory}, and stays"
+        if is_managed(hpa)
+        else f"HPA {'/'.join(key)} was not made by this module and stays"
+        for key, hpa in there.items()
+        if key not in ours
+    ]
+    _changed, entries = write(kube, outcome, _deletions(ours.values(), rules.inventory))
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
     left = {key: hpa for key, hpa in objects.hpas.items() if key not in gone}
-    unused = backend.unused_rules((objects.rules or {}).values(), left)
-    if unused and objects.unread:
-        names = enumeration(sorted(rule["metadata"]["name"] for rule in unused))
+    rules_there = (objects.rules or {}).values()
+    may_be_used = [rule for rule in rules_there if is_of(rule, rules.inventory) and not objects.are_users_known(rule)]
+    if kept := backend.unused_rules(may_be_used, left):
+        names = enumeration(sorted(rule["metadata"]["name"] for rule in kept))
         outcome.warnings.append(f"{objects.unread}; an HPA elsewhere may use PrometheusRule {names}, which stays")
-        unused = []
-    if unused:
-        unused = backend.unused_rules(unused, {key: hpa for key, hpa in read_hpas(kube).items() if key not in gone})
-    removed, _entries = write(kube, outcome, [Change(before=rule, after=None) for rule in unused])
+    removed = _remove_unused(kube, backend, outcome, objects, rules_there, rules.inventory, gone=gone)
     absent = {key: {"namespace": key[0], "name": key[1], "metric": "", "action": "unchanged"} for key in keys}
     outcome.result = {"autoscalers": [*{**absent, **done}.values()], "rules": removed}
     return outcome
+
+
+def _remove_unused(
+    kube: KubeClient,
+    backend: Backend,
+    outcome: Outcome,
+    objects: Objects,
+    rules: Iterable[Manifest],
+    inventory: str,
+    *,
+    written: Mapping[Key, Manifest] = MappingProxyType({}),
+    gone: Collection[Key] = (),
+) -> list[dict[str, Any]]:
+    """Remove those of these rules that this inventory made and that no HPA uses. Returns an entry for each.
+
+    What else reads a rule, an alert, a dashboard or a ScaledObject for instance, cannot be seen in full: a rule stays
+    for HPAs alone.
+    written, gone: HPAs that this run has made, and removed.
+    """
+
+    def unused_beside(hpas: Mapping[Key, Manifest], rules: Iterable[Manifest]) -> list[Manifest]:
+        left = {key: hpa for key, hpa in hpas.items() if key not in gone}
+        return backend.unused_rules(rules, {**left, **written})
+
+    ours = [rule for rule in rules if is_of(rule, inventory) and objects.are_users_known(rule)]
+    unused = unused_beside(objects.hpas, ours)
+    if unused:  # another run may have found such a rule in place and made its HPA meanwhile
+        unused = unused_beside(read_reachable_hpas(kube, objects.namespaces)[0], unused)
+    removed, _entries = write(kube, outcome, _deletions(unused, inventory))
+    return removed
+
+
+def _deletions(objects: Iterable[Manifest], inventory: str) -> list[Change]:
+    return [Change(before=found, after=None, may_go=partial(is_of, inventory=inventory)) for found in objects]
+
+
+def _rule_change(live: Manifest | None, wanted: Manifest, adopted: Collection[Key]) -> Change:
+    """The rule of a workload goes with its HPA, if that is adopted. One that another inventory made is shared."""
+    only = (wanted["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION, "")
+    if tuple(only.split("/")) in adopted:
+        return Change(live, wanted, adopt=True)
+    return Change(live, shared(live, wanted) if live else wanted)

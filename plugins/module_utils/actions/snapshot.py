@@ -25,10 +25,14 @@ from ..cluster.kube import (
 )
 from ..cluster.listing import list_in
 from ..cluster.prometheus import PrometheusClient
-from ..marks import MANAGED_BY, MANAGER
+from ..errors import HopError
+from ..hops import Hop
+from ..marks import MANAGED_BY, MANAGER, namespace_of
 from .reading import attempt, reason
 from .targets import TargetState, read_targets
 
+# An empty answer is one, so this tells whether Prometheus answers, too.
+_GPU_JOBS = 'group by (job) ({__name__=~"DCGM_FI_DEV_GPU_UTIL|DCGM_FI_PROF_GR_ENGINE_ACTIVE"})'
 # The API that an HPA asks for a metric of this type.
 GROUPS = {PODS: "custom.metrics.k8s.io", OBJECT: "custom.metrics.k8s.io", EXTERNAL: "external.metrics.k8s.io"}
 
@@ -38,13 +42,19 @@ class Objects:
     """The objects of the kinds that autoscalers are made of.
 
     hpas:   every HPA of the cluster, by namespace and name. HPAs of others count too: they can be in the way.
-    rules:  our recording rules, by name; None if the kind PrometheusRule is not served.
+    rules:  recording rules of this collection, for whichever inventory, by name; None if their kind is not served.
     unread: why only HPAs of the autoscalers' own namespaces are known; empty if all are.
+    namespaces: those of the autoscalers.
     """
 
     hpas: dict[Key, Manifest]
     rules: dict[str, Manifest] | None
     unread: str = ""
+    namespaces: frozenset[str] = frozenset()
+
+    def are_users_known(self, rule: Manifest) -> bool:
+        """Whether all HPAs that may use the rule have been seen."""
+        return not self.unread or namespace_of(rule) in self.namespaces
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class ClusterSnapshot:
     query_errors:     what is wrong with a user's own query, by metric.
     empty_queries:    users' metrics whose query gives nothing now.
     no_namespace:     the namespace that rules are made in, if it is not there.
+    gpu_jobs:         whose targets report GPUs to Prometheus.
     unread:           why something of the whole cluster may not be read, by the field of a State.
     """
 
@@ -78,6 +89,7 @@ class ClusterSnapshot:
     namespaces: Sequence[Manifest] = ()
     no_namespace: str = ""
     unread: dict[str, str] = field(default_factory=dict)
+    gpu_jobs: tuple[str, ...] = ()
 
 
 def metric_of(manifest: Manifest) -> str:
@@ -85,8 +97,19 @@ def metric_of(manifest: Manifest) -> str:
 
 
 def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manifest]:
-    """All HPAs, or those of a namespace. In a list the server leaves the kind out."""
-    return {key_of(hpa): {**hpa, "kind": HPAS.kind} for hpa in kube.list(HPAS, namespace=namespace) or ()}
+    """All HPAs, or those of a namespace. In a list the server leaves the kind out.
+
+    Raises: HopError if the kind is not served. That does not mean that there is no HPA.
+    """
+    found = kube.list(HPAS, namespace=namespace)
+    if found is None:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"it does not serve {HPAS.kind} of {HPAS.api_version}, so it is unknown which HPAs exist",
+            fix=f"check `kubectl get --raw /apis/{HPAS.api_version}`, and that the kubeconfig has the address of the "
+            "API server itself",
+        )
+    return {key_of(hpa): {**hpa, "kind": HPAS.kind} for hpa in found}
 
 
 def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[dict[Key, Manifest], str]:
@@ -108,6 +131,7 @@ def read_objects(kube: KubeClient, rule_namespace: str, namespaces: Collection[s
         hpas,
         None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules},
         unread,
+        frozenset(namespaces),
     )
 
 
@@ -115,7 +139,7 @@ def read_snapshot(
     kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], rule_namespace: str
 ) -> ClusterSnapshot:
     """rule_namespace: where rules are made; empty if it is known to be there."""
-    prometheus_error, query_errors, empty_queries = _try_queries(prometheus, autoscalers)
+    prometheus_error, query_errors, empty_queries, gpu_jobs = _try_queries(prometheus, autoscalers)
     unread: dict[str, str] = {}
 
     def of_cluster(name: str, read: Callable[[], Any]) -> Any:
@@ -140,6 +164,7 @@ def read_snapshot(
     # Evidence only: who may not list them is told of nodes without GPUs.
     slices = attempt(lambda: kube.list(RESOURCE_SLICES)) if nodes and not any(gpus_of(nodes).values()) else None
     return ClusterSnapshot(
+        gpu_jobs=gpu_jobs,
         targets=read_targets(kube, autoscalers, managers=False),
         nodes=nodes,
         resource_slices=slices if isinstance(slices, list) else (),
@@ -178,12 +203,15 @@ def _scaled_objects(kube: KubeClient, namespaces: Collection[str]) -> Sequence[M
 
 def _try_queries(
     prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler]
-) -> tuple[ApiError | None, dict[str, str], tuple[str, ...]]:
-    """Whether Prometheus answers, and the faults of the users' own queries, which no test of ours covers."""
+) -> tuple[ApiError | None, dict[str, str], tuple[str, ...], tuple[str, ...]]:
+    """Whether Prometheus answers, the faults of the users' own queries, which are empty, and the jobs of GPUs."""
     wrong: dict[str, str] = {}
     empty = []
+    jobs: tuple[str, ...] = ()
     try:
-        prometheus.query("vector(1)", retry=True)
+        jobs = tuple(
+            sorted({series.labels.get("job", "") for series in prometheus.query(_GPU_JOBS, retry=True)} - {""})
+        )
         for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers)):
             if metric.sources or not metric.query:
                 continue
@@ -193,8 +221,8 @@ def _try_queries(
             elif not count:
                 empty.append(metric.name)
     except ApiError as err:
-        return err, wrong, tuple(empty)
-    return None, wrong, tuple(empty)
+        return err, wrong, tuple(empty), jobs
+    return None, wrong, tuple(empty), jobs
 
 
 def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
 from ..cluster.parallel import in_parallel
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..marks import MANAGER, is_managed
+from ..marks import MANAGER, inventory_of, is_managed, is_of
 from .outcome import Outcome
 from .snapshot import metric_of
 
@@ -26,14 +26,16 @@ _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
 class Change:
     """One object as it is and as it is to be; None where there is none.
 
-    adopt: take its fields over from others, also if it is not ours.
+    adopt: take its fields over from others, also if it was not made for this inventory.
     lacks: a rule that it reads and that was refused. It is not sent then: an HPA would read what nobody records.
+    may_go: whether it is still to be deleted, if it has changed since it was read.
     """
 
     before: Manifest | None
     after: Manifest | None
     adopt: bool = False
     lacks: str = ""
+    may_go: Callable[[Manifest], bool] = is_managed
 
     @property
     def manifest(self) -> Manifest:
@@ -49,14 +51,18 @@ class Change:
 
     @property
     def takes_over(self) -> bool:
-        """What we made is put back, whoever has edited it since."""
-        return self.adopt or (self.before is not None and is_managed(self.before))
+        """What was made for this inventory is put back, whoever has edited it since."""
+        return self.adopt or self._is_ours
+
+    @property
+    def _is_ours(self) -> bool:
+        return self.before is not None and self.after is not None and is_of(self.before, inventory_of(self.after))
 
     @property
     def edited_by(self) -> list[str]:
-        if self.adopt or self.before is None or self.after is None or not is_managed(self.before):
-            return []
-        return other_managers(self.before, MANAGER)
+        return (
+            other_managers(self.before, MANAGER) if self.before is not None and not self.adopt and self._is_ours else []
+        )
 
     @property
     def is_needed(self) -> bool:
@@ -103,11 +109,10 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
             fix="mend what the rule was refused for, then run again",
         )
     if change.after is None:
-        namespace, name = key_of(change.manifest)
-        kube.delete(change.resource, name, namespace)
+        kube.delete(change.resource, change.manifest, change.may_go)
         return None
     try:
-        written = kube.apply(change.resource, change.after, force=change.takes_over)
+        written = kube.apply(change.resource, change.after, change.before, force=change.takes_over)
         written["metadata"].pop("managedFields", None)  # half of the object, and nobody asks for it again
         return {**written, "kind": change.resource.kind}
     except ApiError as err:

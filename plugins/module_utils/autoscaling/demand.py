@@ -16,6 +16,7 @@ from ..hops import Hop
 from .kube_names import DNS_SUBDOMAIN
 from .metrics import PERCENT, Metric, demand_name, sustained_name
 from .options import Options, as_number, shown
+from .promql import equal, quoted
 from .request_counters import COUNTERS
 
 OPTIONS = ("source", "name", "offered", "served", "prior_gpu_seconds")
@@ -41,6 +42,9 @@ STEADY = 0.8
 # Few requests have a lower bound in a short window: their count less so many standard deviations. One deviation is the
 # square root of the count (Poisson). In 22 simulated hours chance put the bound a tenth above the load four times.
 _SURELY = 2.5
+
+# So many requests are offered for each one that is served, at most. What fails more often is broken, and not too small.
+_MOST_PER_ANSWER = 10
 
 # What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments.
 # That is wrong by what the load changes there, so both halves of it have to be alike: of requests, and of GPU time.
@@ -118,7 +122,7 @@ def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:
 
     pods: regular expression of the pods' names.
     """
-    values = f'{of.latest}{{namespace="{namespace}",pod=~"{pods}"}}'
+    values = _of_pods(of, namespace, pods)
     # Rules that are evaluated less often than that leave no sample in the window. Their last value has lasted.
     return replace(of, name=sustained_name(of.name), query=f"min_over_time({values}[{SUSTAINED_S}s])\nor\n{values}")
 
@@ -126,10 +130,16 @@ def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:
 def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
     """What the HPA reads: the demand, or what the GPUs do as long as there is none. So it always has a value.
 
+    Clients that try again and again while nothing answers them, or nearly nothing, are no demand.
     labels: of the workload's series.
     """
     series = _series(of, _matchers(labels))
-    query = f"100 * {series['offered']} * {series['cost']}\nor\n{series['busy']}"
+    query = f"""\
+100 * {series["offered"]} * {series["cost"]}
+and
+{series["offered"]} <= {_MOST_PER_ANSWER} * {series["answered"]}
+or
+{series["busy"]}"""
     return Metric(demand_name(of.name), query, PERCENT, (of.latest,), per="workload")
 
 
@@ -151,7 +161,7 @@ def recordings(
     matchers, raw = _matchers(labels), f"namespace_workload:{demand_name(of.name)}:"
     series, counters = _series(of, matchers), f"{raw}counters{matchers}"
     samples = math.ceil(_LEAST_COMPLETE * _WINDOW_S / interval_s)
-    yield f"{raw}busy", f'sum({of.latest}{{namespace="{labels["namespace"]}",pod=~"{pods}"}})'
+    yield f"{raw}busy", f"sum({_of_pods(of, labels['namespace'], pods)})"
     yield f"{raw}counters", f"count({' or '.join(demand.offered)})"
     # irate counts between two samples. Counters are taken to be scraped as often as rules are evaluated.
     rates = "\n  or\n".join(
@@ -177,6 +187,7 @@ max(
   and on () {raw}rate{matchers}
 )""",
     )
+    yield f"{raw}answered", _answered(demand, f"{raw}rate{matchers}")
     yield f"{raw}served", _served(demand, counters, samples)
     yield f"{raw}sample", _sample(demand, raw, matchers, samples)
     yield f"{raw}learned", f"sum(quantile_over_time(0.5, {raw}sample{matchers}[{_MEMORY}]) and {raw}sample{matchers})"
@@ -187,6 +198,17 @@ max(
     held = f"sum(last_over_time({raw}cost{matchers}[{_BEFORE}])) and time() - {series['learned_time']} < {HELD_S}"
     prior = "" if demand.prior is None else f"\nor\nvector({demand.prior:g})"
     yield f"{raw}cost", f"{series['learned']}\nor\n({held}){prior}"
+
+
+def _answered(demand: Demand, rate: str) -> str:
+    """PromQL: requests served a second, soon after nothing is served any more. rate: of those that are offered.
+
+    Few requests are not served in each scrape interval.
+    """
+    (_irate, latest_s, _), (_rate, short_s, many), (_, long_s, _), (_, longest_s, _) = _RATES
+    per_second = [_per_second("rate", demand.served, f"[{span_s}s]") for span_s in (long_s, longest_s)]
+    latest = _per_second("irate", demand.served, f"[{latest_s}s]")
+    return f"{latest}\nand on ()\n{rate} >= {many / short_s:g}\nor\n" + "\nor\n".join(per_second)
 
 
 def _served(demand: Demand, counters: str, samples: int) -> str:
@@ -264,12 +286,17 @@ unless
 
 
 def _matchers(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{label}="{value}"' for label, value in labels.items()) + "}"
+    return f"{{{equal(labels)}}}"
+
+
+def _of_pods(of: Metric, namespace: str, pods: str) -> str:
+    """PromQL: the values of a workload's pods. pods: regular expression of their names."""
+    return f"{of.latest}{{namespace={quoted(namespace)},pod=~{quoted(pods)}}}"
 
 
 def _series(of: Metric, matchers: str) -> dict[str, str]:
     """PromQL for each part, without labels, by its name."""
-    parts = ("busy", "counters", "offered", "learned", "learned_time", "cost")
+    parts = ("busy", "counters", "offered", "answered", "learned", "learned_time", "cost")
     return {part: f"sum(namespace_workload:{demand_name(of.name)}:{part}{matchers})" for part in parts}
 
 

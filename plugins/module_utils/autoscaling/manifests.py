@@ -1,18 +1,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import json
+import re
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
 
-from ..marks import MANAGED_BY, MANAGER, is_managed
+from ..marks import DEFAULT_INVENTORY, NAMESPACE, is_managed, namespace_of
+from ..marks import labels as inventory_labels
 from .controller import Behavior
 from .demand import recordings as demand_recordings
 from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
 from .pod_names import pod_names
+from .promql import quoted
 from .quantity import format_quantity, parse_quantity
-from .scaling import ASSUMED_DEAD_TIME_S, ScalingRules, dead_time_behind
+from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
 from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target, workload_rule_name
 
 Manifest = dict[str, Any]
@@ -20,43 +25,69 @@ Manifest = dict[str, Any]
 METRIC_LABEL = "kubegpu.autoscale/metric"
 # On the rule of one workload: the autoscaler it is for.
 AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
+# On the rule of a profile: the labels of the scrape targets that it believes.
+EXPORTER_ANNOTATION = "kubegpu.autoscale/exporter-labels"
 # On an HPA: what its scaling rules were computed from. Without it they are measured anew.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
 
 @dataclass(frozen=True)
 class RuleOptions:
-    """Where recording rules go so that Prometheus loads them, and how often they are evaluated."""
+    """Where recording rules go so that Prometheus loads them, how often they are evaluated, and what they believe.
+
+    exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target, None if still unknown.
+    inventory:       id of the inventory that the objects are made for.
+    """
 
     namespace: str = "monitoring"
     labels: Mapping[str, str] = field(default_factory=lambda: {"release": "kube-prometheus-stack"})
     evaluation_interval_s: int = 2
+    exporter_labels: Mapping[str, str] | None = None
+    inventory: str = DEFAULT_INVENTORY
 
 
 def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
     """All that has to exist: the PrometheusRules, then a HorizontalPodAutoscaler for each autoscaler."""
     return [
         *prometheus_rules(autoscalers, rules),
-        *(horizontal_pod_autoscaler(autoscaler) for autoscaler in autoscalers),
+        *(horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in autoscalers),
     ]
 
 
 def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """One for each profile, shared by its autoscalers, and one for each workload that has a value of its own."""
-    shared = [profile_rule(profile, rules) for profile in profiles_of(autoscalers) if profile.recorded]
+    """One for each profile, shared by its autoscalers, and one for each workload that has a value of its own.
+
+    Autoscalers share a profile of the collection in the whole cluster, and a metric of their own in their namespace.
+    """
+    shared = [profile_rule(profile, rules, namespace) for namespace, profile in shared_profiles(autoscalers)]
     own = [workload_rule(autoscaler, rules) for autoscaler in autoscalers if _workload_metrics(autoscaler)]
     return [*shared, *own]
 
 
 def rule_names(autoscaler: Autoscaler) -> list[str]:
     """Of the PrometheusRules that record what it reads."""
-    shared = [profile.rule_name for profile in autoscaler.profiles if profile.recorded]
+    shared = [profile.rule_name(autoscaler.namespace) for profile in autoscaler.profiles if profile.recorded]
     return [*shared, workload_rule_name(autoscaler.key)] if _workload_metrics(autoscaler) else shared
 
 
 def profiles_of(autoscalers: Iterable[Autoscaler]) -> list[Profile]:
     """Each profile once, in the order of first use."""
     return list(dict.fromkeys(profile for autoscaler in autoscalers for profile in autoscaler.profiles))
+
+
+def shared_profiles(autoscalers: Iterable[Autoscaler]) -> list[tuple[str, Profile]]:
+    """Each profile with a rule, once for each namespace that has its own rule; in the order of first use.
+
+    The namespace is empty for a profile whose rule serves the whole cluster.
+    """
+    return list(
+        dict.fromkeys(
+            (autoscaler.namespace if profile.is_own else "", profile)
+            for autoscaler in autoscalers
+            for profile in autoscaler.profiles
+            if profile.recorded
+        )
+    )
 
 
 def metrics_of(autoscalers: Iterable[Autoscaler]) -> list[Metric]:
@@ -72,14 +103,31 @@ def resources_of(autoscaler: Autoscaler) -> list[str]:
     return [entry["name"] for entry in entries if "name" in entry]
 
 
-def profile_rule(profile: Profile, rules: RuleOptions) -> Manifest:
-    """The recording rules that all autoscalers on `profile` share."""
+def profile_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> Manifest:
+    """The recording rules that all autoscalers on `profile` share, in one namespace if one is given."""
+    exporter = rules.exporter_labels or {}
+    # The adapter takes a series with a job for one that was scraped.
+    labels: Manifest = {"labels": {"namespace": namespace, "job": ""}} if namespace else {}
     recordings = [
-        {"record": series, "expr": query} for metric in profile.recorded for series, query in metric.recordings
+        {"record": series, "expr": query_in(namespace, query), **labels}
+        for metric in profile.recorded
+        for series, query in metric.recordings(exporter)
     ]
     if any(metric.is_smoothed for metric in profile.recorded):
         rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
-    return _prometheus_rule(profile.rule_name, profile.name, recordings, rules)
+    is_noted = exporter and any(metric.parts for metric in profile.recorded)
+    notes = {"annotations": {EXPORTER_ANNOTATION: json.dumps(exporter, sort_keys=True)}} if is_noted else {}
+    return _prometheus_rule(profile.rule_name(namespace), profile.name, recordings, rules, namespace, **notes)
+
+
+def query_in(namespace: str, query: str) -> str:
+    """The query without the pods of other namespaces, so that no namespace records values for another."""
+    if not namespace:
+        return query
+    return (
+        f"(\n{indent(query, '  ')}\n)\nand on (namespace)\n"
+        f'label_replace(vector(1), "namespace", {quoted(namespace)}, "", "")'
+    )
 
 
 def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
@@ -98,15 +146,16 @@ def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         autoscaler.profile.name,
         recordings,
         rules,
+        autoscaler.namespace,
         annotations={AUTOSCALER_ANNOTATION: str(autoscaler)},
     )
 
 
-def horizontal_pod_autoscaler(autoscaler: Autoscaler) -> Manifest:
+def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_INVENTORY) -> Manifest:
     metadata: Manifest = {
         "name": autoscaler.name,
         "namespace": autoscaler.namespace,
-        "labels": _labels(autoscaler.profile.name),
+        "labels": _labels(autoscaler.profile.name, inventory),
     }
     if autoscaler.is_measured:
         metadata["annotations"] = {DEAD_TIME_ANNOTATION: str(autoscaler.dead_time)}
@@ -137,7 +186,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     queries: what is recorded, by series.
     """
     spec, metadata = hpa["spec"], hpa["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    labels = metadata.get("labels") or {}
     ref = spec["scaleTargetRef"]
     target = Target(ref["kind"], ref["name"], ref.get("apiVersion", "apps/v1"))
     entries = spec.get("metrics") or ()
@@ -147,9 +196,8 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         _metric_target_of(entry, queries if _is_recorded(target, entry) else {}, is_ours=is_ours) for entry in of_target
     ]
     name = labels.get(METRIC_LABEL) or (metric_targets[0].metric.name if metric_targets else "")
-    behavior, measured = Behavior.of_hpa(spec), annotations.get(DEAD_TIME_ANNOTATION, "")
-    is_measured = measured.isdecimal()
-    dead_time = int(measured) if is_measured else dead_time_behind(behavior.scale_up, behavior.scale_down)
+    behavior, measured = Behavior.of_hpa(spec), measured_dead_time(hpa)
+    dead_time = measured or dead_time_behind(behavior.scale_up, behavior.scale_down)
     computed = Autoscaler(
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -160,13 +208,20 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         max_replicas=spec["maxReplicas"],
         raw_metrics=tuple(entry for entry in entries if entry not in of_target),
         dead_time=dead_time or ASSUMED_DEAD_TIME_S,
-        is_measured=is_measured,
+        is_measured=bool(measured),
     )
     return replace(
         computed,
         given_scale_up=behavior.scale_up.apart_from(computed.scale_up),
         given_scale_down=behavior.scale_down.apart_from(computed.scale_down),
     )
+
+
+def measured_dead_time(hpa: Mapping[str, Any]) -> int:
+    """What an HPA of this collection was computed with; 0 if it does not say so, or says what cannot be."""
+    text = (hpa["metadata"].get("annotations") or {}).get(DEAD_TIME_ANNOTATION, "")
+    seconds = int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
+    return seconds if seconds <= LONGEST_DEAD_TIME_S else 0
 
 
 def _is_of(target: Target, entry: Manifest) -> bool:
@@ -206,6 +261,20 @@ def recordings_of(rule: Mapping[str, Any]) -> Iterator[Manifest]:
     """The recording rules of a PrometheusRule, to which others may have added alerts and empty groups."""
     for group in (rule.get("spec") or {}).get("groups") or ():
         yield from (recording for recording in group.get("rules") or () if recording.get("record"))
+
+
+class RecordedQueries:
+    """What rules record, by series: for all namespaces, or for one."""
+
+    def __init__(self, rules: Iterable[Mapping[str, Any]]) -> None:
+        self._by_namespace: dict[str, dict[str, str]] = {}
+        for rule in rules:
+            queries = self._by_namespace.setdefault(namespace_of(rule), {})
+            queries.update((recording["record"], recording.get("expr", "")) for recording in recordings_of(rule))
+
+    def of(self, hpa: Mapping[str, Any]) -> Mapping[str, str]:
+        """Those that the HPA may read."""
+        return ChainMap(self._by_namespace.get(hpa["metadata"]["namespace"], {}), self._by_namespace.get("", {}))
 
 
 def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:
@@ -288,27 +357,46 @@ _WORKLOAD_TYPES = {
 
 
 def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
-    """PromQL: the workload's value, without labels.
+    """PromQL: the workload's value, without labels; none while a running pod has none.
 
     Which pods are the workload's says a rule that kube-prometheus-stack brings (kubernetes-mixin, pod_owner).
     """
     metric, target = metric_target.metric, autoscaler.target
     if metric.per == "workload":
         return f"sum (\n{indent(metric.query, '  ')}\n)"
+    namespace = quoted(autoscaler.namespace)
     pods = (
-        f'namespace_workload_pod:kube_pod_owner:relabel{{namespace="{autoscaler.namespace}",'
-        f'workload="{target.name}",workload_type{_WORKLOAD_TYPES[target.kind]}}}'
+        f"namespace_workload_pod:kube_pod_owner:relabel{{namespace={namespace},"
+        f"workload={quoted(target.name)},workload_type{_WORKLOAD_TYPES[target.kind]}}}"
     )
+    values = f"{metric.series}{{namespace={namespace}}}"
     operator = "sum" if metric_target.is_total else "avg"
-    return (
-        f'{operator} (\n  {metric.series}{{namespace="{autoscaler.namespace}"}}\n  and on (namespace, pod)\n  {pods}\n)'
-    )
+    return f"""\
+{operator} (
+  {values}
+  and on (namespace, pod)
+  {pods}
+)
+unless on ()
+(
+  {pods}
+  and on (namespace, pod)
+  kube_pod_status_phase{{namespace={namespace},phase="Running"}} == 1
+  unless on (namespace, pod)
+  {values}
+)"""
 
 
 def _prometheus_rule(
-    name: str, profile: str, recordings: Sequence[Manifest], rules: RuleOptions, **metadata: Manifest
+    name: str,
+    profile: str,
+    recordings: Sequence[Manifest],
+    rules: RuleOptions,
+    namespace: str = "",
+    **metadata: Manifest,
 ) -> Manifest:
-    labels = {**rules.labels, **_labels(profile)}
+    """namespace: the one that the rule serves; empty if it serves all."""
+    labels = {**rules.labels, **_labels(profile, rules.inventory), **({NAMESPACE: namespace} if namespace else {})}
     group = {"name": name, "interval": f"{rules.evaluation_interval_s}s", "rules": list(recordings)}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -322,8 +410,8 @@ def _reference(target: Target) -> Manifest:
     return {"apiVersion": target.api_version, "kind": target.kind, "name": target.name}
 
 
-def _labels(profile: str) -> dict[str, str]:
-    return {MANAGED_BY: MANAGER, METRIC_LABEL: profile}
+def _labels(profile: str, inventory: str) -> dict[str, str]:
+    return {**inventory_labels(inventory), METRIC_LABEL: profile}
 
 
 def _behavior(rules: ScalingRules) -> Manifest:

@@ -5,12 +5,15 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import Template
+from textwrap import indent
+from types import MappingProxyType
 from typing import Any, Literal
 
 from ..errors import HopError
 from ..hops import Hop
 from .kube_names import is_label_value, is_qualified_name
-from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, per_pod
+from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, average_of_gpus, equal, per_pod
 from .replicas import DEFAULT_TOLERANCE
 
 _NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
@@ -20,6 +23,7 @@ _EXTERNAL_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _OWN_TEXTS = {"name": "", "query": "", "per": "pod"}
 
 PERCENT = "percent"
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Metric:
 
     query:        PromQL, one series per namespace and pod, or with per="workload" one that is the workload's total;
                   empty for an external metric that somebody else serves.
+    parts:        series of single GPUs that the query reads, and the source of each: they are recorded before it.
     unit:         what the values count.
     sources:      names of the series that the query reads, the preferred one first; empty for a user's query.
     target_value: average per pod to aim at where the user names none, in that unit.
@@ -43,6 +48,7 @@ class Metric:
     per: Literal["pod", "workload"] = "pod"
     selector: tuple[tuple[str, str], ...] = ()
     reporter: str = ""
+    parts: tuple[tuple[str, Source], ...] = ()
 
     @property
     def series(self) -> str:
@@ -59,18 +65,23 @@ class Metric:
         """The recorded series of the values as they are read."""
         return f"namespace_pod:{self.name}:now" if self.is_smoothed else self.series
 
-    @property
-    def recordings(self) -> tuple[tuple[str, str], ...]:
-        """Series and PromQL of what is recorded of each pod, in the order of evaluation.
+    def recordings(self, exporter_labels: Mapping[str, str] = NO_LABELS) -> tuple[tuple[str, str], ...]:
+        """Series and PromQL of what is recorded of each GPU and pod, in the order of evaluation.
 
         A smoothed value is half of what is read now, and half of what was recorded before: an exponential moving
         average. A pause of the load and the burst after it then do not look like a load that has risen.
+        exporter_labels: of the scrape targets that are believed about GPUs.
         """
+        parts = tuple((series, source.per_part(equal(exporter_labels))) for series, source in self.parts)
         if not self.is_smoothed:
-            return ((self.series, self.query),)
-        return (self.latest, self.query), (
-            self.series,
-            f"({self.latest} + ({self.series} >= 0)) / 2\nor\n{self.latest}",
+            return *parts, (self.series, self.query)
+        return (
+            *parts,
+            (self.latest, self.query),
+            (
+                self.series,
+                f"({self.latest} + ({self.series} >= 0)) / 2\nor\n{self.latest}",
+            ),
         )
 
     @property
@@ -100,9 +111,17 @@ class Profile:
         return tuple(metric for metric in self.metrics if metric.query and metric.per == "pod")
 
     @property
-    def rule_name(self) -> str:
-        """Name of the PrometheusRule that all autoscalers on this profile share."""
-        return f"kubegpu-{self.name.replace('_', '-')}"
+    def is_own(self) -> bool:
+        """A metric of the user's own. Each namespace has its own rule for it, since two may mean different queries."""
+        return not any(metric.sources for metric in self.metrics)
+
+    def rule_name(self, namespace: str) -> str:
+        """Name of the PrometheusRule that all autoscalers on this profile share: of the cluster, or of the namespace.
+
+        No other rule of this collection has a dot after its first word.
+        """
+        name = self.name.replace("_", "-")
+        return f"kubegpu.{namespace}.{name}" if self.is_own else f"kubegpu-{name}"
 
     @classmethod
     def from_params(cls, given: str | Mapping[str, Any]) -> Profile:
@@ -155,22 +174,74 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
 
 
 def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float | None = 60) -> Metric:
-    """A pod gets its value from the first source that has one for it: one cluster can have GPUs with and without it."""
+    """A pod gets its value from the first source that has one for it: one cluster can have servers of several kinds."""
     series = dict.fromkeys(name for source in sources for name in source.series)
     return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
+
+
+def _gpu_metric(
+    name: str, values: str, target_value: float = 60, witnesses: tuple[str, ...] = (), **parts: Source
+) -> Metric:
+    """The average over a pod's GPUs.
+
+    values:    PromQL, a value for each GPU or instance; `$<part>` is the recorded series of a source.
+    witnesses: parts that decide whether others are believed, and give no value themselves.
+    """
+    recorded = {part: f"namespace_pod_gpu:{name}:{part}" for part in parts}
+    query = average_of_gpus(Template(values).substitute(recorded), *recorded.values())
+    sources = (source for part, source in parts.items() if part not in witnesses)
+    series = dict.fromkeys(name for source in sources for name in source.series)
+    return Metric(
+        name,
+        query,
+        PERCENT,
+        tuple(series),
+        target_value,
+        reporter=DCGM_EXPORTER.name,
+        parts=tuple((recorded[part], source) for part, source in parts.items()),
+    )
 
 
 # A ratio that is measured may lie a little above 1 at full load. What is blank or broken lies far above.
 MOST_OF_A_RATIO = 1.05
 
-# Profiling metrics can stick at 0 until the exporter restarts, NVIDIA/dcgm-exporter#662 and NVIDIA/DCGM#303. Where no
-# kernel runs, utilisation is seen at some percent for a moment; above that the 0 of a profiling metric is not true.
-_BUSY = "DCGM_FI_DEV_GPU_UTIL{$rows} > 20 <= 100"
+# Profiling metrics can stick until the exporter restarts, at 0 or at another value: NVIDIA/dcgm-exporter#662 and
+# NVIDIA/DCGM#303. Utilisation is the witness, except for MIG instances, which have none. Where no kernel runs it is
+# seen at some percent for a moment; above that the 0 of a profiling metric is not true.
+_IDLE_PERCENT = 20
+# A value is stuck if it has not changed in a minute. The utilisation was then lower by more than that.
+# A slice has the activity of the whole GPU, and the utilisation of its own pod.
+_STUCK_HIGH = f"""\
+($profiled == $profiled offset 1m)
+> on (UUID) group_left ()
+{_IDLE_PERCENT} + sum by (UUID) (max_over_time($util[1m]))"""
 
 
-def _profiled(*series: str, matchers: str = "", busy: str = "") -> Source:
+def _witnessed(otherwise: str) -> str:
+    """PromQL: the profiled values that utilisation does not contradict. otherwise: for the other GPUs."""
+    return f"""\
+$profiled{{GPU_I_ID!=""}}
+or
+(
+  $profiled{{GPU_I_ID=""}} > 0
+  unless
+  (
+{indent(_STUCK_HIGH, "    ")}
+  )
+  or
+  $profiled{{GPU_I_ID=""}} == 0
+  and
+  $util <= {_IDLE_PERCENT}
+  or
+{indent(otherwise, "  ")}
+)
+unless on (namespace, pod)
+$profiled{{GPU_I_ID!=""}}"""
+
+
+def _profiled(*series: str, matchers: str = "") -> Source:
     """Ratios of DCGM's profiling module."""
-    return Source(DCGM_EXPORTER, series, limit=MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers, busy=busy)
+    return Source(DCGM_EXPORTER, series, limit=MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers)
 
 
 # No server holds a million requests: what says so is broken.
@@ -201,10 +272,9 @@ _GPU_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=100)
 # The sum over a pod's processes, each rounded and sampled by itself.
 MOST_OF_PROCESSES = 1000
 _PROCESSES_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=MOST_OF_PROCESSES, full=100)
-_ENGINE = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE", busy=_BUSY)
-# An instance has no utilisation that would show a stuck 0.
+_ENGINE = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
 _ENGINE_OF_INSTANCES = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE", matchers='GPU_I_ID!=""')
-_SM_OR_DRAM = _profiled("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", busy=_BUSY)
+_SM_OR_DRAM = _profiled("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
 _MEMORY_USED = Source(
     DCGM_EXPORTER,
     ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"),
@@ -226,12 +296,33 @@ _MEMORY_USED = Source(
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile("gpu", (_metric("gpu", _ENGINE_OF_INSTANCES, _ENGINE, _GPU_UTIL),)),
-        Profile("gpu_util", (_metric("gpu_util", _GPU_UTIL),)),
-        Profile("gpu_compute", (_metric("gpu_compute", _SM_OR_DRAM),)),
+        Profile(
+            "gpu",
+            (
+                _gpu_metric(
+                    "gpu",
+                    _witnessed('$util{GPU_I_ID=""}\nor\nNaN * $profiled{GPU_I_ID=""}'),
+                    profiled=_ENGINE,
+                    util=_GPU_UTIL,
+                ),
+            ),
+        ),
+        Profile("gpu_util", (_gpu_metric("gpu_util", "$util", util=_GPU_UTIL),)),
+        Profile(
+            "gpu_compute",
+            (
+                _gpu_metric(
+                    "gpu_compute",
+                    _witnessed('NaN * ($profiled{GPU_I_ID=""} or $util{GPU_I_ID=""})'),
+                    witnesses=("util",),
+                    profiled=_SM_OR_DRAM,
+                    util=_GPU_UTIL,
+                ),
+            ),
+        ),
         Profile(
             "gpu_memory",
-            (_metric("gpu_memory", _MEMORY_USED, target_value=80),),
+            (_gpu_metric("gpu_memory", "$used", target_value=80, used=_MEMORY_USED),),
             caveats=(
                 "vLLM, TGI and others take nearly all GPU memory when they start and keep it: it never falls there",
                 "pods that share a GPU get no true value: free memory is the GPU's, used memory may be the pod's",
@@ -239,7 +330,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "mig",
-            (_metric("mig", _ENGINE_OF_INSTANCES),),
+            (_gpu_metric("mig", "$profiled", profiled=_ENGINE_OF_INSTANCES),),
             caveats=(
                 "whole GPUs have no value, and instances of all sizes count alike",
                 "DCGM before 3 gives the share of the whole GPU, not of the instance: see what a known load shows",
@@ -249,7 +340,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "shared",
-            (_metric("shared", _PROCESSES_UTIL),),
+            (_gpu_metric("shared", "$util", util=_PROCESSES_UTIL),),
             caveats=(
                 "dcgm-exporter tells pods on one GPU apart from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
                 "kubernetes.enablePodUID: older ones give each pod the GPU's value, without the last two each reads 0",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from .promql import literal
+
 # Random letters have no vowels. Source: kubernetes/apimachinery pkg/util/rand. The first part of a Deployment's has a
 # letter for each digit of a number below 2^32: one of 400,000 has less than five. A Job that is called
 # <Deployment>-v2 has pods of that form but for the length.
@@ -17,7 +19,7 @@ LONGEST_NAME = 46
 
 def pod_names(kind: str, name: str) -> str:
     """Regular expression of what the pods of a workload are called."""
-    return f"{escaped(name)}-{ends(kind)}"
+    return f"{literal(name)}-{ends(kind)}"
 
 
 def are_cut(kind: str, name: str) -> bool:
@@ -28,8 +30,3 @@ def are_cut(kind: str, name: str) -> bool:
 def ends(kind: str) -> str:
     """Regular expression of what follows the workload's name and a dash."""
     return _ENDS.get(kind, _NUMBERED)
-
-
-def escaped(name: str) -> str:
-    """Names of objects have no other sign that a regular expression knows."""
-    return name.replace(".", "[.]")

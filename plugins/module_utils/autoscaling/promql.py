@@ -1,11 +1,39 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from string import Template
 from textwrap import indent
 from typing import Literal
+
+# A sample that is older is not used, seconds. Prometheus returns the last one for five minutes if it missed the end of
+# the series, as after a restart. Scrape intervals of up to one minute fit.
+MAX_AGE_S = 90
+
+_SPECIAL = re.compile(r"[\\+*?()|\[\]{}^$]")
+
+
+def quoted(text: str) -> str:
+    """A PromQL string literal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def literal(text: str) -> str:
+    """A regular expression (RE2) that matches this text and nothing else. Quote what it becomes a part of."""
+    return _SPECIAL.sub(r"\\\g<0>", text).replace(".", "[.]")
+
+
+def equal(labels: Mapping[str, str]) -> str:
+    """Matchers without braces: each label has this value."""
+    return ",".join(f"{label}={quoted(value)}" for label, value in labels.items())
+
+
+def one_of(label: str, texts: Iterable[str]) -> str:
+    """Matcher: the label has one of these values."""
+    return f"{label}=~{quoted('|'.join(dict.fromkeys(map(literal, texts))))}"
 
 
 @dataclass(frozen=True)
@@ -24,12 +52,14 @@ class Layout:
 class Reporter:
     """Who serves a series.
 
-    part: labels that tell apart what one pod has several of; rows that agree in them are about the same thing.
+    part:  labels that tell apart what one pod has several of; rows that agree in them are about the same thing.
+    slice: label that tells apart several shares of one part.
     """
 
     name: str
     layouts: tuple[Layout, ...]
     part: str
+    slice: str = ""
 
 
 # A whole GPU has no GPU_I_ID, a MIG instance carries its parent's UUID. The node's label is spelt Hostname or hostname
@@ -49,6 +79,7 @@ DCGM_EXPORTER = Reporter(
         Layout("exported_namespace", "pod", 'exported_namespace!="",exported_pod="",pod!=""'),
     ),
     part="UUID, GPU_I_ID",
+    slice="vgpu",
 )
 
 # A model server names no pod: the labels are those of the target. One pod may run several processes (instance), each
@@ -60,7 +91,7 @@ TRITON = Reporter("model server", _OF_TARGET, part="instance, model, version")
 
 @dataclass(frozen=True)
 class Source:
-    """One way to know the value of a pod.
+    """One way to know the value of a pod, or of a part of it.
 
     reporter: who serves the series.
     series:   their names; of several the largest counts, for each part of a pod.
@@ -69,8 +100,8 @@ class Source:
     scale:    turns that unit into the metric's.
     total:    what a pod's GPUs or engines make together.
     matchers: what selects the series' rows further.
-    formula:  PromQL that is read in place of the series; `$rows` stands for the matchers of a layout.
-    busy:     PromQL for parts that are at work, with `$rows` as well: a 0 for one of them is stuck and left out.
+    formula:  PromQL that is read in place of the series; `$rows` stands for the matchers of a layout. The first series
+              is the one that says that a part exists.
     """
 
     reporter: Reporter
@@ -81,56 +112,90 @@ class Source:
     total: Literal["avg", "sum"] = "avg"
     matchers: str = ""
     formula: str = ""
-    busy: str = ""
 
-    def rows(self, layout: Layout) -> str:
-        """PromQL: what the rows of a layout say, without what is outside 0..limit, so DCGM's blank sentinels, and NaN.
+    def per_part(self, of_target: str = "") -> str:
+        """PromQL: one series for each part of a pod. NaN for a part with a value that cannot be true.
 
-        Clamped, they would scale to the maximum. A stuck 0 would scale to the minimum.
+        What several exporters or jobs report counts once, as the largest.
+        of_target: matchers of the scrape targets whose rows count.
         """
-        matchers = ",".join(filter(None, (self.matchers, layout.matchers)))
-        if self.formula:
-            values = Template(self.formula).substitute(rows=matchers)
-        elif len(self.series) == 1:
-            values = f"{self.series[0]}{{{matchers}}}"
-        else:
-            values = f'{{__name__=~"{"|".join(self.series)}",{matchers}}}'
-        if not self.busy:
-            return f"{values} >= 0 <= {self.limit}"
-        part = f"{self.reporter.part}, {layout.namespace}, {layout.pod}"
-        busy = Template(self.busy).substitute(rows=layout.matchers)
-        return f"{values} > 0 <= {self.limit}\nor\n{values} == 0\nunless on ({part})\n{busy}"
+        parts = _aggregate(
+            f"max by (namespace, pod, {self._labels})",
+            "\nor\n".join(self._named(layout, of_target) for layout in self.reporter.layouts),
+        )
+        if self.full is not None:
+            parts = f"clamp_max (\n{indent(parts, '  ')},\n  {self.full}\n)"
+        return parts if self.scale == 1 else f"{self.scale} * {parts}"
+
+    @property
+    def _labels(self) -> str:
+        return ", ".join(filter(None, (self.reporter.part, self.reporter.slice)))
+
+    def _named(self, layout: Layout, of_target: str) -> str:
+        """The rows of a layout with the pod's names in the labels namespace and pod."""
+        matchers = ",".join(filter(None, (self.matchers, of_target, layout.matchers)))
+        first, *others = (self.series[0],) if self.formula else self.series
+        rows = self._rows(first, matchers)
+        for series in others:
+            # Rows of two series have the same labels, and `or` would take the first one only.
+            more = indent(self._rows(series, matchers), "  ")
+            rows += f'\nor\nlabel_replace(\n{more},\n  "of", "{series}", "", ""\n)'
+        origins = {"namespace": layout.namespace, "pod": layout.pod}
+        renamed = {label: origin for label, origin in origins.items() if label != origin}
+        if renamed:
+            # Aggregated first: two exporters' rows of one GPU would otherwise become the same label set, an error.
+            rows = _aggregate(f"max by ({layout.namespace}, {layout.pod}, {self._labels})", rows)
+        for label, origin in renamed.items():
+            rows = f'label_replace(\n{indent(rows, "  ")},\n  "{label}", "$1", "{origin}", "(.+)"\n)'
+        return rows
+
+    def _rows(self, series: str, matchers: str) -> str:
+        """PromQL: what the rows say; NaN for what is outside 0..limit, so for DCGM's blank sentinels.
+
+        Clamped, they would scale to the maximum. Left out, the other GPUs of the pod would stand for this one.
+        """
+        selector = f"{series}{{{matchers}}}"
+        values = Template(self.formula).substitute(rows=matchers) if self.formula else selector
+        if "\n" in values:
+            values = f"(\n{indent(values, '  ')}\n)"
+        believed = f"{values} >= 0 <= {self.limit}\nor\nNaN * {selector}"
+        return f"(\n{indent(believed, '  ')}\n)\nand\ntimestamp({selector}) > time() - {MAX_AGE_S}"
 
 
 def per_pod(sources: Iterable[Source]) -> str:
     """PromQL: one series per namespace and pod, the value of the first source that has one for that pod.
 
-    So a pod's value is of one kind, even if only some of its GPUs have it.
+    So a pod's value is of one kind. A pod has none while one of its parts has none.
     """
     return "\nor\n".join(_per_pod(source) for source in sources)
 
 
 def _per_pod(source: Source) -> str:
-    """What several exporters or jobs report counts once, as the largest; then the parts of a pod are put together."""
-    rows = "\nor\n".join(_named(source, layout) for layout in source.reporter.layouts)
-    parts = _aggregate(f"max by (namespace, pod, {source.reporter.part})", rows)
-    if source.full is not None:
-        parts = f"clamp_max (\n{indent(parts, '  ')},\n  {source.full}\n)"
-    factor = "" if source.scale == 1 else f"{source.scale} * "
-    return factor + _aggregate(f"{source.total} by (namespace, pod)", parts)
+    return _aggregate(f"{source.total} by (namespace, pod)", source.per_part()) + " >= 0"
 
 
-def _named(source: Source, layout: Layout) -> str:
-    """The rows of a layout with the pod's names in the labels namespace and pod."""
-    rows = source.rows(layout)
-    origins = {"namespace": layout.namespace, "pod": layout.pod}
-    renamed = {label: origin for label, origin in origins.items() if label != origin}
-    if renamed:
-        # Aggregated first: two exporters' rows of one GPU would otherwise become the same label set, an error.
-        rows = _aggregate(f"max by ({layout.namespace}, {layout.pod}, {source.reporter.part})", rows)
-    for label, origin in renamed.items():
-        rows = f'label_replace(\n{indent(rows, "  ")},\n  "{label}", "$1", "{origin}", "(.+)"\n)'
-    return rows
+# GPUs and MIG instances that a pod has been given, by kube-state-metrics. Each of several is one container's.
+_REQUESTED = """\
+sum by (namespace, pod) (
+  max by (namespace, pod, container, resource) (
+    kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig_.+)"}
+  )
+)"""
+
+
+def average_of_gpus(values: str, *recorded: str) -> str:
+    """PromQL: the average over each pod's GPUs, without pods of which a GPU is missing or has no value.
+
+    values:   a series per GPU or instance, and per slice of it; NaN where the value is unknown.
+    recorded: series that have a row for each of these, with a value or NaN.
+    """
+    average = _aggregate(
+        "avg by (namespace, pod)", _aggregate(f"max by (namespace, pod, {DCGM_EXPORTER.part})", values)
+    )
+    seen = f"count by (namespace, pod) ({' or '.join(recorded)})"
+    # After a restart of Prometheus, what it recorded of other GPUs before.
+    old = " or ".join(f"timestamp({series}) < time() - {MAX_AGE_S}" for series in recorded)
+    return "\nunless on (namespace, pod)\n".join((f"{average} >= 0", f"{_REQUESTED} > {seen}", f"({old})"))
 
 
 def _aggregate(operator: str, operand: str) -> str:

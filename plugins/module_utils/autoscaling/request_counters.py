@@ -6,9 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
-# How Traefik calls a Service of $namespace and its port: of an Ingress, an HTTPRoute, and an IngressRoute of that name.
+from .promql import literal, quoted
+
+# How Traefik calls a Service and its port: of an Ingress, an HTTPRoute, and an IngressRoute of that name.
 # Prometheus reads a rule's text anew at each evaluation, and what is written as [^-@] costs it 5 ms each time.
-_TRAEFIK = "$namespace-$name-([a-z0-9]+@kubernetes(crd)?|http-[a-z0-9]+@kubernetesgateway)"
+_TRAEFIK = "$in_namespace-$named-([a-z0-9]+@kubernetes(crd)?|http-[a-z0-9]+@kubernetesgateway)"
 # Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
 # error or a crash (500), and counted it would ask for them. Who waited too long (504), or did not wait (499, of Envoy
 # 0), was with a pod before. Whose GPU time is counted, and whose requests are not, would make others dear.
@@ -22,8 +24,8 @@ _REFUSED_BY_GRPC = "8|14"
 class RequestCounter:
     """Where one kind of proxy counts requests; all count a request when it is answered.
 
-    rows:   selectors, each for one way of scraping. `$namespace` and `$name` say whose requests, `$codes` is a regular
-            expression of HTTP codes.
+    rows:   selectors, each for one way of scraping. `$namespace` and `$name` say whose requests, as strings;
+            `$in_namespace` and `$named` are the same inside a regular expression. `$codes` is one of HTTP codes.
     named:  what `$name` is the name of.
     scrape: what Prometheus has to read.
     grpc:   label that has the code of gRPC, if there is one.
@@ -42,15 +44,22 @@ class RequestCounter:
         return tuple(row[:-1] + taken for row in self._selectors(namespace, name, _SERVED))
 
     def _selectors(self, namespace: str, name: str, codes: str) -> tuple[str, ...]:
-        return tuple(Template(row).substitute(namespace=namespace, name=name, codes=codes) for row in self.rows)
+        names = {
+            "namespace": quoted(namespace),
+            "name": quoted(name),
+            # A part of a pattern that stands between quotes already.
+            "in_namespace": quoted(literal(namespace))[1:-1],
+            "named": quoted(literal(name))[1:-1],
+        }
+        return tuple(Template(row).substitute(names, codes=codes) for row in self.rows)
 
 
 COUNTERS: dict[str, RequestCounter] = {
     "istio": RequestCounter(
         # The callers' proxies: they count what reaches no pod, too, of which they know the Service alone.
         (
-            'istio_requests_total{reporter="source",destination_service_namespace="$namespace",'
-            'destination_service_name="$name",response_code=~"$codes"}',
+            'istio_requests_total{reporter="source",destination_service_namespace=$namespace,'
+            'destination_service_name=$name,response_code=~"$codes"}',
         ),
         named="Service",
         scrape="the proxies of the callers, gateways among them",
@@ -59,7 +68,7 @@ COUNTERS: dict[str, RequestCounter] = {
     ),
     "envoy_gateway": RequestCounter(
         (
-            'envoy_cluster_upstream_rq{envoy_cluster_name=~"httproute/$namespace/$name/rule/.+",'
+            'envoy_cluster_upstream_rq{envoy_cluster_name=~"httproute/$in_namespace/$named/rule/.+",'
             'envoy_response_code=~"$codes"}',
         ),
         named="HTTPRoute",
@@ -67,9 +76,9 @@ COUNTERS: dict[str, RequestCounter] = {
     ),
     "ingress_nginx": RequestCounter(
         (
-            'nginx_ingress_controller_requests{exported_namespace="$namespace",ingress="$name",status=~"$codes"}',
+            'nginx_ingress_controller_requests{exported_namespace=$namespace,ingress=$name,status=~"$codes"}',
             # honorLabels: true, or a job without target labels.
-            'nginx_ingress_controller_requests{exported_namespace="",namespace="$namespace",ingress="$name",'
+            'nginx_ingress_controller_requests{exported_namespace="",namespace=$namespace,ingress=$name,'
             'status=~"$codes"}',
         ),
         named="Ingress",

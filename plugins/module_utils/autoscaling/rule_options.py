@@ -1,24 +1,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..marks import DEFAULT_INVENTORY
 from .kube_names import DNS_LABEL
 from .manifests import RuleOptions
-from .options import Options
+from .options import Options, shown
 from .raw_metrics import check_labels
 
 # Prometheus has durations of days and longer, but no rule of ours is of use that waits for hours.
 _LONGEST_INTERVAL_S = 3600
+# Of Prometheus, unlike those of Kubernetes.
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def rule_options(given: Mapping[str, Any], path: str = "") -> RuleOptions:
-    """Where the recording rules go, with the defaults for what is not given.
+def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFAULT_INVENTORY) -> RuleOptions:
+    """Where the recording rules go and what they believe, with the defaults for what is not given.
 
-    Raises: HopError if the API server would reject the rules for it.
+    Raises: HopError if the API server or Prometheus would reject the rules for it.
     """
-    options = Options(given, ("rule_namespace", "rule_labels", "evaluation_interval"), path)
+    options = Options(given, ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels"), path)
     default = RuleOptions()
     check_labels(options, "rule_labels")
     return RuleOptions(
@@ -27,4 +31,22 @@ def rule_options(given: Mapping[str, Any], path: str = "") -> RuleOptions:
         evaluation_interval_s=options.whole(
             "evaluation_interval", 1, _LONGEST_INTERVAL_S, default.evaluation_interval_s
         ),
+        exporter_labels=_exporter_labels(options),
+        inventory=inventory,
     )
+
+
+def _exporter_labels(options: Options) -> Mapping[str, str] | None:
+    labels = options.raw("exporter_labels")
+    if labels is None:
+        return None
+    if not isinstance(labels, Mapping):
+        raise options.error("exporter_labels", f"is {shown(labels)}, not a mapping", "write label: value")
+    for label, value in labels.items():
+        if not isinstance(label, str) or not _LABEL_NAME.fullmatch(label):
+            raise options.error(
+                "exporter_labels", f"has the label {shown(label)}", "use a label of the targets in Prometheus"
+            )
+        if not isinstance(value, str):
+            raise options.error(f"exporter_labels.{label}", f"is {shown(value)}", "set it to text, in quotes")
+    return labels

@@ -18,7 +18,7 @@ from ..autoscaling.promql import DCGM_EXPORTER
 from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import Autoscaler
 from ..diagnosis.check import ALL
-from ..marks import is_managed
+from ..marks import DEFAULT_INVENTORY, is_managed
 from .demand import DemandState
 from .gpu_labels import has_gpu_label
 from .objects import (
@@ -487,6 +487,8 @@ class Plan:
     unread:       why HPAs of other namespaces are not known; empty if they are.
     no_resources: why there is no CPU and memory of pods; empty where there is, or nobody asks for it.
     no_namespace: the namespace that rules are made in, if it is not there.
+    inventory:    the id of the inventory that it is asked for.
+    foreign_rules: rules that would have to change, and that another inventory made; by name.
     """
 
     autoscalers: Sequence[Autoscaler] = ()
@@ -502,6 +504,8 @@ class Plan:
     rule: Manifest | None = None
     unread: str = ""
     no_namespace: str = ""
+    inventory: str = DEFAULT_INVENTORY
+    foreign_rules: Mapping[str, Manifest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ ANONYMOUS = "system:anonymous"
 # Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
 _FORBIDDEN = re.compile(r'User "(?P<user>[^"]*)" cannot ')
 
+# Source: apiserver, registry/rest/delete.go, storage/interfaces.go and endpoints/handlers/patch.go.
+_PRECONDITION = re.compile(r"in the precondition|[Pp]recondition failed|uid mismatch")
+
 
 class ApiError(Exception):
     """A request that the API server, or what stands behind it, did not grant.
@@ -71,6 +74,11 @@ class ApiError(Exception):
     def is_unknown_field(self) -> bool:
         """A server-side apply names a field that the kind does not have: the API server answers 500 to that."""
         return self.status == 500 and "failed to create typed patch object" in self.message
+
+    @property
+    def is_other_object(self) -> bool:
+        """The request names a uid or a resourceVersion, and the object has another one by now."""
+        return self.status == 409 and bool(_PRECONDITION.search(self.message))
 
     @property
     def is_retryable(self) -> bool:

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -9,8 +9,9 @@ from urllib.parse import quote
 from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER
+from ..marks import MANAGED_BY, MANAGER, maker
 from .errors import ANONYMOUS, ApiError
+from .ownership import is_up_to_date
 from .rights import nobody
 from .transport import Transport
 
@@ -68,6 +69,12 @@ VALIDATING_WEBHOOKS = Resource(
 
 # What is asked for of objects whose content is nobody's business, as that of Secrets.
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+# A resourceVersion that no object has: the API server makes an object with it, and changes none.
+NO_OBJECT = "1"
+
+# How often an object that changes all the time is tried to be deleted: the status of an HPA does.
+DELETIONS = 5
 
 # Objects in one answer: the API server's own clients ask for as many.
 PAGE_SIZE = 500
@@ -178,12 +185,20 @@ class KubeClient:
                 return None
             raise
 
-    def apply(self, resource: Resource, manifest: Manifest, *, force: bool = False) -> Manifest:
+    def apply(
+        self, resource: Resource, manifest: Manifest, seen: Manifest | None = None, *, force: bool = False
+    ) -> Manifest:
         """Server-side apply; returns the object as it then is. `force` takes over what others manage.
 
-        Raises: HopError if somebody else manages a field that would change, ApiError for the rest.
+        seen: the object that is to be changed; None to make one. Another one that has its name by now stays as it is.
+        Raises: HopError if somebody else manages a field that would change, or has made or deleted the object.
+        ApiError for the rest.
         """
-        metadata = manifest["metadata"]
+        wanted, metadata = manifest, manifest["metadata"]
+        if seen is None:
+            manifest = {**manifest, "metadata": {**metadata, "resourceVersion": NO_OBJECT}}
+        elif uid := seen["metadata"].get("uid"):
+            manifest = {**manifest, "metadata": {**metadata, "uid": uid}}
         try:
             return self._send(
                 "PATCH",
@@ -198,6 +213,14 @@ class KubeClient:
                 content_type="application/apply-patch+yaml",
             )
         except ApiError as err:
+            if seen is None and err.status == 409 and not err.field_conflicts:
+                return self._made_meanwhile(resource, wanted, err)
+            if err.is_other_object or _is_of_another_uid(err):
+                raise HopError(
+                    Hop.API_SERVER,
+                    seen=f"{_title(manifest)} was deleted while it was to be changed, or made anew. It was not changed",
+                    fix="check who else works on it, then run again",
+                ) from err
             if err.field_conflicts:
                 raise _conflict(manifest, err) from err
             if err.is_unknown_field:
@@ -205,17 +228,71 @@ class KubeClient:
                 raise HopError(Hop.SPEC, seen=f"{_title(manifest)}: {err.message}", fix=fix) from err
             raise
 
-    def delete(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
-        """Delete an object, and what it has made; False if there was none."""
-        # Said, since a Job would leave its pods behind by default.
-        query = {"propagationPolicy": "Background", **self._write_query}
-        try:
-            self._send("DELETE", resource.path(namespace, name), query=query)
-        except ApiError as err:
-            if err.is_not_found:
+    def _made_meanwhile(self, resource: Resource, wanted: Manifest, err: ApiError) -> Manifest:
+        """The object that is there, if it is as wanted: by another run, or by a request whose answer was lost."""
+        metadata = wanted["metadata"]
+        live = self.get(resource, metadata["name"], metadata.get("namespace"))
+        if live is not None and is_up_to_date(live, wanted, MANAGER):
+            return live
+        whose = f"it {maker(live)}" if live is not None else "it is gone again"
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{_title(wanted)} was to be made, and somebody else has made it: {whose}. It stays as it is",
+            fix="rename or delete it, if it is not one of this collection; else run again",
+        ) from err
+
+    def create(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Sent once: a second time it would be refused for the first."""
+        path = resource.path(manifest["metadata"].get("namespace"))
+        return self._send("POST", path, query=self._write_query, body=manifest, retry=False)
+
+    def replace(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Only if the object still has the resourceVersion that the manifest names."""
+        metadata = manifest["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"])
+        return self._send("PUT", path, query=self._write_query, body=manifest, retry=False)
+
+    def delete(self, resource: Resource, seen: Manifest, may_go: Callable[[Manifest], bool]) -> bool:
+        """Delete the object that was seen, and what it has made; False if it was gone already.
+
+        may_go: judges the object anew if it has changed since.
+        Raises: HopError if it may not go any more, or another object has its name by now.
+        """
+        metadata = seen["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace")
+        for _ in range(DELETIONS):
+            try:
+                self._send("DELETE", resource.path(namespace, name), query={}, body=self._deletion(seen))
+                return True
+            except ApiError as err:
+                if err.is_not_found:
+                    return False
+                if not err.is_other_object:
+                    raise
+            live = self.get(resource, name, namespace)
+            if live is None:
                 return False
-            raise
-        return True
+            if live["metadata"].get("uid") != metadata.get("uid") or not may_go(live):
+                break
+            seen = live
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{resource.kind} {'/'.join(filter(None, (namespace, name)))} was changed by somebody else while it "
+            "was to be deleted. It was not deleted",
+            fix="check who else works on it, then run again",
+        )
+
+    def _deletion(self, seen: Manifest) -> Manifest:
+        """Options of the request. Where there is a body, the API server ignores those of the query."""
+        metadata = seen["metadata"]
+        preconditions = {field: metadata[field] for field in ("uid", "resourceVersion") if metadata.get(field)}
+        return {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",  # said, since a Job would leave its pods behind by default
+            "preconditions": preconditions,
+            **({"dryRun": ["All"]} if self.dry_run else {}),
+        }
 
     def get_raw(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
         """The answer of an aggregated API, or of a service behind the API server, at `path`.
@@ -230,6 +307,11 @@ _TAKEOVERS = {
     "HorizontalPodAutoscaler": "take them over with adopt: true",
     "CustomResourceDefinition": f"leave the CRD to it: `kubectl label crd {{name}} {MANAGED_BY}-`",
 }
+
+
+def _is_of_another_uid(err: ApiError) -> bool:
+    """The API server takes a change of the uid for a change of a field that cannot be changed."""
+    return err.status in (409, 422) and "metadata.uid" in err.message
 
 
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:

@@ -58,6 +58,8 @@ class RetryingTransport:
             except ApiError as err:
                 if sent and method == "DELETE" and err.is_not_found:
                     return {}  # the attempt before has deleted it, only its answer was lost
+                if err.status == 409 and _names_a_version(body):
+                    raise  # it is not the object that was meant, and will not be
                 self._pause_or_raise(err, sent)
                 sent += 1
             else:
@@ -80,3 +82,11 @@ class RetryingTransport:
         if err.retry_after_s is not None:
             return err.retry_after_s
         return FIRST_PAUSE_S * 2**sent * (1 - self._jitter() / 2)
+
+
+def _names_a_version(body: Any) -> bool:
+    """Whether a request is about one object, or one version of it, and not about whatever has the name."""
+    if not isinstance(body, Mapping):
+        return False
+    named = {**(body.get("metadata") or {}), **(body.get("preconditions") or {})}
+    return bool(named.get("uid") or named.get("resourceVersion"))

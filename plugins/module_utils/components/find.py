@@ -21,7 +21,7 @@ from ..chain.signs import (
     gives_gpus_by_dra,
     plugin_container,
 )
-from ..marks import RELEASE, is_managed
+from ..marks import DEFAULT_INVENTORY, RELEASE, inventory_of, is_managed
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
@@ -43,6 +43,7 @@ class Objects:
     namespaces: Sequence[Manifest] | None = None
     api_services: Mapping[str, Manifest] = field(default_factory=dict)
     releases: Collection[tuple[str, str]] = ()
+    inventory: str = DEFAULT_INVENTORY
 
 
 def find_components(objects: Objects) -> dict[str, Any]:
@@ -71,9 +72,10 @@ def find_components(objects: Objects) -> dict[str, Any]:
     }
 
 
-def is_owned(manifest: Manifest, releases: Collection[tuple[str, str]]) -> bool:
-    """Whether the collection made it. Objects of a release get their mark a moment after it."""
-    return RELEASE in labels_of(manifest) or is_managed(manifest) or _release(manifest) in releases
+def is_owned(manifest: Manifest, objects: Objects) -> bool:
+    """Whether this inventory made it. Objects of a release get their labels a moment after it."""
+    marked = RELEASE in labels_of(manifest) or is_managed(manifest)
+    return (marked and inventory_of(manifest) == objects.inventory) or _release(manifest) in objects.releases
 
 
 def _release(manifest: Manifest) -> tuple[str, str]:
@@ -83,7 +85,7 @@ def _release(manifest: Manifest) -> tuple[str, str]:
 
 
 def _ownership(manifest: Manifest, objects: Objects) -> dict[str, Any]:
-    return {"owned": is_owned(manifest, objects.releases), "release": "/".join(filter(None, _release(manifest)))}
+    return {"owned": is_owned(manifest, objects), "release": "/".join(filter(None, _release(manifest)))}
 
 
 def _entry(manifest: Manifest, objects: Objects) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _origin(daemon_set: Manifest, objects: Objects) -> str:
     labels, namespace = labels_of(daemon_set), daemon_set["metadata"]["namespace"]
     of_gke = any("gke.gcr.io" in image or "gke-release" in image for image in _images(daemon_set))
     makers = {kind for kind, _name in owners(daemon_set)}
-    if is_owned(daemon_set, objects.releases):
+    if is_owned(daemon_set, objects):
         return "kubegpu"
     if labels.get("app.kubernetes.io/managed-by") == "gpu-operator" or "ClusterPolicy" in makers:
         return "gpu-operator"

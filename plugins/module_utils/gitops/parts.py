@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..marks import marked
+from ..marks import DEFAULT_INVENTORY, marked
 
 Manifest = dict[str, Any]
 # Content of each file, by its path in the folder.
@@ -57,6 +57,7 @@ class Place:
     source:     Flux: kind and name of the source that has the repository.
     repository: Argo CD: the URL of the repository; `revision` is the branch or tag, `project` the AppProject.
     mirror:     of charts, with upstream's host as the first element of the path; empty for upstream itself.
+    inventory:  the id of the inventory that the folder is made of.
     """
 
     path: str
@@ -68,16 +69,17 @@ class Place:
     interval: str
     timeout: str
     mirror: str = ""
+    inventory: str = DEFAULT_INVENTORY
 
     def below(self, folder: str) -> str:
         """Path of a folder in this one. Argo CD takes none that begins with a slash."""
         return "/".join(filter(None, (self.path, folder)))
 
 
-def read_parts(rows: Sequence[Mapping[str, Any]], mirror: str = "") -> list[Part]:
+def read_parts(rows: Sequence[Mapping[str, Any]], mirror: str = "", inventory: str = DEFAULT_INVENTORY) -> list[Part]:
     """Parts of what the roles say, without needs that are not among them.
 
-    mirror: as of Place.
+    mirror, inventory: as of Place.
     """
     names = {row["name"] for row in rows}
     return [
@@ -85,7 +87,7 @@ def read_parts(rows: Sequence[Mapping[str, Any]], mirror: str = "") -> list[Part
             name=row["name"],
             needs=tuple(name for name in row.get("needs", ()) if name in names),
             release=_release(row["release"], row.get("crds", {}), mirror) if row.get("release") else None,
-            objects=tuple(marked(manifest, row.get("part_of")) for manifest in row.get("objects", ())),
+            objects=tuple(marked(manifest, inventory, row.get("part_of")) for manifest in row.get("objects", ())),
         )
         for row in rows
     ]

@@ -11,11 +11,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from fake_cluster import FakeTransport
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PROBES = "/apis/example.com/v1/probes"
-OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+OURS = labels_of("prod")
 
 
 def crd(generation: int, *, labels: dict[str, str] | None = None) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def deadline() -> Deadline:
 def run(answers: dict[str, Any], *, dry_run: bool = False) -> tuple[Outcome, FakeTransport]:
     transport = FakeTransport(answers)
     wanted = {**crd(0), "metadata": {"name": "probes.example.com", "labels": {"theirs": "too"}}}
-    return apply_crds(KubeClient(transport, dry_run=dry_run), [wanted], deadline()), transport
+    return apply_crds(KubeClient(transport, dry_run=dry_run), [wanted], "prod", deadline()), transport
 
 
 @pytest.mark.parametrize(
@@ -60,8 +61,9 @@ def test_one_of_ours_follows_the_chart(after: dict[str, Any], action: str) -> No
     assert patch.body["metadata"]["labels"] == {"theirs": "too", **OURS}
 
 
-def test_one_of_somebody_else_stays() -> None:
-    outcome, transport = run({f"GET {CRDS}/probes.example.com": crd(1, labels={"app": "operator"})})
+@pytest.mark.parametrize("labels", [{"app": "operator"}, labels_of("staging")])
+def test_one_of_somebody_else_or_of_another_inventory_stays(labels: dict[str, str]) -> None:
+    outcome, transport = run({f"GET {CRDS}/probes.example.com": crd(1, labels=labels)})
     assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "kept"}]}
     assert outcome.changed is False
     assert {request.method for request in transport.requests} == {"GET"}
@@ -86,11 +88,11 @@ def test_only_the_group_that_is_meant_is_removed() -> None:
     other = {**crd(1, labels=OURS), "metadata": {"name": "other"}, "spec": {"group": "example.org"}}
     path = f"{CRDS}/probes.example.com"
     transport = FakeTransport({f"GET {CRDS}": {"items": [crd(1, labels=OURS), other]}, f"DELETE {path}": {}})
-    outcome = remove_crds(KubeClient(transport, dry_run=True), "example.com", deadline())
+    outcome = remove_crds(KubeClient(transport, dry_run=True), "example.com", "prod", deadline())
     assert outcome.result == {"crds": [{"name": "probes.example.com", "action": "deleted"}]}
     assert outcome.changed is True
     assert transport.asked == [f"GET {CRDS}", f"GET {PROBES}", f"DELETE {path}"]
-    assert transport.requests[0].query["labelSelector"] == "app.kubernetes.io/managed-by=kubegpu.autoscale"
+    assert transport.requests[0].query["labelSelector"] == ",".join(f"{key}={value}" for key, value in OURS.items())
 
 
 @pytest.mark.parametrize(
@@ -112,14 +114,14 @@ def test_one_stays_for_what_somebody_else_has_of_its_kind(metadata: dict[str, An
             f"DELETE {CRDS}/probes.example.com": {},
         }
     )
-    outcome = remove_crds(KubeClient(transport), "example.com", deadline())
+    outcome = remove_crds(KubeClient(transport), "example.com", "prod", deadline())
     assert outcome.result == {"crds": [{"name": "probes.example.com", "action": action}]}
     warned = ["CRD probes.example.com stays for Probe shop/web"] if action == "kept" else []
     assert outcome.warnings == warned
 
 
 def test_nothing_to_remove_is_no_change() -> None:
-    outcome = remove_crds(KubeClient(FakeTransport({f"GET {CRDS}": {"items": []}})), "example.com", deadline())
+    outcome = remove_crds(KubeClient(FakeTransport({f"GET {CRDS}": {"items": []}})), "example.com", "prod", deadline())
     assert (outcome.changed, outcome.result) == (False, {"crds": []})
 
 
@@ -129,5 +131,5 @@ def test_one_that_is_never_gone_is_an_error() -> None:
         {f"GET {CRDS}": {"items": [crd(1, labels=OURS)]}, f"DELETE {path}": {}, f"GET {path}": crd(1, labels=OURS)}
     )
     with pytest.raises(HopError) as caught:
-        remove_crds(KubeClient(transport), "example.com", deadline())
+        remove_crds(KubeClient(transport), "example.com", "prod", deadline())
     assert caught.value.seen == "not gone in time: probes.example.com"

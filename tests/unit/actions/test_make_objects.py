@@ -8,10 +8,11 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.objects import make_objects
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from fake_cluster import FakeTransport, refusal
 
 KINDS = [{"api_version": "v1", "kind": "ConfigMap"}]
-LABELS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale", "app.kubernetes.io/part-of": "boards"}
+LABELS = {**labels_of("prod"), "app.kubernetes.io/part-of": "boards"}
 SERVED = {"GET /api/v1": {"resources": [{"name": "configmaps", "kind": "ConfigMap"}]}}
 PATH = "/api/v1/namespaces/monitoring/configmaps"
 
@@ -35,7 +36,7 @@ def made(
 ) -> tuple[dict[str, str], FakeTransport]:
     """What became of each object, by name."""
     transport = FakeTransport({**SERVED, "GET /api/v1/configmaps": listed(*there), **answers})
-    outcome = make_objects(KubeClient(transport, dry_run=dry_run), "boards", KINDS, wanted)
+    outcome = make_objects(KubeClient(transport, dry_run=dry_run), "boards", KINDS, wanted, "prod")
     assert not outcome.errors
     return {entry["name"]: entry["action"] for entry in outcome.result["objects"]}, transport
 
@@ -66,7 +67,7 @@ def test_of_equal_names_in_two_namespaces_one_stays(namespaces: list[str]) -> No
     answers = {"GET /api/v1/configmaps": there, f"DELETE {PATH}/board": {}, f"DELETE {PATH}/old": {}}
     transport = FakeTransport({**SERVED, **answers})
     wanted = [] if namespaces else [config_map("board")]
-    made = make_objects(KubeClient(transport), "boards", KINDS, wanted, namespaces=namespaces)
+    made = make_objects(KubeClient(transport), "boards", KINDS, wanted, "prod", namespaces=namespaces)
     gone = {"board", "old"} if namespaces else {"old"}
     deleted = {(entry["namespace"], entry["name"]) for entry in made.result["objects"] if entry["action"] == "deleted"}
     assert deleted == {("monitoring", name) for name in gone}
@@ -74,7 +75,7 @@ def test_of_equal_names_in_two_namespaces_one_stays(namespaces: list[str]) -> No
 
 
 def test_without_a_namespace_nothing_is_looked_for() -> None:
-    made = make_objects(KubeClient(FakeTransport(SERVED)), "boards", KINDS, [], namespaces=[])
+    made = make_objects(KubeClient(FakeTransport(SERVED)), "boards", KINDS, [], "prod", namespaces=[])
     assert (made.changed, made.result) == (False, {"objects": []})
 
 
@@ -83,7 +84,7 @@ def test_an_object_of_somebody_else_is_refused_before_anything_is_sent() -> None
         {**SERVED, "GET /api/v1/configmaps": listed(), f"GET {PATH}/theirs": config_map("theirs")}
     )
     with pytest.raises(HopError, match="ConfigMap monitoring/theirs was made by somebody else"):
-        make_objects(KubeClient(transport), "boards", KINDS, [config_map("ours"), config_map("theirs")])
+        make_objects(KubeClient(transport), "boards", KINDS, [config_map("ours"), config_map("theirs")], "prod")
     assert {request.method for request in transport.requests} == {"GET"}
 
 
@@ -91,12 +92,12 @@ def test_a_kind_that_nobody_serves_is_refused_and_in_check_mode_awaited() -> Non
     rules = [{"api_version": "monitoring.coreos.com/v1", "kind": "PrometheusRule"}]
     rule = {**config_map("rule"), "kind": "PrometheusRule"}
     with pytest.raises(HopError, match="no PrometheusRule is served"):
-        make_objects(KubeClient(FakeTransport({})), "alerts", rules, [rule])
+        make_objects(KubeClient(FakeTransport({})), "alerts", rules, [rule], "prod")
 
-    outcome = make_objects(KubeClient(FakeTransport({}), dry_run=True), "alerts", rules, [rule])
+    outcome = make_objects(KubeClient(FakeTransport({}), dry_run=True), "alerts", rules, [rule], "prod")
     assert outcome.changed
     assert outcome.warnings == ["no PrometheusRule is served yet: it cannot be judged"]
-    assert not make_objects(KubeClient(FakeTransport({})), "alerts", rules, []).changed
+    assert not make_objects(KubeClient(FakeTransport({})), "alerts", rules, [], "prod").changed
 
 
 def test_check_mode_takes_a_namespace_that_is_still_to_come_as_given() -> None:
@@ -113,6 +114,36 @@ def test_a_refusal_of_the_server_is_an_error_of_that_object_alone() -> None:
             f"PATCH {PATH}/b": config_map("b", **LABELS),
         }
     )
-    outcome = make_objects(KubeClient(transport), "boards", KINDS, [config_map("a"), config_map("b")])
+    outcome = make_objects(KubeClient(transport), "boards", KINDS, [config_map("a"), config_map("b")], "prod")
     assert [entry["action"] for entry in outcome.result["objects"]] == ["failed", "created"]
     assert [error.status for error in outcome.errors] == [403]
+
+
+def test_what_another_inventory_made_is_neither_changed_nor_removed() -> None:
+    theirs = {**labels_of("staging"), "app.kubernetes.io/part-of": "boards"}
+    old, board = config_map("old", **theirs), config_map("board", **theirs)
+    transport = FakeTransport({**SERVED, "GET /api/v1/configmaps": listed(), f"GET {PATH}/board": board})
+    with pytest.raises(HopError) as caught:
+        make_objects(KubeClient(transport), "boards", KINDS, [config_map("board")], "prod")
+    assert caught.value.seen.startswith(
+        "ConfigMap monitoring/board belongs to inventory staging, and this run is for inventory prod."
+    )
+    hand_over = "kubectl -n monitoring label --overwrite configmap board kubegpu.autoscale/inventory=prod"
+    assert caught.value.fix.endswith(hand_over)
+
+    in_namespace = FakeTransport({**SERVED, "GET /api/v1/configmaps": listed(old)})
+    assert not make_objects(KubeClient(in_namespace), "boards", KINDS, [], "prod", namespaces=["monitoring"]).changed
+    assert {request.method for request in (*transport.requests, *in_namespace.requests)} == {"GET"}
+
+
+def test_what_was_not_there_is_not_forced() -> None:
+    """It may have come meanwhile, and be somebody else's."""
+    answers = {
+        f"PATCH {PATH}/edited": config_map("edited", "[]", **LABELS),
+        f"PATCH {PATH}/new": config_map("new", **LABELS),
+    }
+    _actions, transport = made(
+        [config_map("edited", **LABELS)], [config_map("edited", "[]"), config_map("new")], **answers
+    )
+    forced = {request.path: "force" in request.query for request in transport.requests if request.method == "PATCH"}
+    assert forced == {f"{PATH}/edited": True, f"{PATH}/new": False}

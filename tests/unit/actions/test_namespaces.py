@@ -14,9 +14,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from fake_cluster import FakeTransport, refusal
 
-OURS = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+OURS = labels_of("prod")
 PATH = "/api/v1/namespaces/monitoring"
 RULES = "/apis/monitoring.coreos.com/v1"
 
@@ -55,7 +56,7 @@ def remove(labels: dict[str, str], **holds: Any) -> tuple[Outcome, FakeTransport
     transport = FakeTransport(answers)
     clock = count()
     deadline = Deadline(3, clock=lambda: next(clock), sleep=lambda _: None)
-    return remove_namespace(KubeClient(transport), "monitoring", deadline), transport
+    return remove_namespace(KubeClient(transport), "monitoring", "prod", deadline), transport
 
 
 def one(name: str, **metadata: Any) -> dict[str, Any]:
@@ -68,8 +69,9 @@ def test_an_empty_one_of_ours_goes() -> None:
     assert f"DELETE {PATH}" in transport.asked
 
 
-def test_one_of_somebody_else_stays() -> None:
-    outcome, transport = remove({"team": "search"})
+@pytest.mark.parametrize("labels", [{"team": "search"}, labels_of("staging")])
+def test_one_of_somebody_else_or_of_another_inventory_stays(labels: dict[str, str]) -> None:
+    outcome, transport = remove(labels)
     assert (outcome.changed, outcome.result["action"]) == (False, "kept")
     assert transport.asked == [f"GET {PATH}"]
 
@@ -100,11 +102,12 @@ def test_one_that_is_never_gone_is_an_error() -> None:
         {f"GET {PATH}": live, f"DELETE {PATH}": {}, "GET /apis": {"groups": []}, "GET /api/v1": {"resources": []}}
     )
     clock = count()
+    deadline = Deadline(3, clock=lambda: next(clock), sleep=lambda _: None)
     with pytest.raises(HopError, match="not gone in time"):
-        remove_namespace(KubeClient(transport), "monitoring", Deadline(3, clock=lambda: next(clock), sleep=lambda _: 0))
+        remove_namespace(KubeClient(transport), "monitoring", "prod", deadline)
 
 
 def test_one_that_is_there_is_left_as_it_is() -> None:
     transport = FakeTransport({f"GET {PATH}": {"metadata": {"name": "monitoring"}}})
-    assert make_namespace(KubeClient(transport), "monitoring").changed is False
+    assert make_namespace(KubeClient(transport), "monitoring", "prod").changed is False
     assert transport.asked == [f"GET {PATH}"]

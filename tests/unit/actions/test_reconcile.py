@@ -18,6 +18,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.targets 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
+    autoscaler_of,
     manifests,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
@@ -74,10 +75,12 @@ def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> Fak
     return FakeTransport(answers)
 
 
-def run(transport: FakeTransport, wanted: list[Autoscaler], *, dry_run: bool = False) -> Any:
+def run(
+    transport: FakeTransport, wanted: list[Autoscaler], *, dry_run: bool = False, rules: RuleOptions = RULE_OPTIONS
+) -> Any:
     kube = KubeClient(transport, dry_run=dry_run)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return reconcile(kube, prometheus, PrometheusAdapter(kube), wanted, RULE_OPTIONS)
+    return reconcile(kube, prometheus, PrometheusAdapter(kube), wanted, rules)
 
 
 def test_what_matches_is_only_read_and_each_kind_once() -> None:
@@ -327,7 +330,9 @@ def test_a_replica_of_a_leader_worker_set_is_a_group_of_pods() -> None:
 def test_a_prometheus_that_is_only_busy_is_asked_again() -> None:
     transport = cluster(("chat",), [])
     run(transport, autoscalers("chat"), dry_run=True)
-    assert [request.retry for request in transport.requests if request.query.get("query") == "vector(1)"] == [True]
+    assert [request.retry for request in transport.requests if "group by (job)" in request.query.get("query", "")] == [
+        True
+    ]
 
 
 def ready_pod(
@@ -633,21 +638,146 @@ def test_a_query_that_others_scale_on_is_not_changed_under_them(kind: str) -> No
     assert [entry["action"] for entry in outcome.result["rules"]] == ["changed"]
 
 
-def test_who_does_not_see_the_others_is_told_that_their_query_may_change() -> None:
-    """One namespace's rights do not show the HPAs of others, and the rule is that of all."""
-    mine = own()
+OF_A = {"kubegpu.autoscale/inventory": "a"}
+OPTIONS_OF_B = replace(RULE_OPTIONS, inventory="b")
+
+
+def of_inventory_a(manifest: Manifest) -> Manifest:
+    found = deepcopy(manifest)
+    found["metadata"]["labels"] |= OF_A
+    return found
+
+
+def test_namespaces_record_a_metric_of_one_name_apart() -> None:
+    """Neither can change the values of the other, whatever it may see."""
+    mine, theirs = own("queue_of_ml"), own("queue_of_web")
+    theirs = [replace(autoscaler, namespace="web") for autoscaler in theirs]
+    names = [manifest["metadata"]["name"] for manifest in manifests([*mine, *theirs], RULE_OPTIONS)[:2]]
+    assert names == ["kubegpu.ml.queue", "kubegpu.web.queue"]
     rule, hpa = manifests(mine, RULE_OPTIONS)
-    live = deepcopy(rule)
-    live["spec"]["groups"][0]["rules"][0]["expr"] = "another"
+    other = manifests(theirs, RULE_OPTIONS)[0]
     answers = {
         f"GET {HPAS}": refusal(403, "no"),
         f"GET {HPAS.replace('v2/', 'v2/namespaces/ml/')}": {"items": []},
-        f"PATCH {RULES}/{rule['metadata']['name']}": rule,
+        f"PATCH {RULES}/kubegpu.ml.queue": rule,
         PATCH_CHAT: hpa,
     }
-    told = "rule kubegpu-queue has another query, and HPAs of other namespaces cannot be seen"
-    assert any(told in text for text in run(cluster(("chat",), [live], **found(POD), **answers), mine).warnings)
-    assert not any(told in text for text in run(cluster(("chat",), [rule], **found(POD), **answers), mine).warnings)
+    transport = cluster(("chat",), [other], **found(POD), **answers)
+    assert run(transport, mine).errors == []
+    assert [asked for asked in transport.asked if not asked.startswith("GET")] == [
+        f"PATCH {RULES}/kubegpu.ml.queue",
+        PATCH_CHAT,
+    ]
+    state = state_before(
+        [*mine, *theirs],
+        Objects({}, {}),
+        ClusterSnapshot(
+            {autoscaler.key: TargetState(True, True, deployment("chat")) for autoscaler in (*mine, *theirs)}
+        ),
+        RULE_OPTIONS,
+    )
+    assert list(one_query_each.judge(state)) == []
+
+
+def test_a_rule_of_a_namespace_goes_with_its_last_user_where_others_cannot_be_seen() -> None:
+    mine = own()
+    rule, hpa = manifests(mine, RULE_OPTIONS)
+    elsewhere = manifests([replace(autoscaler, namespace="web") for autoscaler in mine], RULE_OPTIONS)[0]
+    in_ml = f"GET {HPAS.replace('v2/', 'v2/namespaces/ml/')}"
+    deletions = [f"{WRITTEN.replace('PATCH', 'DELETE')}/chat", f"DELETE {RULES}/kubegpu.ml.queue"]
+    answers = {
+        f"GET {HPAS}": ApiError(403, {"message": "no"}, f"GET {HPAS}"),
+        in_ml: {"items": [hpa]},
+        **{deletion: {} for deletion in deletions},
+    }
+    transport = cluster(("chat",), [rule, elsewhere], **answers)
+    kube = KubeClient(transport)
+    outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert [asked for asked in transport.asked if asked.startswith("DELETE")] == deletions
+    assert len(outcome.warnings) == 1
+    assert "PrometheusRule kubegpu.web.queue, which stays" in outcome.warnings[0]
+
+
+def test_an_hpa_elsewhere_keeps_no_rule_of_a_namespace() -> None:
+    """It has a metric of the same name, and reads another rule."""
+    mine = own()
+    rule, hpa = manifests(mine, RULE_OPTIONS)
+    other_rule, other_hpa = manifests([replace(autoscaler, namespace="web") for autoscaler in mine], RULE_OPTIONS)
+    deletions = [f"{WRITTEN.replace('PATCH', 'DELETE')}/chat", f"DELETE {RULES}/kubegpu.ml.queue"]
+    answers = {deletion: {} for deletion in deletions}
+    transport = cluster(("chat",), [rule, hpa, other_rule, other_hpa], **answers)
+    kube = KubeClient(transport)
+    remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert [asked for asked in transport.asked if asked.startswith("DELETE")] == deletions
+
+
+def test_an_hpa_of_another_inventory_is_refused_until_it_is_adopted() -> None:
+    wanted = autoscalers("chat")
+    rule, hpa = manifests(wanted, OPTIONS_OF_B)
+    transport = cluster(("chat",), [rule, of_inventory_a(hpa)], **{PATCH_CHAT: hpa})
+    with pytest.raises(HopError) as caught:
+        run(transport, wanted, rules=OPTIONS_OF_B)
+    assert caught.value.seen == "autoscaler ml/chat: its HPA belongs to inventory a, and this run is for inventory b"
+    assert "kubegpu_inventory_id" in caught.value.fix
+    assert {request.method for request in transport.requests} == {"GET"}
+
+    assert run(transport, [replace(wanted[0], adopt=True)], rules=OPTIONS_OF_B).changed
+    assert transport.requests[-1].body["metadata"]["labels"]["kubegpu.autoscale/inventory"] == "b"
+
+
+def test_inventories_share_a_rule_and_neither_changes_it_under_the_other() -> None:
+    wanted = autoscalers("chat")
+    rule, hpa = manifests(wanted, OPTIONS_OF_B)
+    theirs = of_inventory_a(rule)
+    outcome = run(cluster(("chat",), [theirs, hpa]), wanted, rules=OPTIONS_OF_B)
+    assert (outcome.changed, outcome.errors) == (False, [])
+
+    theirs["spec"]["groups"][0]["interval"] = "9s"
+    transport = cluster(("chat",), [theirs, hpa])
+    with pytest.raises(HopError) as caught:
+        run(transport, wanted, rules=OPTIONS_OF_B)
+    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs another content"
+    assert caught.value.seen == seen
+    command = "kubectl -n monitoring label --overwrite prometheusrule kubegpu-gpu kubegpu.autoscale/inventory=b"
+    assert caught.value.fix.endswith(command)
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_what_another_inventory_made_is_not_removed() -> None:
+    rule, hpa = map(of_inventory_a, manifests(autoscalers("chat"), RULE_OPTIONS))
+    transport = cluster(("chat",), [rule, hpa])
+    kube = KubeClient(transport)
+    outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], OPTIONS_OF_B)
+    assert not outcome.changed
+    assert outcome.warnings == ["HPA ml/chat belongs to inventory a, not to b, and stays"]
+    # Nor is a rule that nobody uses any more.
+    transport = cluster(("embed",), [rule, *manifests(own_of("embed"), OPTIONS_OF_B)], **found(POD))
+    assert not run(transport, own_of("embed"), rules=OPTIONS_OF_B).changed
+
+
+def own_of(name: str) -> list[Autoscaler]:
+    return [replace(autoscaler, name=name, target=replace(autoscaler.target, name=name)) for autoscaler in own()]
+
+
+def test_a_list_of_hpas_that_is_not_served_does_not_mean_that_there_is_none() -> None:
+    rule, _hpa = manifests(autoscalers("chat"), RULE_OPTIONS)
+    transport = cluster(("chat",), [rule], **{f"GET {HPAS}": refusal(404, "not found")})
+    kube = KubeClient(transport)
+    with pytest.raises(HopError, match="so it is unknown which HPAs exist"):
+        remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("written", ["86400", "0", "-5", "9" * 30, "\u0663\u0660", "30s"])
+def test_a_dead_time_that_cannot_be_is_measured_again(written: str) -> None:
+    (wanted,) = autoscalers("chat")
+    rule, hpa = manifests([wanted.with_dead_time(30)], RULE_OPTIONS)
+    hpa["metadata"]["annotations"]["kubegpu.autoscale/dead-time-seconds"] = written
+    pods = {f"GET {PODS}": {"items": [ready_pod("a", 5)]}}
+    transport = cluster(("chat",), [rule, hpa], **pods, **{PATCH_CHAT: hpa})
+    assert run(transport, [wanted]).result["behaviors"][0]["dead_time_s"] == 90
+    assert autoscaler_of(hpa, {}).dead_time <= 3600
+    assert not autoscaler_of(hpa, {}).is_measured
 
 
 def test_who_may_not_see_keda_is_told_and_served() -> None:

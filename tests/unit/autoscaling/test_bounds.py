@@ -252,6 +252,12 @@ def test_autoscalers_are_a_list(specs: Any) -> None:
         ({"rule_labels": {"a b": "c"}}, "prometheus.rule_labels has the label 'a b'"),
         ({"rule_labels": {"a": "c/d"}}, "prometheus.rule_labels.a is 'c/d'"),
         ({"rule_labels": {"a": 1}}, "prometheus.rule_labels.a is 1"),
+        ({"exporter_labels": ["a"]}, "prometheus.exporter_labels is ['a'], not a mapping"),
+        (
+            {"exporter_labels": {"app.kubernetes.io/name": "a"}},
+            "exporter_labels has the label 'app.kubernetes.io/name'",
+        ),
+        ({"exporter_labels": {"job": 1}}, "prometheus.exporter_labels.job is 1"),
         ({"evaluation_interval": 0}, "prometheus.evaluation_interval is 0"),
         ({"evaluation_interval": 1.5}, "prometheus.evaluation_interval is 1.5"),
     ],

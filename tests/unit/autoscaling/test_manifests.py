@@ -185,7 +185,7 @@ def test_the_pace_of_an_hpa_of_somebody_else_is_that_of_kubernetes() -> None:
 
 
 def test_a_rule_goes_where_prometheus_looks_for_it() -> None:
-    options = RuleOptions(namespace="observability", labels={"team": "ml"}, evaluation_interval_s=5)
+    options = RuleOptions(namespace="observability", labels={"team": "ml"}, evaluation_interval_s=5, inventory="prod")
     rule = profile_rule(PROFILES["gpu"], options)
     assert rule["metadata"] == {
         "name": "kubegpu-gpu",
@@ -193,6 +193,7 @@ def test_a_rule_goes_where_prometheus_looks_for_it() -> None:
         "labels": {
             "team": "ml",
             "app.kubernetes.io/managed-by": "kubegpu.autoscale",
+            "kubegpu.autoscale/inventory": "prod",
             "kubegpu.autoscale/metric": "gpu",
         },
     }

@@ -103,7 +103,14 @@ def test_a_request_as_the_server_sees_it(server: Server) -> None:
     assert request == f"PATCH {HPAS.path('ml', 'chat')}?fieldManager=kubegpu.autoscale&fieldValidation=Strict"
     assert headers["authorization"] == "Bearer secret"
     assert headers["Content-Type"] == "application/apply-patch+yaml"
-    assert json.loads(body) == HPA
+    assert json.loads(body) == {**HPA, "metadata": {**HPA["metadata"], "resourceVersion": "1"}}
+
+
+def test_the_body_of_a_deletion_is_an_object_and_no_text(server: Server) -> None:
+    kube(server).delete(HPAS, {**HPA, "metadata": {**HPA["metadata"], "uid": "1"}}, bool)
+    _request, headers, body = server.seen[0]
+    assert headers["Content-Type"] == "application/json"
+    assert json.loads(body)["preconditions"] == {"uid": "1"}
 
 
 def test_a_question_with_a_body_is_json_once(server: Server) -> None:
@@ -202,7 +209,7 @@ def test_what_passes_is_asked_again(server: Server, passing: Any, method: str) -
     calls = {
         "get": lambda: client.get(HPAS, "chat", "ml"),
         "apply": lambda: client.apply(HPAS, HPA),
-        "delete": lambda: client.delete(HPAS, "chat", "ml"),
+        "delete": lambda: client.delete(HPAS, {"metadata": {"name": "chat", "namespace": "ml"}}, bool),
     }
     assert calls[method]()
     assert len(server.seen) == 2

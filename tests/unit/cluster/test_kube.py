@@ -15,6 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     Resource,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from fake_cluster import FakeTransport, Request, refusal
 
 CHAT = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
@@ -25,7 +26,9 @@ def test_apply_is_server_side_and_strict() -> None:
     transport = FakeTransport({f"PATCH {CHAT}": MANIFEST})
     assert KubeClient(transport).apply(HPAS, MANIFEST) == MANIFEST
     query = {"fieldManager": "kubegpu.autoscale", "fieldValidation": "Strict"}
-    assert transport.requests == [Request("PATCH", CHAT, query, MANIFEST, "application/apply-patch+yaml")]
+    # With a version that no object has, the API server changes none that is there.
+    made = {**MANIFEST, "metadata": {"namespace": "ml", "name": "chat", "resourceVersion": "1"}}
+    assert transport.requests == [Request("PATCH", CHAT, query, made, "application/apply-patch+yaml")]
 
 
 def test_a_list_that_is_null_is_empty() -> None:
@@ -37,8 +40,10 @@ def test_a_dry_run_writes_nothing() -> None:
     transport = FakeTransport({f"PATCH {CHAT}": MANIFEST, f"DELETE {CHAT}": {}})
     kube = KubeClient(transport, dry_run=True)
     kube.apply(HPAS, MANIFEST)
-    kube.delete(HPAS, "chat", "ml")
-    assert [request.query.get("dryRun") for request in transport.requests] == ["All", "All"]
+    kube.delete(HPAS, MANIFEST, bool)
+    applied, deleted = transport.requests
+    # Where a request has a body, the API server takes the options of a deletion from there alone.
+    assert (applied.query["dryRun"], deleted.body["dryRun"]) == ("All", ["All"])
 
 
 def test_a_conflict_names_the_manager() -> None:
@@ -77,7 +82,7 @@ def test_force_takes_fields_over() -> None:
 def test_an_object_that_is_written_all_the_time_is_no_conflict_of_fields() -> None:
     transport = FakeTransport({f"PATCH {CHAT}": refusal(409, "the object has been modified", reason="Conflict")})
     with pytest.raises(ApiError, match="the object has been modified"):
-        KubeClient(transport).apply(HPAS, MANIFEST)
+        KubeClient(transport).apply(HPAS, MANIFEST, MANIFEST)
 
 
 def test_other_refusals_come_through() -> None:
@@ -95,7 +100,7 @@ def test_what_is_not_there() -> None:
     kube = KubeClient(FakeTransport({}))
     assert kube.get(HPAS, "chat", "ml") is None
     assert kube.list(RULES, namespace="monitoring") is None
-    assert kube.delete(HPAS, "chat", "ml") is False
+    assert kube.delete(HPAS, MANIFEST, bool) is False
     assert kube.discover("argoproj.io/v1alpha1") == {}
 
 
@@ -189,3 +194,79 @@ def test_a_list_of_metadata_alone_may_be_null() -> None:
     transport = FakeTransport({"GET /api/v1/secrets": {"items": None}})
     assert KubeClient(transport).list_metadata(SECRETS, label_selector="owner=helm") == []
     assert transport.requests[0].query == {"labelSelector": "owner=helm"}
+
+
+OURS = {
+    **MANIFEST,
+    "metadata": {"namespace": "ml", "name": "chat", "uid": "1", "resourceVersion": "7", "labels": {"a": "b"}},
+}
+MODIFIED = refusal(
+    409,
+    'Operation cannot be fulfilled on HorizontalPodAutoscaler "chat": the ResourceVersion in the precondition (7) does '
+    "not match the ResourceVersion in record (8). The object might have been modified",
+    reason="Conflict",
+)
+
+
+def changed(uid: str, labels: dict[str, str]) -> Manifest:
+    return {**OURS, "metadata": {**OURS["metadata"], "uid": uid, "resourceVersion": "8", "labels": labels}}
+
+
+def test_what_is_deleted_is_what_was_seen() -> None:
+    transport = FakeTransport({f"DELETE {CHAT}": {}})
+    assert KubeClient(transport).delete(HPAS, OURS, bool) is True
+    assert transport.requests[0].body["preconditions"] == {"uid": "1", "resourceVersion": "7"}
+
+
+def test_what_has_changed_is_judged_anew() -> None:
+    """The status of an HPA changes all the time."""
+    transport = FakeTransport({f"DELETE {CHAT}": iter([MODIFIED, {}]), f"GET {CHAT}": changed("1", {"a": "b"})})
+    assert KubeClient(transport).delete(HPAS, OURS, lambda live: live["metadata"]["labels"] == {"a": "b"}) is True
+    assert transport.requests[-1].body["preconditions"] == {"uid": "1", "resourceVersion": "8"}
+
+
+@pytest.mark.parametrize("live", [changed("2", {"a": "b"}), changed("1", {})], ids=["made anew", "no longer ours"])
+def test_what_is_another_object_by_now_is_not_deleted(live: Manifest) -> None:
+    transport = FakeTransport({f"DELETE {CHAT}": iter([MODIFIED, {}]), f"GET {CHAT}": live})
+    with pytest.raises(HopError, match="HorizontalPodAutoscaler ml/chat was changed by somebody else"):
+        KubeClient(transport).delete(HPAS, OURS, lambda found: found["metadata"]["labels"] == {"a": "b"})
+    assert transport.asked == [f"DELETE {CHAT}", f"GET {CHAT}"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refusal(409, "uid mismatch: the provided object specified uid 1, and no existing object was found"),
+        refusal(422, 'metadata.uid: Invalid value: "1": field is immutable'),
+    ],
+    ids=["gone", "made anew"],
+)
+def test_what_is_another_object_by_now_is_not_changed(error: ApiError) -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": error})
+    with pytest.raises(HopError, match="was deleted while it was to be changed, or made anew"):
+        KubeClient(transport).apply(HPAS, MANIFEST, OURS, force=True)
+    assert transport.requests[0].body["metadata"]["uid"] == "1"
+
+
+EXISTS = refusal(
+    409, "the object has been modified; please apply your changes to the latest version", reason="Conflict"
+)
+
+
+def test_what_another_run_has_made_meanwhile_is_taken_if_it_is_as_wanted() -> None:
+    transport = FakeTransport({f"PATCH {CHAT}": EXISTS, f"GET {CHAT}": OURS})
+    assert KubeClient(transport).apply(HPAS, MANIFEST) == OURS
+
+
+@pytest.mark.parametrize(
+    ("labels", "whose"),
+    [({}, "is not managed by this collection"), (labels_of("staging"), "belongs to inventory staging")],
+)
+def test_what_somebody_else_has_made_meanwhile_stays(labels: dict[str, str], whose: str) -> None:
+    live = {**OURS, "metadata": {**OURS["metadata"], "labels": labels}}
+    transport = FakeTransport({f"PATCH {CHAT}": EXISTS, f"GET {CHAT}": live})
+    wanted = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "labels": labels_of("prod")}}
+    with pytest.raises(HopError) as caught:
+        KubeClient(transport).apply(HPAS, wanted)
+    assert f"somebody else has made it: it {whose}. It stays as it is" in caught.value.seen
+    assert transport.asked == [f"PATCH {CHAT}", f"GET {CHAT}"]

@@ -160,3 +160,11 @@ def test_what_is_to_be_asked_once_is_asked_once() -> None:
     with pytest.raises(ApiError, match="shutting down"):
         cluster.ask(retry=False)
     assert cluster.pauses == []
+
+
+@pytest.mark.parametrize("names", [{"metadata": {"resourceVersion": "7"}}, {"preconditions": {"uid": "1"}}])
+def test_what_is_about_one_version_is_not_tried_on_another(names: dict[str, Any]) -> None:
+    fake = FakeTransport({f"PATCH {CHAT}": iter([OPTIMISTIC_LOCK, {}])})
+    with pytest.raises(ApiError):
+        RetryingTransport(fake, sleep=lambda _: None)("PATCH", CHAT, query={}, body=names)
+    assert len(fake.requests) == 1

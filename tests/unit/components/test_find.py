@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.find import Objects, find_components
 
-OURS = {"kubegpu.autoscale/release": "dcgm-exporter"}
+OURS = {"kubegpu.autoscale/release": "dcgm-exporter", "kubegpu.autoscale/inventory": "default"}
 
 
 def workload(kind: str, name: str, image: str, **more: Any) -> dict[str, Any]:
@@ -136,6 +136,15 @@ EXPORTERS = {
             "gpu/dcgm",
             "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3",
             labels={"app.kubernetes.io/managed-by": "Helm"},
+        ),
+        ("helm", False),
+    ),
+    "of another inventory": (
+        workload(
+            "DaemonSet",
+            "monitoring/dcgm-exporter",
+            "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3",
+            labels={**OURS, "kubegpu.autoscale/inventory": "staging", "app.kubernetes.io/managed-by": "Helm"},
         ),
         ("helm", False),
     ),

@@ -28,8 +28,8 @@ OLD = 86_400.0
 CUSTOM = "custom.metrics.k8s.io"
 SERIES = "namespace_pod:gpu:avg"
 SOURCES = PROFILES["gpu"].metrics[0].sources
-# What is recorded of what a GPU does, and of that what an HPA reads.
-READING, SMOOTHING = PROFILES["gpu"].metrics[0].recordings
+# What is recorded of single GPUs and of pods, and of that what an HPA reads.
+*READINGS, SMOOTHING = PROFILES["gpu"].metrics[0].recordings()
 _ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml").read_text())
 ADAPTER_RULES = [
     *_ADAPTER_VALUES["__prometheus_adapter_rules"],
@@ -275,7 +275,7 @@ class Cluster:
                     "groups": [
                         {
                             "name": "gpu",
-                            "rules": [{"record": name, "expr": promql} for name, promql in (READING, SMOOTHING)],
+                            "rules": [{"record": name, "expr": promql} for name, promql in (*READINGS, SMOOTHING)],
                         }
                     ]
                 },
@@ -364,8 +364,9 @@ class Cluster:
         labels = {"app.kubernetes.io/managed-by": "kubegpu.autoscale"} if self.managed else {}
         hpa = {**self.hpa, "metadata": {**self.hpa["metadata"], "labels": labels}}
         chat = [manifest for manifest in self.pods.values() if manifest["metadata"]["namespace"] == "ml"]
-        reading = {"name": READING[0], "query": READING[1], "health": "ok", "interval": 1.0, "lastEvaluation": at(1)}
-        rules = {self.rule["name"]: [self.rule], READING[0]: [{**reading, "evaluationTime": 0.01}]} if self.rule else {}
+        state = {"health": "ok", "interval": 1.0, "lastEvaluation": at(1), "evaluationTime": 0.01}
+        readings = {name: [{"name": name, "query": query, **state}] for name, query in READINGS}
+        rules = {self.rule["name"]: [self.rule], **readings} if self.rule else {}
         monitoring = [manifest for manifest in self.pods.values() if manifest["metadata"]["namespace"] == "monitoring"]
         return State(
             NOW,

@@ -424,6 +424,12 @@ def _(cluster: Cluster) -> None:
     cluster.prometheus["doubled"] = [Row({"UUID": "GPU-1"}, 2.0), Row({"UUID": "GPU-2"}, 2.0)]
 
 
+@fault("GPU_ROWS_FROM_ELSEWHERE")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus["rows"] += rows({"ml/chat-0": "10.0.9.9:8080"})
+    cluster.prometheus["up"].append(Row({"job": "ml/evil", "instance": "10.0.9.9:8080"}))
+
+
 @fault("PROMETHEUS_UNREACHABLE")
 def _(cluster: Cluster) -> None:
     cluster.prometheus = {"error": 'services "prometheus" not found', "rules": None}
@@ -578,7 +584,7 @@ def _(cluster: Cluster) -> None:
 @fault("RULE_FAILS")
 def what_is_smoothed_cannot_be_read(cluster: Cluster) -> None:
     """The rule that fails is not the one of the series that the HPA reads. That one is well, and empty."""
-    smoothing, reading = PROFILES["gpu"].metrics[0].recordings[::-1]
+    reading, smoothing = PROFILES["gpu"].metrics[0].recordings()[-2:]
     failed = {
         "name": reading[0],
         "query": reading[1],
@@ -1509,6 +1515,7 @@ WITHOUT_A_TIME = {
     "EXPORTER_IMPOSSIBLE_VALUES",
     "EXPORTER_LOSES_A_GPU",
     "EXPORTER_RESOURCE_NAMES",
+    "GPU_ROWS_FROM_ELSEWHERE",
     "HPA_FASTER_THAN_METRIC",
     "HPA_METRIC_STANDS_STILL",
     "HPA_RATIO_AS_PERCENT",

@@ -16,6 +16,7 @@ gitops_files = FilterModule().filters()["gitops_files"]
 Object = dict[str, Any]
 
 PLACE = {
+    "inventory": "prod",
     "path": "clusters/gpus",
     "namespace": "tools",
     "source": {"kind": "GitRepository", "name": "fleet"},
@@ -120,7 +121,10 @@ def test_the_folder_may_be_the_whole_repository(path: str, objects: str) -> None
 def test_a_runtime_class_comes_beside_the_release_whose_pods_need_it(tool: str) -> None:
     folder = {"flux": "releases", "argocd": "applications"}[tool]
     *_own, runtime_class = made(tool)[f"{folder}/plugin.yaml"]
-    assert runtime_class["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "kubegpu.autoscale"}
+    assert runtime_class["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": "kubegpu.autoscale",
+        "kubegpu.autoscale/inventory": "prod",
+    }
     [rule] = made(tool)["objects/rules.yaml"]
     assert rule["metadata"]["labels"]["app.kubernetes.io/part-of"] == "gpu-rules"
 

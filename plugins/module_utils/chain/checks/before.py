@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
-from ...autoscaling.manifests import metric_names, profiles_of, recordings_of, resources_of
+from ...autoscaling.manifests import metric_names, query_in, recordings_of, resources_of, shared_profiles
 from ...autoscaling.spec import OBJECT
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ...marks import is_managed
+from ...marks import hand_over, is_managed, is_of, maker
 from ..objects import labels_of
 from ..prometheus_objects import why_not_selected
 from ..state import State
@@ -39,7 +39,7 @@ SPEC_QUERY_TWICE = FindingType(
     "SPEC_QUERY_TWICE",
     Hop.SPEC,
     "error",
-    cause="a metric is one recording rule for the cluster",
+    cause="a metric is one recording rule in its namespace",
     fix="give each query a name of its own",
     before="refuse",
 )
@@ -48,10 +48,11 @@ SPEC_QUERY_TWICE = FindingType(
 @check("each metric has one query", SPEC_QUERY_TWICE)
 def one_query_each(state: State) -> Iterator[CheckResult]:
     """What is recorded of one workload, or served by somebody else, has a rule of its own or none."""
-    shared = (profile.name for profile in profiles_of(state.plan.autoscalers) if profile.recorded)
-    for name, times in Counter(shared).items():
+    shared = ((namespace, profile.name) for namespace, profile in shared_profiles(state.plan.autoscalers))
+    for (namespace, name), times in Counter(shared).items():
         if times > 1:
-            yield CheckResult(SPEC_QUERY_TWICE, "metrics", f"metric {name} has {times} queries")
+            seen = f"metric {name} has {times} queries in namespace {namespace}"
+            yield CheckResult(SPEC_QUERY_TWICE, "metrics", seen)
 
 
 SPEC_HPA_OF_ANOTHER = FindingType(
@@ -64,11 +65,27 @@ SPEC_HPA_OF_ANOTHER = FindingType(
 )
 
 
-@check("no HPA of that name is another's", SPEC_HPA_OF_ANOTHER)
+SPEC_HPA_OF_INVENTORY = FindingType(
+    "SPEC_HPA_OF_INVENTORY",
+    Hop.SPEC,
+    "error",
+    cause="a run changes only what was made for its own inventory",
+    fix="set kubegpu_inventory_id (inventory_id of the module) to the id of the HPA if it is the same inventory, or "
+    "set adopt: true to give the HPA to this one",
+    before="refuse",
+)
+
+
+@check("no HPA of that name is another's", SPEC_HPA_OF_ANOTHER, SPEC_HPA_OF_INVENTORY)
 def hpa_of_another(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.plan.autoscalers:
         live = state.plan.hpas.get(autoscaler.key)
-        if live is None or is_managed(live) or autoscaler.adopt:
+        if live is None or autoscaler.adopt:
+            continue
+        if is_managed(live):
+            if not is_of(live, state.plan.inventory):
+                seen = f"its HPA {maker(live)}, and this run is for inventory {state.plan.inventory}"
+                yield CheckResult(SPEC_HPA_OF_INVENTORY, f"autoscaler {autoscaler}", seen)
             continue
         makers = enumeration(state.plan.managers.get(autoscaler.key, ()))
         seen = f"an HPA of that name exists and was not made by this module{makers and f', but by {makers}'}"
@@ -153,45 +170,59 @@ SPEC_RULE_OF_OTHERS = FindingType(
     "SPEC_RULE_OF_OTHERS",
     Hop.SPEC,
     "error",
-    cause="a metric is one recording rule for the cluster: changing it changes what others scale on",
+    cause="a metric is one recording rule in its namespace: changing it changes what others scale on",
     fix="give this metric another name, or change the query in all autoscalers in one run",
     before="refuse",
 )
 
 
-SPEC_RULE_MAY_BE_OTHERS = FindingType(
-    "SPEC_RULE_MAY_BE_OTHERS",
-    Hop.SPEC,
-    "warning",
-    cause="a metric is one recording rule for the cluster: whoever else scales on it follows the new query",
-    fix="give this metric another name, unless it is used in this namespace alone",
-    before="warn",
-)
-
-
-@check("no query changes what others scale on", SPEC_RULE_OF_OTHERS, SPEC_RULE_MAY_BE_OTHERS)
+@check("no query changes what others scale on", SPEC_RULE_OF_OTHERS)
 def shared_rules(state: State) -> Iterator[CheckResult]:
+    """The HPAs of a namespace can be seen by whoever may make one there."""
     wanted = {autoscaler.key for autoscaler in state.plan.autoscalers}
-    for profile in profiles_of(state.plan.autoscalers):
-        live = (state.plan.rules or {}).get(profile.rule_name)
+    for namespace, profile in shared_profiles(state.plan.autoscalers):
+        rule_name = profile.rule_name(namespace)
+        live = (state.plan.rules or {}).get(rule_name)
         queries = {recording["record"]: recording.get("expr") for recording in recordings_of(live)} if live else {}
         for metric in profile.recorded:
-            if metric.sources or queries.get(metric.series, metric.query) == metric.query:
+            query = query_in(namespace, metric.query)
+            if metric.sources or queries.get(metric.series, query) == query:
                 continue
             users = [
                 "/".join(key)
                 for key, hpa in state.plan.hpas.items()
-                if key not in wanted and metric.name in metric_names(dict(hpa))
+                if key not in wanted and key[0] == namespace and metric.name in metric_names(dict(hpa))
             ]
             if users:
                 yield CheckResult(
                     SPEC_RULE_OF_OTHERS,
                     f"metric {metric.name}",
-                    f"rule {profile.rule_name} has another query, and HPA {enumeration(sorted(users))} scales on it",
+                    f"rule {rule_name} has another query, and HPA {enumeration(sorted(users))} scales on it",
                 )
-            elif state.plan.unread:
-                seen = f"rule {profile.rule_name} has another query, and HPAs of other namespaces cannot be seen"
-                yield CheckResult(SPEC_RULE_MAY_BE_OTHERS, f"metric {metric.name}", seen)
+
+
+SPEC_RULE_OF_INVENTORY = FindingType(
+    "SPEC_RULE_OF_INVENTORY",
+    Hop.SPEC,
+    "error",
+    cause="a run changes only what was made for its own inventory, and inventories that share a cluster share rules",
+    fix="use one version of the collection, and the same rule_labels and evaluation_interval of prometheus, in both; "
+    "set kubegpu_inventory_id (inventory_id of the module) to the id of the rule if it is the same inventory; or give "
+    "the rule to this one: {command}",
+    before="refuse",
+)
+
+
+@check("no rule of another inventory has to change", SPEC_RULE_OF_INVENTORY)
+def rules_of_inventories(state: State) -> Iterator[CheckResult]:
+    for name, rule in state.plan.foreign_rules.items():
+        command = hand_over(rule["kind"], rule["metadata"]["namespace"], name, state.plan.inventory)
+        yield CheckResult(
+            SPEC_RULE_OF_INVENTORY,
+            f"PrometheusRule {name}",
+            f"it {maker(rule)}, and inventory {state.plan.inventory} needs another content",
+            template_vars={"command": command},
+        )
 
 
 SPEC_QUERY_WRONG = FindingType(

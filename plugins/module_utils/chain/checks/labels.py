@@ -144,6 +144,40 @@ def _metrics_of_exporters(state: State) -> Iterator[tuple[AutoscalerState, Metri
                 yield autoscaler, metric
 
 
+GPU_ROWS_FROM_ELSEWHERE = FindingType(
+    "GPU_ROWS_FROM_ELSEWHERE",
+    Hop.LABELS,
+    "warning",
+    cause="targets that are no exporter of this cluster report GPUs of pods; a recording rule without "
+    "prometheus.exporter_labels believes them",
+    fix="set prometheus.exporter_labels to labels that only the exporter's targets have, and remove the monitor of the "
+    "others",
+)
+
+
+@check(
+    "rows of GPUs come from the exporter",
+    GPU_ROWS_FROM_ELSEWHERE,
+    needs=("daemon_sets", "component_pods", "prometheus"),
+)
+def rows_are_the_exporters(state: State) -> Iterator[CheckResult]:
+    """By the job of the target that has the row's address."""
+    jobs = {row.target[0] for row in state.targets.values()}
+    jobs_at: dict[str, set[str]] = {}
+    for row in state.prometheus.up:
+        jobs_at.setdefault(row.target[1], set()).add(row.target[0])
+    named = {row.labels.get("instance", ""): row.pod for row in state.gpu_rows if row.pod}
+    others = sorted(instance for instance in named if jobs_at.get(instance) and not jobs_at[instance] & jobs)
+    if jobs and others:
+        namespace, pod = named[others[0]] or ("", "")
+        yield CheckResult(
+            GPU_ROWS_FROM_ELSEWHERE,
+            "series DCGM_FI_*",
+            f"target {others[0]} of job {', '.join(sorted(jobs_at[others[0]]))} reports a GPU of {namespace}/{pod}; "
+            f"the exporter's job is {', '.join(sorted(jobs))}",
+        )
+
+
 POD_WITHOUT_SERIES = FindingType(
     "POD_WITHOUT_SERIES",
     Hop.LABELS,

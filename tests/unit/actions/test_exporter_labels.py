@@ -1,0 +1,78 @@
+"""Which targets are believed about GPUs, where nobody says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.exporter_labels import with_exporter_labels
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    RuleOptions,
+    prometheus_rules,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+
+GPU = [Autoscaler.from_params({"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8})]
+QUEUE = [Autoscaler.from_params({"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8, "metric": "llm"})]
+
+
+def rules_of(labels: dict[str, str]) -> list[dict[str, Any]]:
+    return prometheus_rules(GPU, RuleOptions(exporter_labels=labels))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "live", "believed"),
+    [
+        ((), {}, {}),
+        (("dcgm",), {}, {"job": "dcgm"}),
+        (("dcgm", "evil"), {"job": "dcgm"}, {"job": "dcgm"}),
+        ((), {"job": "dcgm"}, {"job": "dcgm"}),
+        (("new",), {"job": "gone"}, {"job": "new"}),
+        (("dcgm", "evil"), {"job": "dcgm", "cluster": "a"}, {"job": "dcgm", "cluster": "a"}),
+    ],
+    ids=[
+        "no rows yet",
+        "one job",
+        "a rule keeps its job",
+        "rows are away",
+        "the exporter has another job",
+        "more labels",
+    ],
+)
+def test_a_rule_keeps_the_job_that_it_began_with(
+    jobs: tuple[str, ...], live: dict[str, str], believed: dict[str, str]
+) -> None:
+    rules, warnings = with_exporter_labels(RuleOptions(), jobs, GPU, rules_of(live))
+    assert rules.exporter_labels == believed
+    assert warnings == []
+
+
+def test_several_jobs_are_named() -> None:
+    rules, (warning,) = with_exporter_labels(RuleOptions(), ("dcgm", "evil"), GPU, [])
+    assert rules.exporter_labels == {}
+    assert "jobs dcgm, evil report GPUs" in warning
+    assert "prometheus.exporter_labels" in warning
+
+
+def test_what_the_user_says_stands() -> None:
+    told = RuleOptions(exporter_labels={"job": "mine"})
+    assert with_exporter_labels(told, ("dcgm",), GPU, rules_of({"job": "dcgm"})) == (told, [])
+
+
+def test_metrics_of_model_servers_need_no_exporter() -> None:
+    assert with_exporter_labels(RuleOptions(), ("a", "b"), QUEUE, []) == (RuleOptions(), [])
+
+
+def test_an_annotation_that_others_have_changed_is_nothing() -> None:
+    (rule,) = rules_of({"job": "dcgm"})
+    rule["metadata"]["annotations"] = {"kubegpu.autoscale/exporter-labels": "["}
+    assert with_exporter_labels(RuleOptions(), ("new",), GPU, [rule])[0].exporter_labels == {"job": "new"}
+
+
+def test_each_selector_of_the_exporter_has_the_labels() -> None:
+    (rule,) = rules_of({"job": 'a"b', "cluster": "here"})
+    (group,) = rule["spec"]["groups"]
+    parts = [recording["expr"] for recording in group["rules"] if recording["record"].startswith("namespace_pod_gpu:")]
+    assert len(parts) == 2
+    for expr in parts:
+        assert expr.count("DCGM_FI_") == expr.count('{job="a\\"b",cluster="here",')
