@@ -1,4 +1,4 @@
-"""Pods of two lab servers reach each other past a firewall that drops, as Docker's and ufw's do; nothing of it stays."""
+"""Pods of two servers reach each other through a firewall that drops, as Docker's does. No rule of the lab stays."""
 
 from __future__ import annotations
 
