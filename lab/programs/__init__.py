@@ -153,9 +153,9 @@ def _base(package: str) -> str:
 
 
 def go_env() -> dict[str, str]:
-    """A compiler that has one thread and collects no garbage until it has a GiB takes a fifth less of a processor.
+    """One thread a compiler, and no garbage collection below a GiB: a tenth to a fifth less of a processor.
 
-    With many cores that would cost time: the packages that come last have few beside them.
+    With many cores one thread would cost time: the packages that come last have few beside them.
     """
     cores = os.cpu_count() or 1
     return ({"GOMAXPROCS": "1"} if cores <= FEW_CORES else {}) | {

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 CHECKOUT = Path(__file__).parents[2]
-# A machine with a bridge and two servers on it, each with an address that is not of the bridge's network: a pod's.
+# A machine with a bridge and two servers on it. Each has a pod's address, which is not of the bridge's network.
 MACHINE = """
 set -e
 for server in 1 2; do

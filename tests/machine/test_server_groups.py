@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
-# A machine with cgroup v2, whatever the one has that the test runs on, and a server whose first process is in a group.
+# A machine with cgroup v2, whatever this one has. The first process of its server is in a group.
 MACHINE = """
 set -e
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
