@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab import bare, preflight, real_gpus
+from lab import bare, forwarding, preflight, real_gpus
 from lab.artifacts import CACHE
 from lab.gpu.pci import MODELS as GPU_MODELS
 
@@ -140,8 +140,26 @@ def lives(container: dict[str, Any]) -> bool:
         return False
 
 
+def living() -> set[str]:
+    """The labs of which something runs."""
+    found = {
+        state.name for state in (CACHE / "labs").glob("*") for pid in state.glob("*.pid") if bare.lives(state, pid.stem)
+    }
+    if engine() == "podman":
+        found |= {container["Labels"][LABEL] for container in containers() if lives(container)}
+    return found
+
+
+def bridge(lab: str) -> str:
+    """The interface that the lab's servers are plugged into."""
+    if engine() == "bare":
+        return bare.short(lab)
+    return podman("network", "inspect", lab, "--format", "{{.NetworkInterface}}").strip()
+
+
 def destroy(lab: str) -> None:
-    """Nothing of the lab stays: containers with their volumes, the network, the folder."""
+    """Nothing of the lab stays: containers with their volumes, the network, the folder, its rule in the firewall."""
+    forwarding.forbid(lab)
     bare.destroy(lab, CACHE / "labs" / lab)
     if engine() == "podman" and (found := containers(lab)):
         remove(*(container["Id"] for container in found))
@@ -195,6 +213,14 @@ def describe(args: argparse.Namespace) -> None:
         "artifacts": graph(args).mounted(),
     }
     print(json.dumps(described))
+
+
+def connect(args: argparse.Namespace) -> None:
+    """Let what the servers send each other through the machine's firewall. Prints what was changed."""
+    for dead in forwarding.sweep(living() | {args.lab}):
+        print(f"removed the firewall's rule of the lab {dead}, which does not run")
+    if forwarding.allow(args.lab, bridge(args.lab)):
+        print(f"added a firewall's rule for the lab {args.lab}")
 
 
 def build(args: argparse.Namespace) -> None:
@@ -356,7 +382,7 @@ def main() -> None:
     # Said by `up` to the playbook: molecule's scenarios have the stand-in wherever they run.
     parser.set_defaults(gpus=int(os.environ.get("LAB_REAL_GPUS") or 0))
     commands = parser.add_subparsers(required=True)
-    for command in (build, program, up, add, down, status, shell, clean, describe):
+    for command in (build, program, up, add, down, status, shell, clean, describe, connect):
         sub = commands.add_parser(command.__name__, help=command.__doc__)
         sub.set_defaults(command=command, scenarios=False)
         if command is shell:

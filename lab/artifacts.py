@@ -56,6 +56,7 @@ class Artifact:
     facts:     anything else that goes into it: versions, flags.
     needs:     artifacts it is made from.
     expected:  seconds it took on two cores, shown while it runs.
+    after:     names of artifacts that are built before it, since both share work. It is not made from them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Artifact:
     facts: tuple[str, ...] = ()
     needs: tuple[Artifact, ...] = ()
     expected: int = 5
+    after: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:

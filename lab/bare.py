@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
+# Below it, on version 2, are the groups of all labs: the rest of the tree is systemd's.
+SLICE = "kubegpu-lab"
 
 # Runs in the new namespaces, with the container's root as its working folder. A machine whose root cannot be pivoted,
 # an initramfs, stays below: commands enter by the root of the first process, which is right in both cases.
@@ -91,10 +93,29 @@ def addresses(lab: str, names: list[str]) -> dict[str, str]:
     return {name: f"{subnet(lab)}.{number}" for number, name in enumerate(names, 2)}
 
 
+def version_2() -> bool:
+    return (CGROUP / "cgroup.controllers").exists()
+
+
+def hand_down(controllers_of: Path) -> None:
+    """Let the groups below a group of version 2 limit whatever it can itself, but for what the kernel refuses."""
+    for controller in (controllers_of / "cgroup.controllers").read_text().split():
+        with contextlib.suppress(OSError):
+            (controllers_of / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def origins() -> list[Path]:
+    """The groups that this process is in, where one that serves a container goes back to."""
+    if not version_2():
+        return list(hierarchies().values())
+    path = Path("/proc/self/cgroup").read_text().rpartition("0::")[2]
+    return [CGROUP / path.strip().lstrip("/")]
+
+
 def hierarchies() -> dict[str, Path]:
     """Where control groups are made: by what a container mounts, `cgroup2` or a controller of version 1."""
-    if (CGROUP / "cgroup.controllers").exists():
-        return {"cgroup2": CGROUP}
+    if version_2():
+        return {"cgroup2": CGROUP / SLICE}
     found = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, _ = line.split(":", 2)
@@ -108,7 +129,10 @@ def join(group: str) -> list[str]:
     """Put this process into a control group of its own in each hierarchy. Returns what a container mounts of them."""
     for folder in hierarchies().values():
         own = folder / group
-        own.mkdir(exist_ok=True)
+        own.mkdir(parents=True, exist_ok=True)
+        if version_2():
+            hand_down(CGROUP)
+            hand_down(folder)
         for setting in ("cpuset.cpus", "cpuset.mems"):  # of version 1 begin empty, and nobody can enter
             if (folder / setting).exists() and not (own / setting).read_text().strip():
                 (own / setting).write_text((folder / setting).read_text())
@@ -203,6 +227,7 @@ def start(
     if os.fork() == 0:
         os.setsid()
         os.close(reading)
+        before = origins()
         mounted = join(f"{lab}-{name}")
         namespaces = ("--pid", "--fork", "--mount", "--uts", "--ipc", "--cgroup", "--net")
         script = f"mount --make-rprivate / && mount --bind {root} {root} && cd {root}\n{ENTER}"
@@ -214,7 +239,7 @@ def start(
             stderr=log,
         )
         for pid in _children(entered):
-            for folder in hierarchies().values():  # a group with a process of its own hands no controller down
+            for folder in before:  # a group with a process of its own hands no controller down
                 (folder / "cgroup.procs").write_text(str(entered.pid))
             os.write(writing, f"{pid}\n".encode())
             break
@@ -258,6 +283,8 @@ def destroy(lab: str, state: Path) -> None:
             os.kill(pid, signal.SIGKILL)  # the kernel ends the others of its namespace
         (state / f"{name}.pid").unlink(missing_ok=True)
         leave(f"{lab}-{name}")
+    with contextlib.suppress(OSError):  # not there, or another lab's
+        (CGROUP / SLICE).rmdir()
     if Path("/sys/class/net", short(lab)).exists():
         ip(state, "link", "delete", short(lab))
 

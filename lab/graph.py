@@ -19,10 +19,13 @@ from lab.versions import CHECKOUT, names
 
 GPU = CHECKOUT / "lab" / "gpu"
 HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]  # the rest the userland has
-# Of it, amtool judges what the role prometheus_stack configures; no lab runs an Alertmanager.
-ALERTMANAGER = {"prometheus-alertmanager": ""}
 
 OLDER = ["kubernetes-1.35"]
+# amtool judges what the role prometheus_stack configures; no lab runs an Alertmanager.
+LINKED = (
+    *("amtool", "etcd", "helm", "kube", "kube-state-metrics", "prometheus", "prometheus-adapter"),
+    "promtool",
+)
 
 
 def gpu() -> Artifact:
@@ -57,16 +60,12 @@ class Graph:
         programs = program_groups()
         self.nvidia = programs["nvidia"]
         self.programs = programs["kubernetes"]
-        self.adapter = programs["prometheus-adapter"]
-        self.forky = debian.unpacked("forky", "forky", debian.FROM_FORKY)
-        self.alertmanager = debian.unpacked("alertmanager", "forky", ALERTMANAGER)
         self.userland = debian.userland()
         self.node = debian.node_filesystem(systems.systems()[system]["suite"])
         self.apt_key = packages.apt_key()
         self.gpu = gpu()
         contents = {
-            "forky": self.forky,
-            "bookworm": debian.unpacked("bookworm", debian.SUITE, {"runc": ""}),
+            "bookworm": debian.unpacked("bookworm", ["runc"]),
             "gpu": self.gpu,
             "pause": images.pause(),
             "toolkit-units": packages.toolkit_units(),
@@ -83,7 +82,7 @@ class Graph:
             self.apt = self._with_driver(systems.systems()[system]["suite"])
         self.charts = charts.chart_mirror(self.programs, crds)
         self.images = images.image_mirror(self.userland, contents)
-        self.balancer = debian.unpacked("haproxy", debian.SUITE, dict.fromkeys(HAPROXY, "")) if large else None
+        self.balancer = debian.unpacked("haproxy", HAPROXY) if large else None
         if large:
             kube = older_kubernetes()
             self.apt = packages.apt_mirror(
@@ -122,13 +121,10 @@ class Graph:
 
     def link_programs(self, folder: Path) -> None:
         """The programs that tests and people run by themselves, under the names that they go by."""
-        compiled = {name: self.programs.path / name for name in ("kube", "etcd", "helm", "kube-state-metrics")}
+        compiled = {name: self.programs.path / name for name in LINKED}
         kubectl = {"kubectl": self.programs.path / "kube"}
-        debian = {name: self.forky.path / "usr" / "bin" / name for name in ("prometheus", "promtool")}
-        amtool = {"amtool": self.alertmanager.path / "usr" / "bin" / "amtool"}
-        adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
         nvidia = {name: self.nvidia.path / name for name in ("dcgm-exporter", "nvidia-ctk", "nvidia-device-plugin")}
-        programs = compiled | kubectl | debian | amtool | adapter | nvidia
+        programs = compiled | kubectl | nvidia
         link(folder, {name: target for name, target in programs.items() if target.exists()})
 
     def artifacts(self) -> list[Artifact]:
@@ -143,7 +139,7 @@ class Graph:
 
         wanted = [self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])]
         if not preflight.unpacked():
-            wanted += [self.programs, self.nvidia, self.adapter, self.forky, self.alertmanager]  # what is linked
+            wanted += [self.programs, self.nvidia]  # what is linked
         for artifact in wanted:
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)
@@ -194,5 +190,6 @@ def make(artifacts: Iterable[Artifact]) -> int:
 
 def _tasks(missing: dict[str, Artifact]) -> Iterator[dict[str, Any]]:
     for name, artifact in missing.items():
-        needs = [f"artifact:{need.name}" for need in artifact.needs if need.name in missing]
+        first = [*(need.name for need in artifact.needs), *artifact.after]
+        needs = [f"artifact:{other}" for other in first if other in missing]
         yield {"name": name, "actions": [artifact.make], "task_dep": needs}

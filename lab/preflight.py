@@ -32,10 +32,13 @@ ENGINE = CHECKOUT / "build" / "containers.conf"
 
 PYTHON = ((3, 11), (3, 13))  # oldest and newest that ansible-core 2.19 runs on, which requirements-lab.txt pins
 MEMORY_GIB = 6
-# Of disk, in GiB: a full cache of compiled programs still changes, and the labs' containers lie elsewhere.
-CACHE_GIB = 12
+# Of disk, in GiB. A cold build leaves 4 of compiled packages, 2 of modules and 3 of artifacts. A full cache still
+# changes, and the labs' containers may lie elsewhere.
+CACHE_GIB = 9
 CACHE_CHANGES_GIB = 4
-CONTAINERS_GIB = 8
+CONTAINERS_GIB = 5
+# Minutes of a first build: of one processor, and those that no further processor shortens.
+BUILD_MINUTES, FIXED_MINUTES = 20, 3
 # Files of bytecode, some 5 KiB each: what has changed since stays otherwise. A run of all tests needs some 2,000.
 MOST_KEPT = 10_000
 
@@ -95,6 +98,7 @@ class Machine:
     release: tuple[str, str] = ("debian", "12")
     apt: bool = True
     missing: Sequence[str] = ()
+    cores: int = 2
     memory_gib: float = 16.0
     cache_disk: str = "/"
     cache_filled: bool = False
@@ -170,6 +174,27 @@ def _memory_refusals(machine: Machine) -> list[str]:
     return [f"{MEMORY_GIB} GiB of memory are needed, {machine.memory_gib:.1f} are available: stop what uses it"]
 
 
+def announcement(machine: Machine, modules: Sequence[str]) -> list[str]:
+    """What a first build takes and changes, before it begins; empty where the cache is filled.
+
+    modules: those of the kernel that will be loaded.
+    """
+    if machine.cache_filled:
+        return []
+    minutes = FIXED_MINUTES + round(BUILD_MINUTES / machine.cores)
+    changes = [
+        *([f"installs {', '.join(machine.missing)}"] if machine.missing else []),
+        *([f"loads the kernel modules {', '.join(modules)}"] if modules else []),
+        "adds a rule for each lab to iptables",
+    ]
+    return [
+        f"first run here: builds Kubernetes and the rest in some {minutes} minutes ({machine.cores} processors), "
+        f"up to {CACHE_GIB} GiB in {CACHE}; later runs start from there",
+        f"it {', '.join(changes)}; docs/lab.md lists all. "
+        "`make lab-down` removes a lab, `make lab-clean` the cache as well",
+    ]
+
+
 def removals(simulated: str) -> list[str]:
     """The packages that apt would remove, read from what `apt-get --simulate` prints."""
     return re.findall(r"^Remv (\S+)", simulated, re.MULTILINE)
@@ -193,9 +218,10 @@ def look() -> Machine:
         release=_release(),
         apt=bool(program("apt-get")),
         missing=missing(),
-        memory_gib=_memory_gib(),
+        cores=os.cpu_count() or 1,
+        memory_gib=memory_gib(),
         cache_disk=_mount(cache),
-        cache_filled=(CACHE / "go-build").exists(),
+        cache_filled=(CACHE / "go-build").exists() or any(CACHE.glob("images-*")),
         containers_disk=_mount(storage),
         free_gib={_mount(path): shutil.disk_usage(path).free / 2**30 for path in (cache, storage)},
         overlay_below=_file_system(cache if bare() else storage) == "overlay",
@@ -410,7 +436,7 @@ def _file_system(path: Path) -> str:
     return types[-1] if types else ""
 
 
-def _memory_gib() -> float:
+def memory_gib() -> float:
     """What is available, of the machine and of the cgroup that a container may be held in."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) / 2**20
@@ -436,9 +462,12 @@ def _alone() -> Iterator[None]:
 
 def prepare(machine: Machine) -> None:
     """Make this machine, which is not refused, one that carries the lab. Raises Refusal."""
+    modules = kernel_lacks({file: Path(file).exists() for file in KERNEL.values()})
+    for line in announcement(machine, modules):
+        print(line, flush=True)
     if machine.missing:
         install(machine.missing)
-    if modules := kernel_lacks({file: Path(file).exists() for file in KERNEL.values()}):
+    if modules:
         load(modules)
     if not bare():
         engine()

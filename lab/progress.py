@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from doit.reporter import ConsoleReporter
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from lab.artifacts import CACHE, Artifact
 
 SECONDS = CACHE / "seconds.json"
 LAST_LINES = 25
+# Where nobody looks at a terminal, what runs says so this often, in seconds.
+HEARTBEAT_S = 60
 # How Go, apt and pip say that somebody did not answer.
 UNREACHABLE = re.compile(
     r"dial tcp|i/o timeout|TLS handshake|no such host|connection (refused|reset|timed out)|50[234] |unable to connect|"
@@ -26,6 +31,25 @@ UNREACHABLE = re.compile(
 
 def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def doing(log: Path) -> str:
+    """What a step has done so far, from its log: `go build -v` writes a line a package, and one a download."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    packages = sum(" " not in line for line in lines)
+    downloads = sum(line.startswith("go: downloading") for line in lines)
+    if packages:
+        return f"{packages} packages compiled"
+    return f"{downloads} modules downloaded" if downloads else ""
+
+
+class Doing(ProgressColumn):
+    """The same beside the bar."""
+
+    max_refresh = 1.0
+
+    def render(self, task: Task) -> Text:
+        return Text(doing(task.fields["log"]))
 
 
 def next_steps(lines: Iterable[str]) -> list[str]:
@@ -52,21 +76,39 @@ class BuildReporter(ConsoleReporter):  # type: ignore[misc] # doit has no types
             BarColumn(30),
             TimeElapsedColumn(),
             TextColumn("of about {task.fields[expected]}"),
+            Doing(),
         )
         self.live = Progress(*bar, console=self.console, transient=True)
         self.measured: dict[str, float] = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
         self.running: dict[str, tuple[float, TaskID]] = {}
         self.done = 0
+        self.ended = threading.Event()
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
         if self.console.is_terminal:
             self.live.start()
+        else:
+            threading.Thread(target=self.beat, daemon=True).start()
+
+    def beat(self) -> None:
+        while not self.ended.wait(HEARTBEAT_S):
+            for line in self.still_running():
+                self.console.print(line, highlight=False, markup=False)
+
+    def still_running(self) -> list[str]:
+        lines = []
+        for task, (started, _) in list(self.running.items()):
+            name = task.partition(":")[2]
+            so_far = doing(self.artifacts[name].log)
+            lines.append(f"  still building {name} after {clock(time.monotonic() - started)}{so_far and ', '}{so_far}")
+        return lines
 
     def execute_task(self, task: Any) -> None:
         if not task.actions:
             return
         expected = self.expected(task)
-        shown = self.live.add_task(self.name(task), total=None, expected=clock(expected))
+        log = self.artifacts[self.name(task)].log
+        shown = self.live.add_task(self.name(task), total=None, expected=clock(expected), log=log)
         self.running[task.name] = (time.monotonic(), shown)
         if not self.console.is_terminal:
             self.console.print(f"  building {self.name(task)}, about {clock(expected)}", highlight=False)
@@ -100,6 +142,7 @@ class BuildReporter(ConsoleReporter):  # type: ignore[misc] # doit has no types
         self.console.print("\n".join(report), highlight=False, markup=False)
 
     def complete_run(self) -> None:
+        self.ended.set()
         self.live.stop()
 
     def finish(self, task: Any) -> float:

@@ -102,8 +102,9 @@ def workflows(_place: Place) -> tuple[Path, list[Command]]:
     forms = sorted(path for path in (github / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
     return CHECKOUT, [
         [*schema, "vendor.github-workflows", *sorted((github / "workflows").glob("*.yml"))],
+        [*schema, "vendor.github-actions", *sorted(github.glob("actions/*/action.yml"))],
         [*schema, "vendor.github-issue-forms", *forms],
-        ["zizmor", "--offline", "--quiet", github / "workflows"],
+        ["zizmor", "--offline", "--quiet", github],
     ]
 
 

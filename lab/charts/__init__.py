@@ -7,33 +7,51 @@ import json
 import shutil
 import tarfile
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from lab.artifacts import Artifact, Shell
 from lab.charts.values import RECORDED, recorded, schema
-from lab.programs import HERE as PROGRAMS
-from lab.programs import go_env
 from lab.versions import names, versions
 
 HERE = Path(__file__).parent
-CRD_TYPES = "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring"
+
+
+class Loader(yaml.CSafeLoader):
+    """With `=` as a string, as YAML 1.2 and Kubernetes read it: an AlertmanagerConfig's matcher may be one."""
+
+
+def _text(_: Loader, node: yaml.ScalarNode) -> str:
+    return str(node.value)
+
+
+Loader.add_constructor("tag:yaml.org,2002:value", _text)
 
 
 def operator_crds(programs: Artifact) -> Artifact:
-    """`*.yaml`: the operator's CRDs, made from its Go types."""
+    """`*.yaml`: the operator's CRDs as its module has them, without descriptions.
+
+    Without AlertmanagerConfig and ScrapeConfig (v1alpha1) the operator logs an error for ever.
+    """
 
     def build(out: Path, run: Shell) -> None:
-        # Without AlertmanagerConfig and ScrapeConfig (v1alpha1) the operator logs an error for ever.
-        types = [f"paths={CRD_TYPES}/{version}" for version in ("v1", "v1alpha1")]
-        run(
-            programs.path / "controller-gen",
-            "crd:maxDescLen=0",
-            *types,
-            f"output:crd:dir={out}",
-            cwd=PROGRAMS / "kubernetes",
-            env=go_env(),
-        )
+        for file in sorted((programs.path / "crds").glob("*.yaml")):
+            crd = yaml.load(file.read_text(), Loader)
+            for version in crd["spec"]["versions"]:
+                remove_descriptions(version["schema"]["openAPIV3Schema"])
+            (out / file.name).write_text(json.dumps(crd))
 
-    return Artifact("operator-crds", build, needs=(programs,), expected=10)
+    return Artifact("operator-crds", build, sources=(Path(__file__),), needs=(programs,), expected=10)
+
+
+def remove_descriptions(schema: dict[str, Any]) -> None:
+    """Of a schema and all below it; a property that is called `description` stays."""
+    schema.pop("description", None)
+    below = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    for inner in [*below, *schema.get("anyOf", []), *schema.get("oneOf", []), *schema.get("allOf", [])]:
+        if isinstance(inner, dict):
+            remove_descriptions(inner)
 
 
 def chart_mirror(programs: Artifact, crds: Artifact) -> Artifact:

@@ -7,9 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from lab import preflight
 from lab.artifacts import CACHE, Artifact, Shell
 from lab.versions import names, recipe
 
@@ -29,8 +32,13 @@ NVML_FLAGS = "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=i
 
 
 # netgo and osusergo keep the packages of a cgo build the same as without cgo, so that they are shared.
+TAGS = ("netgo", "osusergo")
 # No debug information: a fifth of the compile time, and it would be stripped anyway.
-BUILD = ("-trimpath", "-tags", "netgo,osusergo", "-gcflags=all=-dwarf=false")
+BUILD = ("-trimpath", f"-tags={','.join(TAGS)}", "-gcflags=all=-dwarf=false")
+# What a compiler takes at most, and linking Kubernetes.
+COMPILER_GIB, LINKER_GIB = 1, 3
+FEW_CORES = 4
+VERSION_OF_PROMETHEUS = "github.com/prometheus/common/version.Version"
 
 
 def program_groups(recipes: str = "programs.yml") -> dict[str, Artifact]:
@@ -52,19 +60,33 @@ def _group(
     programs: dict[str, str],
     ldflags: str = "",
     gcflags: str = "",
+    tags: Sequence[str] = (),
+    versions: Mapping[str, str] | None = None,
+    overlay: Mapping[str, Mapping[str, str]] | None = None,
     files: dict[str, str] | None = None,
+    after: str = "",
 ) -> Artifact:
     folder = HERE / name
     flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(names()['kubernetes'])}"
-    own = (f"-gcflags={gcflags}",) if gcflags else ()
+    own = (
+        *((f"-gcflags={gcflags}",) if gcflags else ()),
+        *((f"-tags={','.join([*TAGS, *tags])}",) if tags else ()),
+        f"-ldflags={flags}",
+        # The last one whose package fits is taken.
+        *(
+            f"-ldflags={programs[program]}=-s -w -X {VERSION_OF_PROMETHEUS}={version.removeprefix('v')}"
+            for program, version in (versions or {}).items()
+        ),
+    )
 
     def build(out: Path, run: Shell) -> None:
-        run(
-            *(go(), "build", *BUILD, *own, "-ldflags", flags),
-            *("-o", f"{out}/", *programs.values()),
-            cwd=folder,
-            env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
-        )
+        with tempfile.TemporaryDirectory() as scratch:
+            changed = _changed(Path(scratch), folder, overlay, run) if overlay else ()
+            run(
+                *(go(), "build", "-v", *BUILD, *own, *changed, "-o", f"{out}/", *programs.values()),
+                cwd=folder,
+                env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
+            )
         for program, package in programs.items():
             (out / _base(package)).rename(out / program)
         for kept, place in (files or {}).items():
@@ -73,8 +95,32 @@ def _group(
             for file in (_module(folder, module) / inside).iterdir():
                 shutil.copyfile(file, out / kept / file.name)  # a module's own modes would let nobody remove them
 
-    facts = (flags, *own, repr(programs), *([repr(files)] if files else []))
-    return Artifact(f"programs-{name}", build, sources=(folder,), facts=facts, expected=expected)
+    facts = (*own, repr(programs), repr(overlay), *([repr(files)] if files else []))
+    return Artifact(
+        f"programs-{name}",
+        build,
+        sources=(folder,),
+        facts=facts,
+        expected=expected,
+        after=(f"programs-{after}",) if after else (),
+    )
+
+
+def _changed(scratch: Path, folder: Path, overlay: Mapping[str, Mapping[str, str]], run: Shell) -> tuple[str, ...]:
+    """The flag that has `go build` take changed copies of modules: no overlay may name a file of the module cache."""
+    for name in ("go.mod", "go.sum"):
+        shutil.copyfile(folder / name, scratch / name)
+    for number, (module, files) in enumerate(overlay.items()):
+        run(go(), "mod", "download", module, cwd=folder, env=go_env())
+        copy = scratch / str(number)
+        unused = shutil.ignore_patterns("*_test.go")
+        shutil.copytree(_module(folder, module), copy, copy_function=shutil.copyfile, ignore=unused)
+        for file, own in files.items():
+            (copy / file).unlink(missing_ok=True)
+            if own:
+                shutil.copyfile(folder / "_overlay" / own, copy / file)
+        run(go(), "mod", "edit", f"-replace={module}={copy}", scratch / "go.mod", cwd=folder, env=go_env())
+    return (f"-modfile={scratch / 'go.mod'}",)
 
 
 def _module(folder: Path, module: str) -> Path:
@@ -92,7 +138,7 @@ def older_kubernetes() -> Artifact:
 
     def build(out: Path, run: Shell) -> None:
         run(
-            *(go(), "build", *BUILD, "-ldflags", flags, "-modfile", folder / "go.mod", "-o", f"{out}/", "./kube"),
+            *(go(), "build", "-v", *BUILD, "-ldflags", flags, "-modfile", folder / "go.mod", "-o", f"{out}/", "./kube"),
             cwd=source.parent,
             env=go_env() | {"CGO_ENABLED": "0"},
         )
@@ -107,8 +153,24 @@ def _base(package: str) -> str:
 
 
 def go_env() -> dict[str, str]:
-    """GOGC trades memory, of which a compile needs little, for a tenth of the time."""
-    return {"GOFLAGS": "-mod=readonly", "GOCACHE": str(CACHE / "go-build"), "GOTOOLCHAIN": "local", "GOGC": "400"}
+    """One thread a compiler, and no garbage collection below a GiB: a tenth to a fifth less of a processor.
+
+    With many cores one thread would cost time: the packages that come last have few beside them.
+    """
+    cores = os.cpu_count() or 1
+    return ({"GOMAXPROCS": "1"} if cores <= FEW_CORES else {}) | {
+        "GOFLAGS": f"-mod=readonly -p={at_once(cores, preflight.memory_gib())}",
+        "GOCACHE": str(CACHE / "go-build"),
+        "GOMODCACHE": os.environ.get("GOMODCACHE") or str(CACHE / "go-mod"),
+        "GOTOOLCHAIN": "local",
+        "GOGC": "off",
+        "GOMEMLIMIT": f"{COMPILER_GIB}GiB",
+    }
+
+
+def at_once(cores: int, memory_gib: float) -> int:
+    """How many packages are compiled at once: one a core, as far as the memory goes that LINKER_GIB leaves."""
+    return max(1, min(cores, int((memory_gib - LINKER_GIB) / COMPILER_GIB)))
 
 
 @cache

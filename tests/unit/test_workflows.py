@@ -42,5 +42,30 @@ def test_a_runner_gets_what_boots_a_virtual_machine() -> None:
     assert set(PROGRAMS.values()) <= set(installed.split())
 
 
+def test_what_runs_as_root_knows_where_the_cache_is() -> None:
+    lines = [line for line in commands().splitlines() if re.search(r"\bsudo\b.*\b(make|bash)\b", line)]
+
+    assert lines
+    assert [line for line in lines if "--preserve-env=CI,XDG_CACHE_HOME" not in line] == []
+
+
+def test_a_job_with_a_lab_takes_its_cache_from_where_there_is_room() -> None:
+    for path in WORKFLOWS.glob("*.yml"):
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            steps = job.get("steps", [])
+            as_root = any("sudo --preserve-env" in step.get("run", "") for step in steps)
+            cached = any(step.get("uses") == "./.github/actions/lab-cache" for step in steps)
+            assert cached == as_root
+
+
+def test_a_release_is_tested_on_artifacts_of_its_own() -> None:
+    jobs = yaml.safe_load((WORKFLOWS / "release.yml").read_text())["jobs"]
+
+    assert jobs["release"]["needs"] == "test"
+    assert jobs["test"]["uses"] == "./.github/workflows/test.yml"
+    assert jobs["test"]["with"] == {"cached": False}
+    assert "cache" not in "".join(str(step) for step in jobs["release"]["steps"])
+
+
 def makefile() -> str:
     return (ROOT / "Makefile").read_text()

@@ -6,8 +6,12 @@ package tools
 import (
 	_ "github.com/prometheus-operator/prometheus-operator/cmd/operator"
 	_ "github.com/prometheus-operator/prometheus-operator/cmd/prometheus-config-reloader"
+	_ "github.com/prometheus/alertmanager/cmd/amtool"
+	_ "github.com/prometheus/node_exporter"
+	_ "github.com/prometheus/prometheus/cmd/prometheus"
+	_ "github.com/prometheus/prometheus/cmd/promtool"
 	_ "go.etcd.io/etcd/server/v3"
 	_ "helm.sh/helm/v3/cmd/helm"
 	_ "k8s.io/kube-state-metrics/v2"
-	_ "sigs.k8s.io/controller-tools/cmd/controller-gen"
+	_ "sigs.k8s.io/prometheus-adapter/cmd/adapter"
 )

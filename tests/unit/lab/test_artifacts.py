@@ -68,6 +68,13 @@ def test_a_command_that_the_build_reads_itself_tells_its_reason() -> None:
     assert next_steps(log.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("cores", "memory_gib", "at_once"), [(2, 6.0, 2), (2, 24.0, 2), (16, 16.0, 13), (16, 128.0, 16), (8, 2.0, 1)]
+)
+def test_as_many_packages_are_compiled_at_once_as_memory_allows(cores: int, memory_gib: float, at_once: int) -> None:
+    assert programs.at_once(cores, memory_gib) == at_once
+
+
 def test_a_go_that_cannot_be_had_tells_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "python").write_text(f'#!/bin/sh\necho "{UNREACHABLE}" >&2\nexit 1\n')
     (tmp_path / "python").chmod(0o755)

@@ -44,7 +44,26 @@ def test_control_groups_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(bare, "CGROUP", tmp_path)
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
 
-    assert bare.hierarchies() == {"cgroup2": tmp_path}
+    assert bare.hierarchies() == {"cgroup2": tmp_path / "kubegpu-lab"}
+
+
+def test_a_server_s_group_may_limit_what_the_machine_s_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    handed: list[str] = []
+    monkeypatch.setattr(bare, "CGROUP", tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "kubegpu-lab").mkdir()
+    (tmp_path / "kubegpu-lab" / "cgroup.controllers").write_text("cpu memory\n")
+    monkeypatch.setattr(
+        Path, "write_text", lambda path, text: handed.append(f"{path.relative_to(tmp_path)} {text}") or len(text)
+    )
+
+    bare.join("lab-cp1")
+
+    assert handed == [
+        *(f"cgroup.subtree_control +{controller}" for controller in ("cpu", "memory", "pids")),
+        *(f"kubegpu-lab/cgroup.subtree_control +{controller}" for controller in ("cpu", "memory")),
+        f"kubegpu-lab/lab-cp1/cgroup.procs {os.getpid()}",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import io
+import re
+import time
+from pathlib import Path
 
-from lab.progress import next_steps
+import pytest
+from doit.task import Task as DoitTask
+
+from lab import artifacts, progress
+from lab.artifacts import Artifact
+from lab.progress import BuildReporter, doing, next_steps
 
 
 @pytest.mark.parametrize(
@@ -26,3 +34,38 @@ def test_a_source_that_does_not_answer_is_named_as_the_reason(line: str) -> None
 
 def test_a_compile_error_is_not_blamed_on_the_network() -> None:
     assert next_steps(["./main.go:12: undefined: foo", "go ended with 1"]) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "so_far"),
+    [
+        ("", ""),
+        ("+ go build\ngo: downloading k8s.io/api v0.36.3\n", "1 modules downloaded"),
+        ("+ go build\ngo: downloading k8s.io/api v0.36.3\nk8s.io/api/core/v1\nnet/http\n", "2 packages compiled"),
+    ],
+)
+def test_a_step_says_what_it_has_done_so_far(tmp_path: Path, written: str, so_far: str) -> None:
+    (tmp_path / "log").write_text(written)
+
+    assert doing(tmp_path / "log") == so_far
+    assert doing(tmp_path / "none") == ""
+
+
+def test_without_a_terminal_what_takes_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "CACHE", tmp_path)
+    monkeypatch.setattr(progress, "SECONDS", tmp_path / "seconds.json")
+    monkeypatch.setattr(progress, "HEARTBEAT_S", 0.01)
+    slow = Artifact("slow", lambda _out, _run: None)
+    slow.log.parent.mkdir()
+    slow.log.write_text("net/http\n")
+    reporter = type("Reporter", (BuildReporter,), {"artifacts": {"slow": slow}})(said := io.StringIO(), {})
+
+    reporter.initialize({}, [])
+    reporter.execute_task(DoitTask("artifact:slow", actions=["true"]))
+    for _ in range(1000):
+        if "packages compiled" in said.getvalue():
+            break
+        time.sleep(0.01)
+    reporter.complete_run()
+
+    assert re.search(r"  still building slow after \d:\d\d, 1 packages compiled\n", said.getvalue())

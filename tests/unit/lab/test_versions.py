@@ -17,8 +17,10 @@ PINNED = [
     ("kubernetes", "helm.sh/helm/v3", "{helm}"),
     ("kubernetes", "k8s.io/kube-state-metrics/v2", "{kube-state-metrics}"),
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
-    ("kubernetes", "sigs.k8s.io/controller-tools", "{controller-tools}"),
-    ("prometheus-adapter", "sigs.k8s.io/prometheus-adapter", "{prometheus-adapter}"),
+    ("kubernetes", "github.com/prometheus/alertmanager", "{alertmanager}"),
+    ("kubernetes", "github.com/prometheus/node_exporter", "{node-exporter}"),
+    ("kubernetes", "sigs.k8s.io/prometheus-adapter", "{prometheus-adapter}"),
+    ("containerd", "github.com/containernetworking/plugins", "{cni-plugins}"),
     ("argo-cd", "github.com/argoproj/argo-cd/v3", "{argo-cd}"),
     ("argo-rollouts", "github.com/argoproj/argo-rollouts", "{argo-rollouts}"),
     ("kwok", "sigs.k8s.io/kwok", "{kwok}"),
@@ -40,6 +42,13 @@ def test_go_mod_requires_what_the_version_file_pins(group: str, module: str, ver
 
     assert found is not None
     assert found[1] == fill(version)
+
+
+def test_prometheus_is_the_module_of_its_release() -> None:
+    major, minor, patch = fill("{prometheus}").removeprefix("v").split(".")
+    go_mod = (HERE / "kubernetes" / "go.mod").read_text()
+
+    assert f"\tgithub.com/prometheus/prometheus v0.{int(major) * 100 + int(minor)}.{patch}\n" in go_mod
 
 
 def test_k6_is_of_the_version_that_its_image_has() -> None:
