@@ -22,10 +22,7 @@ HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracin
 
 OLDER = ["kubernetes-1.35"]
 # amtool judges what the role prometheus_stack configures; no lab runs an Alertmanager.
-LINKED = (
-    *("amtool", "etcd", "helm", "kube", "kube-state-metrics", "prometheus", "prometheus-adapter"),
-    "promtool",
-)
+LINKED = ("amtool", "etcd", "helm", "kube", "kube-state-metrics", "prometheus", "promtool")
 
 
 def gpu() -> Artifact:
@@ -60,6 +57,7 @@ class Graph:
         programs = program_groups()
         self.nvidia = programs["nvidia"]
         self.programs = programs["kubernetes"]
+        self.adapter = programs["prometheus-adapter"]
         self.userland = debian.userland()
         self.node = debian.node_filesystem(systems.systems()[system]["suite"])
         self.apt_key = packages.apt_key()
@@ -124,7 +122,8 @@ class Graph:
         compiled = {name: self.programs.path / name for name in LINKED}
         kubectl = {"kubectl": self.programs.path / "kube"}
         nvidia = {name: self.nvidia.path / name for name in ("dcgm-exporter", "nvidia-ctk", "nvidia-device-plugin")}
-        programs = compiled | kubectl | nvidia
+        adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
+        programs = compiled | kubectl | nvidia | adapter
         link(folder, {name: target for name, target in programs.items() if target.exists()})
 
     def artifacts(self) -> list[Artifact]:
@@ -139,7 +138,7 @@ class Graph:
 
         wanted = [self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])]
         if not preflight.unpacked():
-            wanted += [self.programs, self.nvidia]  # what is linked
+            wanted += [self.programs, self.nvidia, self.adapter]  # what is linked
         for artifact in wanted:
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)

@@ -13,5 +13,4 @@ import (
 	_ "go.etcd.io/etcd/server/v3"
 	_ "helm.sh/helm/v3/cmd/helm"
 	_ "k8s.io/kube-state-metrics/v2"
-	_ "sigs.k8s.io/prometheus-adapter/cmd/adapter"
 )

@@ -41,7 +41,7 @@ def test_a_machine_that_can_carry_the_lab_is_not_refused(machine: Machine) -> No
         (replace(FINE, apt=False), "podman not found, and no apt-get", "install them"),
         (replace(FINE, overlay_below=True), "lies on an overlay", "mount a volume at /var/lib/containers"),
         (replace(FINE, memory_gib=2.5), "6 GiB of memory are needed, 2.5 are available", "stop"),
-        (replace(FINE, free_gib={"/": 13.0}), "14 GiB of disk are needed on /, 13 are free", "XDG_CACHE_HOME"),
+        (replace(FINE, free_gib={"/": 14.0}), "15 GiB of disk are needed on /, 14 are free", "XDG_CACHE_HOME"),
     ],
 )
 def test_what_stands_in_the_way_is_said_with_the_next_step(machine: Machine, reason: str, step: str) -> None:
@@ -58,12 +58,14 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 def test_a_full_cache_still_needs_room_for_containers_and_changes() -> None:
     full = replace(FINE, cache_filled=True)
 
-    assert preflight.lab_refusals(replace(full, free_gib={"/": 9.0})) == []
-    assert preflight.lab_refusals(replace(full, free_gib={"/": 8.0}))
+    assert preflight.lab_refusals(replace(full, free_gib={"/": 10.0})) == []
+    assert preflight.lab_refusals(replace(full, free_gib={"/": 9.0}))
 
 
-def test_the_disk_of_a_hosted_runner_is_enough() -> None:
-    assert preflight.lab_refusals(replace(FINE, free_gib={"/": 14.0})) == []
+def test_the_disks_of_a_hosted_runner_are_enough() -> None:
+    runner = replace(FINE, cache_disk="/var/lab-cache", free_gib={"/": 13.0, "/var/lab-cache": 60.0})
+
+    assert preflight.lab_refusals(runner) == []
 
 
 def test_a_first_build_says_what_it_takes_and_changes() -> None:
@@ -79,7 +81,7 @@ def test_the_disk_of_the_containers_is_looked_at_as_well() -> None:
     two = replace(FINE, cache_disk="/home", containers_disk="/var", free_gib={"/home": 50.0, "/var": 3.0})
 
     (refusal,) = preflight.lab_refusals(two)
-    assert refusal.startswith("5 GiB of disk are needed on /var, 3 are free")
+    assert refusal.startswith("6 GiB of disk are needed on /var, 3 are free")
 
 
 @pytest.mark.parametrize("version", [(3, 10, 12), (3, 14, 0)])
