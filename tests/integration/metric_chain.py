@@ -40,6 +40,15 @@ USAGE = {
 ADAPTER_VALUES = yaml.safe_load((ROOT / "roles" / "prometheus_adapter" / "vars" / "main.yml").read_text())
 
 
+def have_namespace(core: client.CoreV1Api, name: str) -> None:
+    """Create it, unless another test of the session did."""
+    try:
+        core.create_namespace({"metadata": {"name": name}})
+    except ApiException as err:
+        if err.status != 409:
+            raise
+
+
 class Exporter:
     """Serves `text` as /metrics, and what `counters` gives at that moment."""
 
@@ -232,7 +241,7 @@ class MetricChain:
     def _publish(self) -> None:
         """Make both reachable through the API server, under the names that the charts give them."""
         core = client.CoreV1Api(self._kube)
-        core.create_namespace({"metadata": {"name": MONITORING}})
+        have_namespace(core, MONITORING)
         pod = {
             "metadata": {"name": "prometheus-0", "namespace": MONITORING},
             "spec": {"containers": [{"name": "prometheus", "image": "prometheus"}]},

@@ -15,7 +15,7 @@ from autoscaler_specs import right, some_wrong
 from control_plane import ControlPlane
 from hypothesis import HealthCheck, given, settings
 from kubernetes import client
-from kubernetes.client.exceptions import ApiException
+from metric_chain import have_namespace
 from prometheus_rules import serve_kind
 
 RESOURCES = {"HorizontalPodAutoscaler": HPAS, "PrometheusRule": RULES}
@@ -27,11 +27,7 @@ SAMPLE = 150
 def served(plane: tuple[ControlPlane, client.ApiClient]) -> KubeClient:
     serve_kind(plane[1])
     for name in NAMESPACES:
-        try:
-            client.CoreV1Api(plane[1]).create_namespace({"metadata": {"name": name}})
-        except ApiException as err:
-            if err.status != 409:
-                raise
+        have_namespace(client.CoreV1Api(plane[1]), name)
     return KubeClient(connect({"kubeconfig": str(plane[0].kubeconfig)}), dry_run=True)
 
 
