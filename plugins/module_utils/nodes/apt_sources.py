@@ -25,7 +25,7 @@ class AptSet:
     key_url, fingerprint: upstream's key.
     packages:    installed at `version`, which may be a pattern.
     extra:       installed besides, each by name alone or as `name=version`.
-    pinned:      patterns of names that are held at that version.
+    pinned:      patterns of names that are held at that version; the packages themselves if it is empty.
     also_pinned: packages with versions of their own.
     unattended:  patterns of names that unattended-upgrades leaves alone.
     """
@@ -44,7 +44,7 @@ class AptSet:
     unattended: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        return plain(asdict(self))
+        return plain({**asdict(self), "pinned": self.pinned or self.packages})
 
 
 def plain(value: Any) -> Any:
