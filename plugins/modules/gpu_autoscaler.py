@@ -265,7 +265,7 @@ fix:
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import (
@@ -291,9 +291,12 @@ def main() -> None:
         autoscalers = read_specs(params["autoscalers"])
         kube = module.kube_client()
         prometheus, backend = module.prometheus_client(kube), PrometheusAdapter(kube)
-        outcome = module.outcome = reconcile(kube, prometheus, backend, autoscalers, module.rule_options())
+        rules = module.rule_options()
+        outcome = module.outcome = reconcile(kube, prometheus, backend, autoscalers, rules)
         if params["verify"] and not module.check_mode and not outcome.errors:
             verify(kube, prometheus, backend, autoscalers, Deadline(params["wait_timeout"]), outcome)
+            if not outcome.errors:
+                narrow_rules(kube, prometheus, backend, autoscalers, rules, outcome)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@ from itertools import product
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from control_plane import ControlPlane, Request, eventually
 from guests import APPLY, GUEST, HEARD_S, LOOK, LOOKER, allowed, allowed_in
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from module_process import run_module
-from test_one_namespace import ROLES
+from test_one_namespace import roles_of
 from test_rights_of_targets import KINDS
 from workloads import Workloads
 
@@ -158,7 +159,8 @@ def work(
         claim = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
         body = {"spec": {"template": {"spec": {"resourceClaims": claim}}}}
         client.AppsV1Api(kube).patch_namespaced_deployment(name, namespace, body)
-        wanted = [{"namespace": namespace, "target": {"name": name}, "max_replicas": 4}]
+        # The rights of one namespace name the rules of its autoscaler `chat` and of its metric `queue`.
+        wanted = [{"namespace": namespace, "name": "chat", "target": {"name": name}, "max_replicas": 4}]
         external = [{**wanted[0], "metric_type": "External"}]
         applies.run("custom_metric_info", namespace=namespace, metric="gpu", name=pod)
         applies.run("gpu_autoscaler", verify=True, wait_timeout=20, autoscalers=wanted)
@@ -167,7 +169,15 @@ def work(
             applies.run("gpu_autoscaler", verify=True, wait_timeout=20, autoscalers=external)
             applies.run("gpu_doctor", namespace=namespace)
             looks.run("gpu_doctor", namespace=namespace)
-        applies.run("gpu_autoscaler", state="absent", autoscalers=external)
+        for profile, metrics in PROFILES.items():
+            aim = {} if metrics.metrics[0].target_value else {"target_value": 5}
+            done = applies.run("gpu_autoscaler", verify=False, autoscalers=[{**wanted[0], "metric": profile, **aim}])
+            assert done["result"]["rules"][0]["action"] in ("created", "unchanged")
+        queue = {"name": "queue", "query": "max by (namespace, pod) (queue_length)"}
+        own = [{**wanted[0], "metric": queue, "target_value": 5}]
+        assert applies.run("gpu_autoscaler", verify=False, autoscalers=own)["changed"] is True
+        gone = applies.run("gpu_autoscaler", state="absent", autoscalers=own)
+        assert [rule["action"] for rule in gone["result"]["rules"] if "queue" in rule["name"]] == ["deleted"]
 
     with replicas_and_adapter(*plane):
         yield use
@@ -188,7 +198,7 @@ def test_each_right_of_one_namespace_is_used(
     plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads, work: Callable[[User, User], None]
 ) -> None:
     places = (workloads.namespace, MONITORING)
-    roles = [at_port(role, plane[1]) for role in ROLES]
+    roles = [at_port(role, plane[1]) for role in roles_of(workloads.namespace)]
     with ExitStack() as stack:
         for role, place in zip(roles, places, strict=True):
             stack.enter_context(allowed_in(plane[1], place, GUEST, role))

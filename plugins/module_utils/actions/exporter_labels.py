@@ -11,23 +11,29 @@ from dataclasses import replace
 from ..autoscaling.manifests import EXPORTER_ANNOTATION, Manifest, RuleOptions, metrics_of
 from ..autoscaling.spec import Autoscaler
 from ..errors import enumeration
+from ..marks import is_of
 
 
 def with_exporter_labels(
     rules: RuleOptions,
     jobs: Sequence[str],
-    autoscalers: Iterable[Autoscaler],
+    autoscalers: Sequence[Autoscaler],
     live: Iterable[Manifest],
 ) -> tuple[RuleOptions, list[str]]:
     """The options with the labels of the exporter's targets, and warnings.
 
     What a live rule believes stays, until its targets are gone: a job that is new takes nothing over. Without a rule
-    the one job that reports GPUs is believed.
+    the one job that reports GPUs is believed. A rule that another inventory made stays as it is.
     jobs: that report GPUs. live: rules that are there.
     """
-    if rules.exporter_labels is not None or not any(metric.is_of_gpus for metric in metrics_of(autoscalers)):
+    if not are_wanted(rules, autoscalers):
         return rules, []
-    kept = next(filter(None, map(_labels_of, live)), {})
+    live = list(live)
+    names = {profile.rule_name("") for autoscaler in autoscalers for profile in autoscaler.profiles if profile.of_gpus}
+    theirs = [rule for rule in live if rule["metadata"]["name"] in names and not is_of(rule, rules.inventory)]
+    if theirs:
+        return replace(rules, exporter_labels=labels_of(theirs[0])), []
+    kept = next(filter(None, map(labels_of, live)), {})
     if kept and (not jobs or set(kept) != {"job"} or kept["job"] in jobs):
         return replace(rules, exporter_labels=kept), []
     if len(jobs) > 1:
@@ -39,7 +45,12 @@ def with_exporter_labels(
     return replace(rules, exporter_labels={"job": jobs[0]} if jobs else {}), []
 
 
-def _labels_of(rule: Manifest) -> Mapping[str, str]:
+def are_wanted(rules: RuleOptions, autoscalers: Iterable[Autoscaler]) -> bool:
+    """Whether they have to be found: the user does not say them, and there is a metric of GPUs."""
+    return rules.exporter_labels is None and any(metric.is_of_gpus for metric in metrics_of(autoscalers))
+
+
+def labels_of(rule: Manifest) -> Mapping[str, str]:
     """What a rule notes; nothing if others have changed that."""
     noted = (rule["metadata"].get("annotations") or {}).get(EXPORTER_ANNOTATION, "{}")
     with suppress(ValueError):

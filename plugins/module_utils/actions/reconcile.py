@@ -16,10 +16,10 @@ from ..errors import enumeration
 from ..marks import is_managed, is_of, maker
 from .backend import Backend
 from .dead_time import resolve_dead_times
-from .exporter_labels import with_exporter_labels
+from .exporter_labels import are_wanted, labels_of, with_exporter_labels
 from .outcome import Outcome
 from .preflight import preflight, shared
-from .snapshot import Objects, read_objects, read_reachable_hpas, read_snapshot
+from .snapshot import Objects, gpu_jobs, read_objects, read_reachable_hpas, read_rules, read_snapshot
 from .write import Change, write
 
 
@@ -72,6 +72,29 @@ def reconcile(
         entry["behavior"] = place
     outcome.result = {"autoscalers": scaled, "behaviors": behaviors, "rules": made + removed}
     return outcome
+
+
+def narrow_rules(
+    kube: KubeClient,
+    prometheus: PrometheusClient,
+    backend: Backend,
+    autoscalers: Sequence[Autoscaler],
+    rules: RuleOptions,
+    outcome: Outcome,
+) -> None:
+    """Narrow proven rules that were made before Prometheus had rows of GPUs: they believe the exporter alone.
+
+    Otherwise the next run would change them.
+    """
+    if not are_wanted(rules, autoscalers):
+        return
+    live = read_rules(kube, rules.namespace) or {}
+    if any(map(labels_of, live.values())):
+        return
+    narrowed, _warnings = with_exporter_labels(rules, gpu_jobs(prometheus), autoscalers, live.values())
+    if narrowed.exporter_labels:
+        wanted = [rule for rule in backend.desired_objects(autoscalers, narrowed) if rule["kind"] != HPAS.kind]
+        write(kube, outcome, [_rule_change(live.get(key_of(rule)[1]), rule, ()) for rule in wanted])
 
 
 def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:

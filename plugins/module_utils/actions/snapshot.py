@@ -125,21 +125,27 @@ def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[
 
 def read_objects(kube: KubeClient, rule_namespace: str, namespaces: Collection[str]) -> Objects:
     """namespaces: of the autoscalers that it is about."""
-    rules = kube.list(RULES, namespace=rule_namespace, label_selector=f"{MANAGED_BY}={MANAGER},{METRIC_LABEL}")
+    rules = read_rules(kube, rule_namespace)
     hpas, unread = read_reachable_hpas(kube, namespaces)
-    return Objects(
-        hpas,
-        None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules},
-        unread,
-        frozenset(namespaces),
-    )
+    return Objects(hpas, rules, unread, frozenset(namespaces))
+
+
+def read_rules(kube: KubeClient, namespace: str) -> dict[str, Manifest] | None:
+    """The rules of autoscalers, by name; None if the cluster has no such kind."""
+    rules = kube.list(RULES, namespace=namespace, label_selector=f"{MANAGED_BY}={MANAGER},{METRIC_LABEL}")
+    return None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules}
+
+
+def gpu_jobs(prometheus: PrometheusClient) -> tuple[str, ...]:
+    """Jobs whose targets report GPUs."""
+    return tuple(sorted({series.labels.get("job", "") for series in prometheus.query(_GPU_JOBS, retry=True)} - {""}))
 
 
 def read_snapshot(
     kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], rule_namespace: str
 ) -> ClusterSnapshot:
     """rule_namespace: where rules are made; empty if it is known to be there."""
-    prometheus_error, query_errors, empty_queries, gpu_jobs = _try_queries(prometheus, autoscalers)
+    prometheus_error, query_errors, empty_queries, jobs = _try_queries(prometheus, autoscalers)
     unread: dict[str, str] = {}
 
     def of_cluster(name: str, read: Callable[[], Any]) -> Any:
@@ -164,7 +170,7 @@ def read_snapshot(
     # Evidence only: who may not list them is told of nodes without GPUs.
     slices = attempt(lambda: kube.list(RESOURCE_SLICES)) if nodes and not any(gpus_of(nodes).values()) else None
     return ClusterSnapshot(
-        gpu_jobs=gpu_jobs,
+        gpu_jobs=jobs,
         targets=read_targets(kube, autoscalers, managers=False),
         nodes=nodes,
         resource_slices=slices if isinstance(slices, list) else (),
@@ -209,9 +215,7 @@ def _try_queries(
     empty = []
     jobs: tuple[str, ...] = ()
     try:
-        jobs = tuple(
-            sorted({series.labels.get("job", "") for series in prometheus.query(_GPU_JOBS, retry=True)} - {""})
-        )
+        jobs = gpu_jobs(prometheus)
         for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers)):
             if metric.sources or not metric.query:
                 continue

@@ -111,6 +111,11 @@ class Profile:
         return tuple(metric for metric in self.metrics if metric.query and metric.per == "pod")
 
     @property
+    def of_gpus(self) -> bool:
+        """Whether one of its metrics is of GPUs, as dcgm-exporter reports them."""
+        return any(metric.is_of_gpus for metric in self.metrics)
+
+    @property
     def is_own(self) -> bool:
         """A metric of the user's own. Each namespace has its own rule for it, since two may mean different queries."""
         return not any(metric.sources for metric in self.metrics)

@@ -12,8 +12,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 
-GPU = [Autoscaler.from_params({"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8})]
-QUEUE = [Autoscaler.from_params({"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8, "metric": "llm"})]
+CHAT = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8}
+GPU = [Autoscaler.from_params(CHAT)]
+UTIL = [Autoscaler.from_params({**CHAT, "metric": "gpu_util"})]
+QUEUE = [Autoscaler.from_params({**CHAT, "metric": "llm"})]
 
 
 def rules_of(labels: dict[str, str]) -> list[dict[str, Any]]:
@@ -61,6 +63,17 @@ def test_what_the_user_says_stands() -> None:
 
 def test_metrics_of_model_servers_need_no_exporter() -> None:
     assert with_exporter_labels(RuleOptions(), ("a", "b"), QUEUE, []) == (RuleOptions(), [])
+
+
+@pytest.mark.parametrize("theirs", [{}, {"job": "dcgm"}])
+def test_a_rule_of_another_inventory_stays_as_it_is(theirs: dict[str, str]) -> None:
+    """Else this inventory would have to change it, which it may not."""
+    live = prometheus_rules(GPU, RuleOptions(exporter_labels=theirs, inventory="staging"))
+    live += prometheus_rules(QUEUE, RuleOptions(inventory="staging"))
+    rules, warnings = with_exporter_labels(RuleOptions(inventory="prod"), ("new",), GPU, live)
+    assert (rules.exporter_labels, warnings) == (theirs, [])
+    own, _warnings = with_exporter_labels(RuleOptions(inventory="prod"), ("new",), UTIL, live)
+    assert own.exporter_labels == {"job": "new"}
 
 
 def test_an_annotation_that_others_have_changed_is_nothing() -> None:

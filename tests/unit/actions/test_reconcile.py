@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.preflight import state_before
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.snapshot import ClusterSnapshot, Objects
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.targets import TargetState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    EXPORTER_ANNOTATION,
     Manifest,
     RuleOptions,
     autoscaler_of,
@@ -249,6 +252,37 @@ def own(query: str = "queue") -> list[Autoscaler]:
 def found(*labels: dict[str, str]) -> dict[str, Any]:
     result = [{"metric": label_set, "value": [0, "1"]} for label_set in labels]
     return {f"GET {PROXY}/query": {"status": "success", "data": {"result": result}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "told", "inventory", "jobs", "after"),
+    [
+        ({}, None, "default", ["dcgm"], {"job": "dcgm"}),
+        ({}, None, "default", [], None),
+        ({}, None, "default", ["dcgm", "other"], None),
+        ({}, {}, "default", ["dcgm"], None),
+        ({}, None, "staging", ["dcgm"], None),
+        ({"job": "gone"}, None, "default", ["dcgm"], None),
+    ],
+    ids=["narrowed", "no rows yet", "several jobs", "the user says any", "another inventory", "narrow already"],
+)
+def test_a_rule_made_before_there_were_rows_is_narrowed_once_they_are_proven(
+    before: dict[str, str], told: dict[str, str] | None, inventory: str, jobs: list[str], after: dict[str, str] | None
+) -> None:
+    """A second run then changes nothing."""
+    wanted, rules = autoscalers("chat"), RuleOptions(exporter_labels=told)
+    live = manifests(wanted, replace(rules, exporter_labels=before, inventory=inventory))
+    narrow = manifests(wanted, replace(rules, exporter_labels={"job": "dcgm"}))[0]
+    seen = found(*({"job": job} for job in jobs))
+    transport = cluster(("chat",), live, **seen, **{f"PATCH {RULES}/kubegpu-gpu": narrow})
+    kube, outcome = KubeClient(transport), Outcome()
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    narrow_rules(kube, prometheus, PrometheusAdapter(kube), wanted, rules, outcome)
+    sent = [request.body["metadata"]["annotations"] for request in transport.requests if request.method == "PATCH"]
+    assert sent == ([{EXPORTER_ANNOTATION: json.dumps(after)}] if after else [])
+    assert outcome.changed is bool(after)
+    if after:
+        assert not run(cluster(("chat",), [narrow, live[1]], **seen), wanted).changed
 
 
 POD = {"namespace": "ml", "pod": "chat-0"}

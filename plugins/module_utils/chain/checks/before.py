@@ -206,7 +206,8 @@ SPEC_RULE_OF_INVENTORY = FindingType(
     Hop.SPEC,
     "error",
     cause="a run changes only what was made for its own inventory, and inventories that share a cluster share rules",
-    fix="use one version of the collection, and the same rule_labels and evaluation_interval of prometheus, in both; "
+    fix="use one version of the collection, and the same rule_labels, evaluation_interval and exporter_labels of "
+    "prometheus, in both; "
     "set kubegpu_inventory_id (inventory_id of the module) to the id of the rule if it is the same inventory; or give "
     "the rule to this one: {command}",
     before="refuse",
