@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_sources import AptSet
 from role_values import ROLES
 
 SPEC = yaml.safe_load((ROLES / "_common/meta/argument_specs.yml").read_text())["argument_specs"]["apt_present"]
@@ -34,7 +36,11 @@ FOUND = [
 
 
 def test_they_are_found() -> None:
-    assert len(FOUND) >= 4  # of containerd, the driver, the toolkit and Kubernetes
+    assert len(FOUND) >= 3  # of containerd, Docker and Kubernetes
+
+
+def test_the_shared_role_takes_what_is_planned() -> None:
+    assert {field.name for field in fields(AptSet)} <= KNOWN.keys()
 
 
 @pytest.mark.parametrize("repository", FOUND)
