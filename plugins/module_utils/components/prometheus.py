@@ -63,7 +63,7 @@ class Choice:
 
     def url(self) -> str:
         """The address for pods of the cluster."""
-        it = self.address()
+        it = self._own() | self.address()
         service = (
             f"{it.get('scheme') or 'http'}://{it['service']}.{it['namespace']}.svc:{it['port']}{it['path_prefix']}"
         )
