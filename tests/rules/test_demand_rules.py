@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,8 +15,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dema
     HELD_S,
     LONGEST_INTERVAL_S,
     MOST_COST,
+    Demand,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions, workload_rule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.request_counters import COUNTERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from hypothesis import given, settings
@@ -307,10 +310,17 @@ def test_a_dot_in_a_name_is_a_dot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["istio", "envoy_gateway", "ingress_nginx", "traefik"])
 def test_a_name_is_never_a_part_of_a_query(source: str, tmp_path: Path) -> None:
+    """It is refused, and quoted as well."""
     name = 'chat"} or vector(1e6) or up{a="\\'
+    with pytest.raises(HopError, match=r"demand\.name"):
+        rules(source=source, name=name)
+    params = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8, "demand": {"source": source}}
+    autoscaler = Autoscaler.from_params(params)
+    counter = COUNTERS[source]
+    demand = Demand(counter.offered("ml", name), counter.served("ml", name), source=source)
     check(
         tmp_path,
-        rules(source=source, name=name),
+        workload_rule(replace(autoscaler, demand=demand), RuleOptions())["spec"],
         {BUSY: "100x60"},
         [(part("sum"), 118, 100), (part("rate"), 118, None)],
     )
