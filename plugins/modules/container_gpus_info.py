@@ -83,6 +83,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import m
 SMI = "/usr/bin/nvidia-smi"
 # A namespace of its own: neither the kubelet nor `docker ps` takes notice.
 CTR = ["ctr", "--namespace", "kubegpu"]
+# On a busy server ctr may end before it has copied what the container wrote, and nvidia-smi always writes something.
+ATTEMPTS = 3
 
 ARGUMENTS: dict[str, Any] = {
     "engine": {"type": "str", "choices": ["containerd", "docker"], "default": "containerd"},
@@ -117,8 +119,13 @@ def by_containerd(module: AnsibleModule, paths: list[str]) -> tuple[int, str, st
     """Exit status, output and errors of nvidia-smi. paths: what it is linked with."""
     mounts = [f"--mount=type=bind,src={path},dst={path},options=rbind:ro" for path in paths]
     runtime = ["--runc-binary", module.params["runtime"], "--device", module.params["device"]]
-    with empty_container(module) as root:
-        return module.run_command([*CTR, "run", "--rm", "--rootfs", *runtime, *mounts, str(root), root.name, SMI, "-L"])
+    for _attempt in range(ATTEMPTS):
+        with empty_container(module) as root:
+            command = [*CTR, "run", "--rm", "--rootfs", *runtime, *mounts, str(root), root.name, SMI, "-L"]
+            status, out, err = module.run_command(command)
+        if status != 0 or out.strip():
+            break
+    return status, out, err
 
 
 def by_docker(module: AnsibleModule, paths: list[str]) -> tuple[int, str, str]:

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 import yaml
 from ansible_forks import ansible_playbook
+from collection import COLLECTIONS_PATH, install
 from programs import program
 from role_values import RoleValues
 
+install()  # the roles' filters are the collection's
+ENVIRONMENT = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json", "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
 CHECKOUT = Path(__file__).resolve().parents[2]
 RENDERED = """
 - hosts: all
@@ -61,7 +64,7 @@ def render(
     asked = [{"item": name, "stat": {"exists": exists}} for name, exists in elsewhere]
     variables["__kubernetes_elsewhere"] = {"results": asked}
     words = ("-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables))
-    done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"})
+    done = ansible_playbook(*words, cwd=folder, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout
     told = json.loads(done.stdout)["plays"][0]["tasks"][-1]["hosts"]
     return {name: told[name]["msg"] for name in names}
