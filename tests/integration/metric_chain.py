@@ -158,7 +158,15 @@ class MetricChain:
     def scrape_configs(self) -> list[dict[str, Any]]:
         """Of Prometheus."""
         targets = [{"targets": [f"127.0.0.1:{self.exporter.port}"]}]
-        return [{"job_name": "dcgm-exporter", "honor_labels": True, "static_configs": targets}]
+        # A recorded series has no job, and the adapter serves no other. Some tests scrape their values in its place.
+        as_recorded = {
+            "source_labels": ["__name__"],
+            "regex": "namespace_.+:.+",
+            "target_label": "job",
+            "replacement": "",
+        }
+        scraped = {"job_name": "dcgm-exporter", "honor_labels": True, "static_configs": targets}
+        return [{**scraped, "metric_relabel_configs": [as_recorded]}]
 
     def adapter_flags(self) -> Sequence[str]:
         """How long the adapter lives with what it knows; seconds, for tests."""
