@@ -130,7 +130,11 @@ def deploy(folder: Path, plane: ControlPlane, **more: Any) -> str:
     helm.parent.mkdir(exist_ok=True)
     helm.unlink(missing_ok=True)
     helm.symlink_to(program("helm"))
-    known = {"kubegpu_kubeconfig": str(plane.kubeconfig), "kubegpu_helm_folder": str(helm.parent)}
+    known = {
+        "kubegpu_inventory_id": "default",
+        "kubegpu_kubeconfig": str(plane.kubeconfig),
+        "kubegpu_helm_folder": str(helm.parent),
+    }
     done = run_playbook(folder, str(DEMO / "deploy.yml"), {**VARS, **known, **told})
     assert done.returncode == 0
     return " ".join(done.stdout.split())

@@ -205,7 +205,7 @@ def _answered(demand: Demand, rate: str) -> str:
 
     Few requests are not served in each scrape interval.
     """
-    (_irate, latest_s, _), (_rate, short_s, many), (_, long_s, _), (_, longest_s, _) = _RATES
+    (_irate, latest_s, _any), (_rate, short_s, many), (_long, long_s, _few), (_longest, longest_s, _fewest) = _RATES
     per_second = [_per_second("rate", demand.served, f"[{span_s}s]") for span_s in (long_s, longest_s)]
     latest = _per_second("irate", demand.served, f"[{latest_s}s]")
     return f"{latest}\nand on ()\n{rate} >= {many / short_s:g}\nor\n" + "\nor\n".join(per_second)

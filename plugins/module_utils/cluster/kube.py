@@ -260,7 +260,7 @@ class KubeClient:
         """
         metadata = seen["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace")
-        for _ in range(DELETIONS):
+        for _attempt in range(DELETIONS):
             try:
                 self._send("DELETE", resource.path(namespace, name), query={}, body=self._deletion(seen))
                 return True
