@@ -161,7 +161,7 @@ class MetricChain:
         # A recorded series has no job, and the adapter serves no other. Some tests scrape their values in its place.
         as_recorded = {
             "source_labels": ["__name__"],
-            "regex": "namespace_.+:.+",
+            "regex": "(namespace_.+|gpu|external):.+",
             "target_label": "job",
             "replacement": "",
         }
