@@ -9,6 +9,7 @@ from typing import Any
 
 from control_plane import eventually
 from kubernetes import client
+from metric_chain import have_namespace
 from served_kinds import SERVED_S, is_served
 
 
@@ -17,7 +18,7 @@ class Workloads:
         self.namespace = namespace
         self._kube = kube
         self._core = client.CoreV1Api(kube)
-        self._core.create_namespace({"metadata": {"name": namespace}})
+        have_namespace(self._core, namespace)
 
     def deployment(self, name: str, *, selects: str = "", probe: bool = True, gpus: int = 1, replicas: int = 1) -> None:
         """selects: label `app` of its pods, if it is not its name."""
