@@ -13,7 +13,10 @@ from typing import Any
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import EXTERNAL, Target
 from ..autoscaling.spec import PODS as PODS_METRIC
-from ..chain.state import ApiState, AutoscalerState, MetricState, State
+from ..chain.state.api import ApiState
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.cluster import State
+from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError
 from ..cluster.kube import APISERVICES, PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
@@ -110,7 +113,13 @@ def _look(kube: KubeClient, query: MetricQuery) -> Answer:
     broken = None
     if missing or not items:
         owner = _owner(kube, query, version)
-        api = ApiState(query.group, _SERVED, str(owner), owner.is_prometheus_adapter, listed=names)
+        api = ApiState(
+            query.group,
+            _SERVED,
+            owner=str(owner),
+            is_prometheus_adapter=owner.is_prometheus_adapter,
+            listed=names,
+        )
         metric = replace(
             asking.metrics[0],
             series=query.series if owner.is_prometheus_adapter else "",
@@ -176,7 +185,14 @@ def _silent_api(owner: Owner, outage: ApiError) -> ApiState:
     """An API that does not answer is registered all the same, unless nobody knows it."""
     service = owner.api_service or (None if outage.is_not_found else _SERVED)
     silence = f": {outage.message.strip()}"
-    return ApiState(owner.group, service, str(owner), owner.is_prometheus_adapter, owner.unavailable, None, silence)
+    return ApiState(
+        owner.group,
+        service,
+        owner=str(owner),
+        is_prometheus_adapter=owner.is_prometheus_adapter,
+        unavailable=owner.unavailable,
+        silence=silence,
+    )
 
 
 def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str]) -> HopError:

@@ -9,8 +9,10 @@ from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..daemon_sets import NOT_CREATED, RESTARTS, failing_pods, missing_on, nodes_without_exporter, place_of
+from ..exporter_options import collect_interval_s, names_pods, repeats_values
 from ..objects import (
     KILLED,
+    Key,
     Manifest,
     containers_of,
     environment,
@@ -22,13 +24,8 @@ from ..objects import (
     youngest,
 )
 from ..signs import EXPORTER
-from ..state import (
-    AutoscalerState,
-    State,
-    collect_interval_s,
-    names_pods,
-    repeats_values,
-)
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
 from ..texts import first_and_rest
 from .device_plugin import NODE_GRACE_S
 
@@ -54,9 +51,9 @@ EXPORTER_MOUNT_FAILS = FindingType(
 # Before the checks that see what follows from it.
 @check("the exporter's volumes can be mounted", EXPORTER_MOUNT_FAILS, needs=("daemon_sets", "component_pods", "events"))
 def mounts(state: State) -> Iterator[CheckResult]:
-    for pod in state.waiting_exporters:
+    for pod in state.agents.waiting_exporters:
         # Two events alternate: the fault of one volume, and that the kubelet has waited for all volumes.
-        events = [event for event in state.events_about(pod) if event.get("reason") == "FailedMount"]
+        events = [event for event in state.warnings.about(pod) if event.get("reason") == "FailedMount"]
         events.sort(key=lambda event: "MountVolume" in str(event.get("message")))
         if events:
             node = pod["spec"]["nodeName"]
@@ -65,7 +62,7 @@ def mounts(state: State) -> Iterator[CheckResult]:
                 f"pod {name_of(pod)} on node {node}",
                 str(events[-1].get("message")),
                 state.affected_by_nodes([node]),
-                state.age_s(pod),
+                state.clock.age_s(pod),
                 template_vars=place_of(pod),
             )
 
@@ -82,13 +79,13 @@ EXPORTER_MISSING = FindingType(
 
 @check("dcgm-exporter is there", EXPORTER_MISSING, needs=("nodes", "daemon_sets", "prometheus"))
 def exporter_exists(state: State) -> Iterator[CheckResult]:
-    if state.gpu_nodes and not state.exporters and not state.gpu_rows:
+    if state.gpu_nodes and not state.agents.exporters and not state.prometheus.gpu_rows:
         yield CheckResult(
             EXPORTER_MISSING,
             first_and_rest("node", state.gpu_nodes),
             "no DaemonSet runs an image dcgm-exporter, and Prometheus has no series DCGM_FI_*",
             frozenset({ALL}),
-            youngest(state.age_s(node) for node in state.gpu_nodes.values()),
+            youngest(state.clock.age_s(node) for node in state.gpu_nodes.values()),
         )
 
 
@@ -111,9 +108,9 @@ def exporter_on_nodes(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 EXPORTER_NOT_ON_NODE,
                 f"node {name}",
-                missing_on(state.exporters, why),
+                missing_on(state.agents.exporters, why),
                 state.affected_by_nodes([name]),
-                state.age_s(node),
+                state.clock.age_s(node),
                 template_vars={"why": why},
             )
 
@@ -144,12 +141,12 @@ EXPORTER_PROBES_KILL = FindingType(
 )
 def exporter_restarts(state: State) -> Iterator[CheckResult]:
     """Restarts that were not the exporter's own fault, of pods that run again; a reboot of the node is no restart."""
-    for daemon_set in state.exporters:
+    for daemon_set in state.agents.exporters:
         container = EXPORTER.container(daemon_set) or {}
-        for pod in state.pods_of([daemon_set]):
+        for pod in state.agents.pods_of([daemon_set]):
             for status in statuses(pod):
                 ended = (status.get("lastState") or {}).get("terminated") or {}
-                age_s = state.seconds_since(ended.get("finishedAt"))
+                age_s = state.clock.seconds_since(ended.get("finishedAt"))
                 if age_s is None or age_s > _RECENT_S or _was_away_since(state, pod, age_s):
                     continue
                 place = f"pod {name_of(pod)}"
@@ -172,7 +169,7 @@ def exporter_restarts(state: State) -> Iterator[CheckResult]:
 def _was_away_since(state: State, pod: Manifest, ended_s: float) -> bool:
     """Whether the pod's node has come back since so many seconds."""
     node = state.gpu_nodes.get(pod["spec"].get("nodeName", ""))
-    back_s = state.condition_age_s(node, "Ready") if node else None
+    back_s = state.clock.condition_age_s(node, "Ready") if node else None
     return back_s is not None and back_s <= ended_s
 
 
@@ -207,7 +204,7 @@ EXPORTER_NOT_READY = FindingType(
 
 @check("the exporter's pods run", EXPORTER_NO_NVML, EXPORTER_NOT_READY, needs=_PODS)
 def exporter_pods(state: State) -> Iterator[CheckResult]:
-    yield from failing_pods(state, state.exporter_pods, EXPORTER_NO_NVML, EXPORTER_NOT_READY)
+    yield from failing_pods(state, state.agents.exporter_pods, EXPORTER_NO_NVML, EXPORTER_NOT_READY)
 
 
 EXPORTER_SERVES_NOTHING = FindingType(
@@ -231,7 +228,7 @@ def exporter_values(state: State) -> Iterator[CheckResult]:
     serving = {row.labels.get("instance") for row in state.prometheus.serving}
     if serving - {row.labels.get("instance") for row in state.prometheus.up}:
         return
-    for pod in state.exporter_pods:
+    for pod in state.agents.exporter_pods:
         row, node = state.targets.get(name_of(pod)), pod["spec"].get("nodeName", "")
         if row and row.value and node in state.gpu_nodes and row.labels.get("instance") not in serving:
             yield CheckResult(
@@ -239,7 +236,7 @@ def exporter_values(state: State) -> Iterator[CheckResult]:
                 f"pod {name_of(pod)} on node {node}",
                 "up is 1, but it has no readings DCGM_FI_*",
                 state.affected_by_nodes([node]),
-                youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
+                youngest([state.clock.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
                 template_vars=place_of(pod),
             )
 
@@ -276,13 +273,13 @@ EXPORTER_DEVICE_IDS = FindingType(
 )
 def exporter_settings(state: State) -> Iterator[CheckResult]:
     """Why no series names a pod; silent as soon as one does."""
-    if state.gpus_name_pods:
+    if state.prometheus.names_pods:
         return
     is_on_gke = any("cloud.google.com/gke-accelerator" in labels_of(node) for node in state.gpu_nodes.values())
-    for daemon_set in state.exporters:
+    for daemon_set in state.agents.exporters:
         container, name = EXPORTER.container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
-        affected = frozenset({ALL}) if len(state.exporters) == 1 else frozenset()
-        age_s = state.last_change_age_s(daemon_set)
+        affected = frozenset({ALL}) if len(state.agents.exporters) == 1 else frozenset()
+        age_s = state.clock.last_change_age_s(daemon_set)
         id_type = (
             environment(container).get("DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE")
             or flag(container, "--kubernetes-gpu-id-type")
@@ -293,7 +290,7 @@ def exporter_settings(state: State) -> Iterator[CheckResult]:
         elif not _mounts_pod_resources(daemon_set):
             seen = "none of its volumes is a pod-resources folder"
             yield CheckResult(EXPORTER_NO_POD_RESOURCES, name, seen, affected, age_s)
-        elif is_on_gke and id_type != "device-name" and state.gpu_rows:
+        elif is_on_gke and id_type != "device-name" and state.prometheus.gpu_rows:
             seen = f"DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE is {id_type}"
             yield CheckResult(EXPORTER_DEVICE_IDS, name, seen, affected, age_s)
 
@@ -320,14 +317,14 @@ EXPORTER_RESOURCE_NAMES = FindingType(
 def resource_names(state: State) -> Iterator[CheckResult]:
     known = {
         name.strip()
-        for daemon_set in state.exporters
+        for daemon_set in state.agents.exporters
         for name in environment(EXPORTER.container(daemon_set) or {}).get("NVIDIA_RESOURCE_NAMES", "").split(",")
     }
     for autoscaler in state.autoscalers:
         if not any(metric.is_of_gpus for metric in autoscaler.metrics):
             continue
         unknown = [name for name in autoscaler.gpus if not _is_built_in(name) and name not in known]
-        if state.exporters and unknown and not state.names_a_pod_of(autoscaler):
+        if state.agents.exporters and unknown and not state.names_a_pod_of(autoscaler):
             yield CheckResult(
                 EXPORTER_RESOURCE_NAMES,
                 autoscaler.workload,
@@ -362,9 +359,9 @@ EXPORTER_SHARED_GPUS_BLIND = FindingType(
 @check("shared GPUs", EXPORTER_SHARED_GPUS, EXPORTER_SHARED_GPUS_BLIND, needs=("nodes", "daemon_sets"))
 def sharing(state: State) -> Iterator[CheckResult]:
     shared = [name for name, node in state.gpu_nodes.items() if _is_shared(node, state.facts.get(name, {}))]
-    for daemon_set in state.exporters if shared else ():
+    for daemon_set in state.agents.exporters if shared else ():
         container, name = EXPORTER.container(daemon_set) or {}, f"DaemonSet {name_of(daemon_set)}"
-        nodes, age_s = first_and_rest("node", shared), state.last_change_age_s(daemon_set)
+        nodes, age_s = first_and_rest("node", shared), state.clock.last_change_age_s(daemon_set)
         if environment(container).get("KUBERNETES_VIRTUAL_GPUS", "").lower() != "true":
             seen = f"{nodes} share GPUs, KUBERNETES_VIRTUAL_GPUS is not true"
             yield CheckResult(EXPORTER_SHARED_GPUS, name, seen, age_s=age_s)
@@ -407,17 +404,19 @@ def profiling(state: State) -> Iterator[CheckResult]:
         for autoscaler in state.autoscalers
         if any(metric.is_of_gpus and metric.needs_profiling for metric in autoscaler.metrics)
     ]
-    names = {row.labels.get("__name__", "") for row in state.gpu_rows}
+    names = {row.labels.get("__name__", "") for row in state.prometheus.gpu_rows}
     if not needing or _UTILISATION not in names or _has_profiling(names):
         return
-    able = any(_may_profile(daemon_set) for daemon_set in state.exporters)
+    able = any(_may_profile(daemon_set) for daemon_set in state.agents.exporters)
     why = "these GPUs or this DCGM have none" if able else "the exporter lacks the capability SYS_ADMIN"
     yield CheckResult(
         PROFILING_MISSING,
         first_and_rest("autoscaler", map(str, needing)),
         f"Prometheus has {_UTILISATION}, but no DCGM_FI_PROF_*: {why}",
         state.affected_by(needing),
-        youngest([state.prometheus_age_s, *(state.condition_age_s(pod, "Ready") for pod in state.exporter_pods)]),
+        youngest(
+            [state.prometheus_age_s, *(state.clock.condition_age_s(pod, "Ready") for pod in state.agents.exporter_pods)]
+        ),
         template_vars={"why": why},
     )
 
@@ -446,7 +445,7 @@ PROFILING_FROZEN = FindingType(
 @check("profiling is alive", PROFILING_FROZEN, needs=("prometheus",))
 def profiling_frozen(state: State) -> Iterator[CheckResult]:
     for row in state.prometheus.frozen:
-        users = state.users_of_pods(row.pod)
+        users = _users_of_pod(state, row.pod)
         yield CheckResult(
             PROFILING_FROZEN,
             f"GPU {row.labels.get('UUID')}",
@@ -480,12 +479,17 @@ def impossible_values(state: State) -> Iterator[CheckResult]:
     others: list[CheckResult] = []
     for row in state.prometheus.blanks:
         seen = f"{row.labels.get('__name__', 'DCGM_FI_*')} is {row.value:g}"
-        if users := state.users_of_pods(row.pod):
+        if users := _users_of_pod(state, row.pod):
             pod = f"pod {'/'.join(row.pod or ())}"
             held.append(CheckResult(EXPORTER_LOSES_A_GPU, pod, seen, state.affected_by(users)))
         else:
             others.append(CheckResult(EXPORTER_IMPOSSIBLE_VALUES, f"target {row.labels.get('instance')}", seen))
     yield from held or others
+
+
+def _users_of_pod(state: State, pod: Key | None) -> list[AutoscalerState]:
+    """Autoscalers whose target has the pod."""
+    return [autoscaler for autoscaler in state.autoscalers if pod in autoscaler.pod_keys]
 
 
 EXPORTER_TWICE = FindingType(
@@ -506,8 +510,8 @@ def reported_once(state: State) -> Iterator[CheckResult]:
             EXPORTER_TWICE,
             first_and_rest("GPU", gpus),
             f"{len(gpus)} GPUs are reported by several targets; exporters: "
-            f"{', '.join(map(name_of, state.exporters)) or 'none is a DaemonSet'}",
-            age_s=youngest(state.condition_age_s(pod, "Ready") for pod in state.exporter_pods),
+            f"{', '.join(map(name_of, state.agents.exporters)) or 'none is a DaemonSet'}",
+            age_s=youngest(state.clock.condition_age_s(pod, "Ready") for pod in state.agents.exporter_pods),
         )
 
 
@@ -523,14 +527,14 @@ EXPORTER_COLLECTS_SLOWLY = FindingType(
 @check("collect interval", EXPORTER_COLLECTS_SLOWLY, needs=("daemon_sets",))
 def collect_interval(state: State) -> Iterator[CheckResult]:
     scrapes = state.known_scrape_intervals
-    for daemon_set in state.exporters if scrapes else ():
+    for daemon_set in state.agents.exporters if scrapes else ():
         collect_s = collect_interval_s(EXPORTER.container(daemon_set) or {})
         if repeats_values(collect_s, min(scrapes)):
             yield CheckResult(
                 EXPORTER_COLLECTS_SLOWLY,
                 f"DaemonSet {name_of(daemon_set)}",
                 f"it reads the GPUs every {collect_s:g} s, Prometheus asks every {min(scrapes):g} s",
-                age_s=state.last_change_age_s(daemon_set),
+                age_s=state.clock.last_change_age_s(daemon_set),
             )
 
 
@@ -548,7 +552,7 @@ def profiling_by_node(state: State) -> Iterator[CheckResult]:
         if any(metric.is_of_gpus and metric.needs_profiling for metric in autoscaler.metrics)
         for node in autoscaler.nodes
     }
-    exporters = state.by_node(state.exporters)
+    exporters = state.agents.by_node(state.agents.exporters)
     for node in sorted(needed) if any(map(_has_profiling, fields.values())) else ():
         if _UTILISATION in fields.get(node, ()) and not _has_profiling(fields[node]):
             yield CheckResult(
@@ -565,11 +569,11 @@ def _fields_by_node(state: State) -> dict[str, set[str]]:
     """Which of the metrics' sources each node's exporter reports, where its target can be told from others."""
     nodes = {
         row.labels.get("instance", ""): pod["spec"].get("nodeName", "")
-        for pod in state.exporter_pods
+        for pod in state.agents.exporter_pods
         if (row := state.targets.get(name_of(pod)))
     }
     fields: dict[str, set[str]] = {}
-    for row in state.gpu_rows:
+    for row in state.prometheus.gpu_rows:
         if node := nodes.get(row.labels.get("instance", "")):
             fields.setdefault(node, set()).add(row.labels.get("__name__", ""))
     return fields
@@ -594,7 +598,7 @@ EXPORTER_FIELD_MISSING = FindingType(
 )
 def metric_fields(state: State) -> Iterator[CheckResult]:
     """Only where nothing else gives the metric a value."""
-    names = {row.labels.get("__name__", "") for row in state.gpu_rows}
+    names = {row.labels.get("__name__", "") for row in state.prometheus.gpu_rows}
     users: dict[tuple[str, ...], list[AutoscalerState]] = {}
     for autoscaler in state.autoscalers:
         for metric in autoscaler.metrics:
@@ -602,7 +606,9 @@ def metric_fields(state: State) -> Iterator[CheckResult]:
             is_missing = metric.is_of_gpus and metric.sources and not names & set(metric.sources)
             if is_missing and metric.missing_in_api and not is_told:
                 users.setdefault(metric.sources, []).append(autoscaler)
-    images = {(EXPORTER.container(daemon_set) or {}).get("image", "").split("/")[-1] for daemon_set in state.exporters}
+    images = {
+        (EXPORTER.container(daemon_set) or {}).get("image", "").split("/")[-1] for daemon_set in state.agents.exporters
+    }
     others = ", ".join(sorted(names)) or "other readings of GPUs"
     for sources, autoscalers in users.items() if names or state.prometheus.serving else ():
         fields = " or ".join(sources)
@@ -611,16 +617,16 @@ def metric_fields(state: State) -> Iterator[CheckResult]:
             f"autoscaler {enumeration(list(map(str, autoscalers)))}",
             f"Prometheus has {others}, but no {fields}; exporter: {', '.join(sorted(images)) or 'no DaemonSet'}",
             state.affected_by(autoscalers),
-            state.readable_s(state.exporter_pods),
+            state.readable_s(state.agents.exporter_pods),
             template_vars={"fields": fields},
         )
 
 
 def summary(state: State) -> str:
-    if not state.exporter_pods:
+    if not state.agents.exporter_pods:
         return "an exporter that is no DaemonSet of this cluster"
-    return f"{len(state.exporter_pods)} pods of dcgm-exporter"
+    return f"{len(state.agents.exporter_pods)} pods of dcgm-exporter"
 
 
 def nothing(state: State) -> str:
-    return "" if state.exporter_pods or state.gpu_rows else "no dcgm-exporter is known"
+    return "" if state.agents.exporter_pods or state.prometheus.gpu_rows else "no dcgm-exporter is known"

@@ -12,9 +12,14 @@ from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..adapter_config import name_given
+from ..controllers import CONTROLLER_MANAGER, SILENT_S, silence_s
+from ..exporter_options import repeats_values
 from ..objects import Manifest, condition, key_of, name_of, owners, youngest
 from ..rollouts import STABLE
-from ..state import ABOUT_GPUS, CONTROLLER_MANAGER, SILENT_S, AutoscalerState, MetricState, State, repeats_values
+from ..signs import ABOUT_GPUS
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..state.metric import MetricState
 from ..texts import condition_text, quote
 from .workload import holders_of_targets, target_of
 
@@ -53,8 +58,8 @@ HPA_CONTROLLER_SILENT = FindingType(
 @check("the HPA controller is alive", HPA_CONTROLLER_SILENT, needs=("hpas", "leases"))
 def hpa_controller_is_alive(state: State) -> Iterator[CheckResult]:
     """A control plane of one server may have a lease that nobody renews: then its writes show that it is alive."""
-    silent_s = state.silent_s(CONTROLLER_MANAGER)
-    written = [state.last_write_age_s(autoscaler.hpa) for autoscaler in state.autoscalers]
+    silent_s = silence_s(state, CONTROLLER_MANAGER)
+    written = [state.clock.last_write_age_s(autoscaler.hpa) for autoscaler in state.autoscalers]
     if silent_s is None or silent_s <= SILENT_S or (youngest(written) or math.inf) < silent_s - SILENT_S:
         return
     holder = (state.leases[CONTROLLER_MANAGER].get("spec") or {}).get("holderIdentity")
@@ -88,7 +93,7 @@ def hpa_is_seen(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 "status.conditions is empty",
                 state.affected_by([autoscaler]),
-                state.age_s(autoscaler.hpa),
+                state.clock.age_s(autoscaler.hpa),
             )
 
 
@@ -170,12 +175,12 @@ def hpa_conditions(state: State) -> Iterator[CheckResult]:
         template_vars = {"namespace": autoscaler.key[0], "name": autoscaler.key[1], "group": group}
         able, active = condition(autoscaler.hpa, "AbleToScale"), condition(autoscaler.hpa, "ScalingActive")
         if able.get("status") == "False" and (autoscaler.target is not None or "targets" in state.unavailable):
-            since_s = state.condition_age_s(autoscaler.hpa, "AbleToScale")
+            since_s = state.clock.condition_age_s(autoscaler.hpa, "AbleToScale")
             seen = condition_text(able)
             yield CheckResult(HPA_CANNOT_SCALE, name, seen, reached, since_s, template_vars=template_vars)
         if active.get("status") != "False" or not autoscaler.ready_pods or active.get("reason") == "ScalingDisabled":
             continue
-        since_s, seen = state.condition_age_s(autoscaler.hpa, "ScalingActive"), condition_text(active)
+        since_s, seen = state.clock.condition_age_s(autoscaler.hpa, "ScalingActive"), condition_text(active)
         if active.get("reason") == "AmbiguousSelector":
             if len(holders[target_of(autoscaler.hpa)]) < 2:
                 yield CheckResult(HPA_SELECTOR_AMBIGUOUS, name, seen, reached, since_s, template_vars=template_vars)
@@ -184,7 +189,7 @@ def hpa_conditions(state: State) -> Iterator[CheckResult]:
                 template_vars["group"] = named[0]
             yield CheckResult(HPA_FORBIDDEN, name, seen, reached, since_s, template_vars=template_vars)
         else:
-            age_s = youngest([since_s, state.longest_ready_s(autoscaler.ready_pods)])
+            age_s = youngest([since_s, state.clock.longest_ready_s(autoscaler.ready_pods)])
             yield CheckResult(HPA_NOT_ACTIVE, name, seen, reached, age_s, autoscaler.lag_s, template_vars)
 
 
@@ -210,7 +215,9 @@ def hpa_metrics(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 f"status.currentMetrics has no value of {enumeration(missing)}",
                 state.affected_by([autoscaler]) | {f"node {node}" for node in autoscaler.nodes},
-                youngest([state.last_change_age_s(autoscaler.hpa), state.longest_ready_s(autoscaler.ready_pods)]),
+                youngest(
+                    [state.clock.last_change_age_s(autoscaler.hpa), state.clock.longest_ready_s(autoscaler.ready_pods)]
+                ),
                 autoscaler.lag_s,
                 {"namespace": autoscaler.key[0], "name": autoscaler.key[1]},
             )
@@ -267,7 +274,7 @@ def hpa_may_scale_up(state: State) -> Iterator[CheckResult]:
         if _rules(autoscaler, "scaleUp").get("selectPolicy") == "Disabled":
             paused, template_vars = _paused_by_keda(state, autoscaler, "paused-scale-out")
             seen = f"spec.behavior.scaleUp.selectPolicy is Disabled{paused}"
-            age_s = state.last_change_age_s(autoscaler.hpa)
+            age_s = state.clock.last_change_age_s(autoscaler.hpa)
             yield CheckResult(HPA_UP_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s, template_vars=template_vars)
 
 
@@ -307,7 +314,7 @@ def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
             age_s = _limited_age_s(state, autoscaler)
             seen = f"spec.behavior.scaleDown.selectPolicy is Disabled{paused}; {condition_text(limited)}"
         elif tolerance >= 1:
-            age_s = state.last_change_age_s(autoscaler.hpa)
+            age_s = state.clock.last_change_age_s(autoscaler.hpa)
             seen = f"spec.behavior.scaleDown.tolerance is {tolerance:g}"
         else:
             continue
@@ -316,8 +323,8 @@ def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
 
 def _limited_age_s(state: State, autoscaler: AutoscalerState) -> float | None:
     """For how long the reason may have been what it is: with a new reason the condition keeps its time."""
-    scaled = state.seconds_since((autoscaler.hpa.get("status") or {}).get("lastScaleTime"))
-    return youngest([state.condition_age_s(autoscaler.hpa, "ScalingLimited"), scaled])
+    scaled = state.clock.seconds_since((autoscaler.hpa.get("status") or {}).get("lastScaleTime"))
+    return youngest([state.clock.condition_age_s(autoscaler.hpa, "ScalingLimited"), scaled])
 
 
 def _rules(autoscaler: AutoscalerState, direction: str) -> Mapping[str, Any]:
@@ -365,7 +372,7 @@ def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
                 HPA_PAUSED,
                 f"ScaledObject {namespace}/{name}",
                 f"its annotation {_KEDA}{annotation} is {annotations[_KEDA + annotation]!r}",
-                age_s=state.last_change_age_s(scaled_object),
+                age_s=state.clock.last_change_age_s(scaled_object),
                 template_vars={"namespace": namespace, "name": name, "annotation": _KEDA + annotation},
             )
 
@@ -403,7 +410,7 @@ def keda_works(state: State) -> Iterator[CheckResult]:
                 f"ScaledObject {namespace}/{name}",
                 condition_text(bad),
                 state.affected_by([autoscaler]),
-                state.condition_age_s(scaled_object, bad["type"]),
+                state.clock.condition_age_s(scaled_object, bad["type"]),
                 template_vars={"namespace": namespace, "name": name},
             )
 
@@ -440,7 +447,7 @@ def metric_keeps_up(state: State) -> Iterator[CheckResult]:
 
 def _is_held_up(state: State, budget: Mapping[str, Any]) -> bool:
     """By an exporter that is slower than its scrapes, which is said of the exporter."""
-    return bool(state.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
+    return bool(state.agents.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
 
 
 HPA_RATIO_AS_PERCENT = FindingType(
@@ -510,7 +517,7 @@ def metrics_are_of_the_workload(state: State) -> Iterator[CheckResult]:
             name = ((entry.get("object") or {}).get("metric") or {}).get("name", "")
             if described.get("kind") == "Service" and name.startswith(_FIELD):
                 seen = f"it reads {name} of Service {described['name']}"
-                affected, age_s = state.affected_by([autoscaler]), state.last_change_age_s(autoscaler.hpa)
+                affected, age_s = state.affected_by([autoscaler]), state.clock.last_change_age_s(autoscaler.hpa)
                 yield CheckResult(HPA_METRIC_OF_ALL_GPUS, f"HPA {autoscaler}", seen, affected, age_s)
 
 
@@ -536,7 +543,7 @@ def hpa_manifest(state: State) -> Iterator[CheckResult]:
                 HPA_MANIFEST_OUTDATED,
                 f"HPA {autoscaler}",
                 f"it was last applied as {match[1]}, the API server is {state.server_version}",
-                age_s=state.last_change_age_s(autoscaler.hpa),
+                age_s=state.clock.last_change_age_s(autoscaler.hpa),
                 template_vars={"version": match[1], "gone": f"1.{gone}"},
             )
 
@@ -605,7 +612,7 @@ def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 f"{metric.name}: {counts}; {together:.0f} on average, and the target is {metric.target_value:g}",
                 state.affected_by([autoscaler]),
-                state.longest_ready_s(new),
+                state.clock.longest_ready_s(new),
                 template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
             )
 

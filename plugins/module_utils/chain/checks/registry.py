@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
-from ..state import State
+from ..state.cluster import State
 from . import (
     access,
     device_plugin,

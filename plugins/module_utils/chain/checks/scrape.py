@@ -7,10 +7,11 @@ from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...hops import Hop
 from ..controllers import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, condition, containers_of, is_ready, key_of, labels_of, name_of, youngest
+from ..objects import Key, Manifest, condition, containers_of, is_ready, key_of, labels_of, name_of, youngest
 from ..prometheus_objects import why_not_selected
 from ..selectors import labels_match
-from ..state import State
+from ..state.cluster import State
+from ..state.targets import exporter_targets
 from ..texts import condition_text, labels_text, names_of, selector_text
 
 _PODS = ("daemon_sets", "component_pods", "prometheus")
@@ -105,7 +106,7 @@ def replicas_agree(state: State) -> Iterator[CheckResult]:
             if any(series in (metric.series, *metric.sources) for metric in autoscaler.metrics)
         ]
         if lacking and users:
-            ready_s = [state.longest_ready_s(autoscaler.ready_pods) for autoscaler in users]
+            ready_s = [state.clock.longest_ready_s(autoscaler.ready_pods) for autoscaler in users]
             yield CheckResult(
                 PROMETHEUS_REPLICAS_DIFFER,
                 f"Prometheus {state.prometheus.name}",
@@ -115,8 +116,8 @@ def replicas_agree(state: State) -> Iterator[CheckResult]:
                 max((autoscaler.lag_s for autoscaler in users), default=0),
                 {**place, "pod": lacking[0]},
             )
-    up = {name: state.targets_among(replica.up) for name, replica in replicas.items()}
-    for pod in filter(is_ready, state.exporter_pods):
+    up = {name: exporter_targets(state.agents.exporter_pods, replica.up) for name, replica in replicas.items()}
+    for pod in filter(is_ready, state.agents.exporter_pods):
         lacking = [name for name, targets in up.items() if name_of(pod) not in targets]
         if lacking and len(lacking) < len(up):
             node = pod["spec"].get("nodeName", "")
@@ -126,7 +127,7 @@ def replicas_agree(state: State) -> Iterator[CheckResult]:
                 f"{', '.join(titles[name] for name in lacking)} cannot scrape {name_of(pod)} on node {node}, "
                 "which the other can",
                 state.affected_by_nodes([node]),
-                youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
+                youngest([state.clock.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
                 template_vars={**place, "pod": lacking[0]},
             )
 
@@ -221,7 +222,7 @@ def prometheus_is_reconciled(state: State) -> Iterator[CheckResult]:
                 PROMETHEUS_NOT_RECONCILED,
                 f"Prometheus {name_of(prometheus)}",
                 condition_text(found),
-                age_s=state.condition_age_s(prometheus, "Reconciled"),
+                age_s=state.clock.condition_age_s(prometheus, "Reconciled"),
                 template_vars=place_of(prometheus),
             )
 
@@ -293,7 +294,7 @@ def monitor_exists(state: State) -> Iterator[CheckResult]:
     if _is_exporter_unseen(state) and state.prometheuses and not list(_monitors(state)):
         yield CheckResult(
             MONITOR_MISSING,
-            names_of(state.exporters),
+            names_of(state.agents.exporters),
             f"no ServiceMonitor or PodMonitor selects {names_of(_exporter_services(state)) or 'its pods'}, "
             "and Prometheus has no target of it",
             frozenset({ALL}),
@@ -302,7 +303,9 @@ def monitor_exists(state: State) -> Iterator[CheckResult]:
 
 def _is_exporter_unseen(state: State) -> bool:
     """Exporters run, Prometheus answers, and nothing of them arrives: then the monitors are looked at."""
-    return bool(state.exporter_pods) and not (state.prometheus.error or state.gpu_rows or state.targets)
+    return bool(state.agents.exporter_pods) and not (
+        state.prometheus.error or state.prometheus.gpu_rows or state.targets
+    )
 
 
 def _monitors(state: State) -> Iterator[tuple[Manifest, str, str]]:
@@ -334,12 +337,12 @@ def _selects_pods(state: State, monitor: Manifest) -> bool:
     return _is_pod_monitor(monitor) and any(
         _looks_in(monitor, pod["metadata"]["namespace"])
         and labels_match(monitor["spec"].get("selector"), labels_of(pod))
-        for pod in state.exporter_pods
+        for pod in state.agents.exporter_pods
     )
 
 
 def _exporter_services(state: State) -> list[Manifest]:
-    some_pods = state.exporter_pods[:1] + state.exporter_pods[-1:]
+    some_pods = state.agents.exporter_pods[:1] + state.agents.exporter_pods[-1:]
     return [
         service
         for service in state.services
@@ -385,7 +388,7 @@ def monitor_is_selected(state: State) -> Iterator[CheckResult]:
             f"monitor {name_of(monitor)}",
             f"its labels are {labels_text(labels_of(monitor))}; {why}",
             frozenset({ALL}),
-            state.last_change_age_s(monitor),
+            state.clock.last_change_age_s(monitor),
             template_vars={"why": why, "labels": labels_text(selector.get("matchLabels") or {})},
         )
 
@@ -410,21 +413,21 @@ def monitor_fits(state: State) -> Iterator[CheckResult]:
     if misfits and len(misfits) == len(monitors):
         monitor, why = misfits[0]
         name = f"monitor {name_of(monitor)}"
-        age_s = state.last_change_age_s(monitor)
+        age_s = state.clock.last_change_age_s(monitor)
         yield CheckResult(MONITOR_FITS_NO_SERVICE, name, why, frozenset({ALL}), age_s, template_vars={"why": why})
 
 
 def _misfit(state: State, monitor: Manifest) -> str:
     selector = selector_text(monitor["spec"].get("selector"))
     if _is_pod_monitor(monitor):
-        containers = [container for daemon_set in state.exporters for container in containers_of(daemon_set)]
+        containers = [container for daemon_set in state.agents.exporters for container in containers_of(daemon_set)]
         if not _selects_pods(state, monitor):
-            return f"its selector {selector} fits no pod of {names_of(state.exporters)}"
+            return f"its selector {selector} fits no pod of {names_of(state.agents.exporters)}"
         ports = {port.get("name") for container in containers for port in container.get("ports") or ()}
         return _wrong_port(monitor["spec"].get("podMetricsEndpoints") or (), ports)
     services = _exporter_services(state)
     if not services:
-        return f"no Service selects the pods of {names_of(state.exporters)}"
+        return f"no Service selects the pods of {names_of(state.agents.exporters)}"
     selected = _selected_services(state, monitor)
     if not selected:
         return (
@@ -465,7 +468,7 @@ def monitor_intervals(state: State) -> Iterator[CheckResult]:
                 MONITOR_INTERVAL_IGNORED,
                 f"monitor {name_of(monitor)}",
                 f"an endpoint has interval {without_port[0]['interval']} and no port, another has the port",
-                age_s=state.last_change_age_s(monitor),
+                age_s=state.clock.last_change_age_s(monitor),
             )
 
 
@@ -556,17 +559,18 @@ def targets(state: State) -> Iterator[CheckResult]:
     if state.prometheus.error or not (state.targets or _is_exporter_unseen(state)):
         return
     # A monitor that changes is read anew, and for some seconds nothing is scraped.
-    answered = state.targets_among(state.prometheus.up_lately)
+    answered = exporter_targets(state.agents.exporter_pods, state.prometheus.up_lately)
+    answered_lately = _answered_lately(state)
     read = {
         pod["spec"].get("nodeName", "")
-        for pod in state.exporter_pods
+        for pod in state.agents.exporter_pods
         if (row := state.targets.get(name_of(pod))) and row.value
     }
-    for pod in state.exporter_pods:
+    for pod in state.agents.exporter_pods:
         row, node = state.targets.get(name_of(pod)), pod["spec"].get("nodeName", "")
         if not is_ready(pod) or (row is None and node in read):
             continue
-        age_s = youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s])
+        age_s = youngest([state.clock.condition_age_s(pod, "Ready"), state.prometheus_age_s])
         place, affected = f"pod {name_of(pod)} on node {node}", state.affected_by_nodes([node])
         if row is None:
             seen = "ready, but `up` has no series of it"
@@ -575,7 +579,7 @@ def targets(state: State) -> Iterator[CheckResult]:
             yield CheckResult(TARGET_MISSING, place, seen, affected, age_s, template_vars=place_of(pod))
         elif not row.value:
             job, instance = row.target
-            if row.target in state.answered_lately:
+            if row.target in answered_lately:
                 age_s = 0.0
             error = state.prometheus.scrape_errors.get(row.target, "")
             seen = f"up is 0, job {job}, {instance}{error and f': {error}'}"
@@ -619,6 +623,7 @@ POD_TARGET_DOWN = FindingType(
 @check("metrics of the workload's own pods are read", POD_TARGET_DOWN, needs=("prometheus", "targets", "metrics"))
 def own_targets(state: State) -> Iterator[CheckResult]:
     """Only of autoscalers whose metric is not of GPUs, and has no value: others need no metric of their pods."""
+    answered_lately = _answered_lately(state)
     for autoscaler in state.autoscalers:
         if not any(metric.missing_in_api for metric in autoscaler.metrics if not metric.is_of_gpus):
             continue
@@ -628,15 +633,20 @@ def own_targets(state: State) -> Iterator[CheckResult]:
                 continue
             job, instance = row.target
             error = state.prometheus.scrape_errors.get(row.target, "")
-            age_s = youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s])
+            age_s = youngest([state.clock.condition_age_s(pod, "Ready"), state.prometheus_age_s])
             yield CheckResult(
                 POD_TARGET_DOWN,
                 f"pod {name_of(pod)}",
                 f"up is 0, job {job}, {instance}{error and f': {error}'}",
                 state.affected_by([autoscaler]),
-                0.0 if row.target in state.answered_lately else age_s,
+                0.0 if row.target in answered_lately else age_s,
                 template_vars=place_of(pod),
             )
+
+
+def _answered_lately(state: State) -> set[Key]:
+    """Targets by job and instance: one scrape that fails is no outage."""
+    return {row.target for row in state.prometheus.up_lately}
 
 
 SCRAPE_SLOW = FindingType(
@@ -654,7 +664,7 @@ SCRAPE_SLOW = FindingType(
 @check("each exporter answers well within its scrape interval", SCRAPE_SLOW, needs=_PODS)
 def scrape_durations(state: State) -> Iterator[CheckResult]:
     shares = {row.target: row.value for row in state.prometheus.slow}
-    for pod in state.exporter_pods:
+    for pod in state.agents.exporter_pods:
         row, node = state.targets.get(name_of(pod)), pod["spec"].get("nodeName", "")
         if row is not None and row.value and row.target in shares:
             yield CheckResult(
@@ -662,14 +672,14 @@ def scrape_durations(state: State) -> Iterator[CheckResult]:
                 f"pod {name_of(pod)} on node {node}",
                 f"its answers take {shares[row.target]:.0%} of the time, in the last 2 minutes",
                 state.affected_by_nodes([node]),
-                youngest([state.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
+                youngest([state.clock.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
                 template_vars=place_of(pod),
             )
 
 
 def summary(state: State) -> str:
-    return f"{state.prometheus.name} has {len(state.gpu_rows)} kinds of GPU series"
+    return f"{state.prometheus.name} has {len(state.prometheus.gpu_rows)} kinds of GPU series"
 
 
 def nothing(state: State) -> str:
-    return "" if state.exporter_pods or state.gpu_rows else "no dcgm-exporter is known"
+    return "" if state.agents.exporter_pods or state.prometheus.gpu_rows else "no dcgm-exporter is known"

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..controllers import undone_rescales
+from ..controllers import SCHEDULER, SILENT_S, silence_s, undone_rescales
 from ..objects import (
     Manifest,
     clock,
@@ -24,7 +24,9 @@ from ..objects import (
     unix,
     youngest,
 )
-from ..state import SCHEDULER, SILENT_S, AutoscalerState, State, lost_gpus
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..state.nodes import GPU_DRIVER, lost_gpus
 from ..texts import condition_text
 
 _START_GRACE_S = 120
@@ -201,18 +203,18 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
         newest = max(autoscaler.pods, key=made_s, default=None)
         events = [
             event
-            for event in (*_own_events(state, autoscaler, target), *state.events_about_replica_sets(target))
+            for event in (*_own_events(state, autoscaler, target), *state.warnings.about_replica_sets(target))
             if event.get("reason") == "FailedCreate"
             and (newest is None or (unix(last_seen(event)) or math.inf) >= made_s(newest))
         ]
         if failure.get("status") == "True":
-            seen, age_s = condition_text(failure), state.condition_age_s(target, "ReplicaFailure")
+            seen, age_s = condition_text(failure), state.clock.condition_age_s(target, "ReplicaFailure")
         elif progress.get("reason") == "ReplicaSetCreateError" or (not autoscaler.pods and _is_paused(target)):
-            seen, age_s = _progress_text(progress), state.condition_age_s(target, "Progressing")
+            seen, age_s = _progress_text(progress), state.clock.condition_age_s(target, "Progressing")
         elif events:
             seen = str(events[-1].get("message"))
             began = events[0].get("firstTimestamp") or events[0].get("eventTime")
-            age_s = youngest([state.seconds_since(began), state.age_s(newest) if newest else None])
+            age_s = youngest([state.clock.seconds_since(began), state.clock.age_s(newest) if newest else None])
         else:
             continue
         yield CheckResult(
@@ -236,7 +238,7 @@ def _progress_text(progress: Mapping[str, str]) -> str:
 
 def _own_events(state: State, autoscaler: AutoscalerState, target: Manifest) -> list[Manifest]:
     """Others may have the target's name, and another kind; so has the StatefulSet that a LeaderWorkerSet makes."""
-    kind, events = autoscaler.reference.get("kind", "Deployment"), state.events_about(target)
+    kind, events = autoscaler.reference.get("kind", "Deployment"), state.warnings.about(target)
     return [event for event in events if event["involvedObject"].get("kind") == kind] if kind in _MAKERS else events
 
 
@@ -253,11 +255,11 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
         name, pods = autoscaler.workload, autoscaler.pods
         placed = [pod for pod in pods if not _is_pending(pod)]
         if autoscaler.target is None:
-            age_s = state.age_s(autoscaler.hpa)
+            age_s = state.clock.age_s(autoscaler.hpa)
             yield CheckResult(WORKLOAD_MISSING, name, "there is none", affected, age_s, template_vars=template_vars)
         elif autoscaler.replicas == 0:
             if not autoscaler.is_meant_to_be_at_zero:
-                age_s = state.last_change_age_s(autoscaler.target)
+                age_s = state.clock.last_change_age_s(autoscaler.target)
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
         elif not pods and _is_paused(autoscaler.target):
             continue  # said as WORKLOAD_PODS_NOT_CREATED
@@ -270,7 +272,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
                 name,
                 f"0 of {len(pods)} pods are ready{why}{_without_ready_pods(autoscaler)}",
                 affected,
-                youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler, placed)]),
+                youngest([state.clock.age_s(autoscaler.target), _not_ready_s(state, autoscaler, placed)]),
                 template_vars=_place(autoscaler, named or next((pod for pod, *_rest in judged), None)),
             )
 
@@ -294,7 +296,7 @@ def _why_not_ready(state: State, pod: Manifest) -> str:
     text, ready = trouble(pod), condition(pod, "Ready")
     if ready.get("reason") == "ReadinessGatesNotReady":
         text = condition_text(ready)
-    events = [event for event in state.events_about(pod) if (unix(last_seen(event)) or math.inf) >= got_on_s(pod)]
+    events = [event for event in state.warnings.about(pod) if (unix(last_seen(event)) or math.inf) >= got_on_s(pod)]
     messages = [f"{event.get('reason')}: {event.get('message')}" for event in events[-1:]]
     return "; ".join(filter(None, (text, *messages)))
 
@@ -314,8 +316,8 @@ def _not_ready_s(state: State, autoscaler: AutoscalerState, placed: Sequence[Man
     Where an update ends the old pods first there is none for a moment; the workload's status is written then.
     """
     if not autoscaler.pods and autoscaler.target:
-        return state.last_write_age_s(autoscaler.target)
-    ages = [state.age_s(pod) for pod in placed]
+        return state.clock.last_write_age_s(autoscaler.target)
+    ages = [state.clock.age_s(pod) for pod in placed]
     return max((age for age in ages if age is not None), default=None)
 
 
@@ -387,7 +389,7 @@ def _is_unseen_by_schedulers(pod: Manifest) -> bool:
 def _why_pending(state: State, pod: Manifest) -> str:
     scheduled = condition(pod, "PodScheduled")
     if not scheduled:
-        silent_s = state.silent_s(SCHEDULER)
+        silent_s = silence_s(state, SCHEDULER)
         silence = f"; {SCHEDULER} renewed its lease {silent_s:.0f} s ago" if (silent_s or 0) > SILENT_S else ""
         return f"no scheduler has looked at them, schedulerName is {pod['spec'].get('schedulerName')}{silence}"
     gated = "SchedulingGated: " if scheduled.get("reason") == "SchedulingGated" else ""
@@ -399,7 +401,7 @@ def pods_find_nodes(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         pods = [pod for pod in autoscaler.pods if _is_pending(pod)]
         if pods:
-            ages = [state.condition_age_s(pod, "PodScheduled") for pod in pods]
+            ages = [state.clock.condition_age_s(pod, "PodScheduled") for pod in pods]
             yield CheckResult(
                 WORKLOAD_PODS_PENDING,
                 autoscaler.workload,
@@ -449,14 +451,14 @@ def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest,
     for pod in pods:
         reason = _why_not_ready(state, pod)
         is_failing = any(failure in reason for failure in _FAILURES)
-        age_s = state.age_s(pod) if is_failing else state.condition_age_s(pod, "Ready")
+        age_s = state.clock.age_s(pod) if is_failing else state.clock.condition_age_s(pod, "Ready")
         judged.append((pod, reason, is_failing, age_s))
     return sorted(judged, key=lambda seen: (seen[2], seen[3] or 0.0), reverse=True)
 
 
 def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult]:
     """Pods that a kubelet has lately refused to start, while others are missed: each is replaced and refused again."""
-    ages = {name_of(pod): state.age_s(pod) or 0.0 for pod in autoscaler.rejected_pods}
+    ages = {name_of(pod): state.clock.age_s(pod) or 0.0 for pod in autoscaler.rejected_pods}
     lately = [pod for pod in autoscaler.rejected_pods if ages[name_of(pod)] < _POD_GRACE_S]
     if lately and len(autoscaler.ready_pods) < (autoscaler.replicas or 0):
         last = min(lately, key=lambda pod: ages[name_of(pod)])
@@ -526,7 +528,7 @@ def readiness_probe(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         if autoscaler.template and not autoscaler.has_readiness_probe:
             seen = "no container of its pod template has a readinessProbe"
-            age_s = state.last_change_age_s(autoscaler.target) if autoscaler.target else None
+            age_s = state.clock.last_change_age_s(autoscaler.target) if autoscaler.target else None
             yield CheckResult(WORKLOAD_NO_READINESS_PROBE, autoscaler.workload, seen, age_s=age_s)
 
 
@@ -549,7 +551,7 @@ def capacity(state: State) -> Iterator[CheckResult]:
         return
     known: dict[str, int] = {}
     for autoscaler in state.autoscalers:
-        wanted = autoscaler.gpus or autoscaler.devices_claimed(state.claim_templates)
+        wanted = autoscaler.gpus or _devices_claimed(autoscaler, state.claim_templates)
         if not wanted:
             continue
         fit = _fit(state, autoscaler, wanted, known) // autoscaler.pods_per_replica
@@ -558,6 +560,19 @@ def capacity(state: State) -> Iterator[CheckResult]:
             gpus = ", ".join(f"{number} {resource}" for resource, number in wanted.items())
             seen = f"max_replicas is {most}, but eligible nodes have room for only {fit} replicas ({gpus} a pod)"
             yield CheckResult(WORKLOAD_MAXIMUM_OVER_GPUS, autoscaler.workload, seen, state.affected_by([autoscaler]))
+
+
+def _devices_claimed(autoscaler: AutoscalerState, claim_templates: Iterable[Manifest]) -> dict[str, int]:
+    """GPUs that one pod claims through its ResourceClaimTemplates, by driver; empty if that cannot be told."""
+    names = {claim.get("resourceClaimTemplateName") for claim in autoscaler.template.get("resourceClaims") or ()}
+    requests = [
+        request.get("exactly") or request
+        for claim_template in claim_templates
+        if key_of(claim_template)[0] == autoscaler.key[0] and key_of(claim_template)[1] in names
+        for request in (claim_template["spec"]["spec"].get("devices") or {}).get("requests") or ()
+    ]
+    counts = [request.get("count", 1) for request in requests if request.get("deviceClassName") == GPU_DRIVER]
+    return {GPU_DRIVER: sum(counts)} if counts else {}
 
 
 def _fit(state: State, autoscaler: AutoscalerState, wanted: Mapping[str, int], known: dict[str, int]) -> int:
@@ -607,7 +622,7 @@ def quota(state: State) -> Iterator[CheckResult]:
                     f"max_replicas is {most}, but ResourceQuota {name} has room for only {fit} replicas "
                     f"({resource}: {spec['hard'][resource]})",
                     state.affected_by([autoscaler]),
-                    youngest([state.age_s(resource_quota), state.age_s(autoscaler.hpa)]),
+                    youngest([state.clock.age_s(resource_quota), state.clock.age_s(autoscaler.hpa)]),
                     template_vars={"namespace": autoscaler.key[0], "quota": name},
                 )
 
@@ -721,7 +736,7 @@ def rollout_goes_on(state: State) -> Iterator[CheckResult]:
         if target is None or state.is_before:
             continue
         progress, affected = condition(target, "Progressing"), state.affected_by([autoscaler])
-        age_s = state.condition_age_s(target, "Progressing")
+        age_s = state.clock.condition_age_s(target, "Progressing")
         if progress.get("reason") == "ProgressDeadlineExceeded":
             yield CheckResult(
                 WORKLOAD_ROLLOUT_STUCK,
