@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, prometheus_rules
 from ..autoscaling.spec import Autoscaler, MetricTarget
-from ..chain.checks import before, labels, metrics_api, scrape, workload
+from ..chain.checks import before, labels, metrics_api, prometheus, workload, workload_pods
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import State
@@ -16,7 +16,7 @@ from ..chain.state.prometheus import PrometheusState
 from ..chain.state.proposal import Proposal
 from ..cluster.kube import HPAS
 from ..cluster.ownership import is_up_to_date, other_managers
-from ..diagnosis.check import Check, CheckResult
+from ..diagnosis.check import Check, CheckResult, checks_in
 from ..diagnosis.findings import Finding, results_of
 from ..errors import first_of_all
 from ..hops import Hop
@@ -27,9 +27,8 @@ from .snapshot import GROUPS, ClusterSnapshot, Objects
 
 _CHECKS: tuple[Check[State], ...] = tuple(
     check
-    for hop in (before, workload, scrape, labels, metrics_api)
-    for check in vars(hop).values()
-    if isinstance(check, Check) and check.is_asked_before
+    for check in checks_in(before, workload_pods, workload, prometheus, labels, metrics_api)
+    if check.is_asked_before
 )
 
 

@@ -198,17 +198,16 @@ def _silent_api(owner: Owner, outage: ApiError) -> ApiState:
 def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str]) -> HopError:
     """By the checks that need no more than what has been read."""
     # Only here: where all have a value no check need be compiled.
-    from ..chain.checks import metric, metrics_api, workload
+    from ..chain.checks import metric, metrics_api, workload, workload_pods
     from ..chain.first_error import first_error
-    from ..diagnosis.check import Check
+    from ..diagnosis.check import checks_in
     from ..diagnosis.findings import first_causes
 
     state = State(time.time(), apis=[api], autoscalers=[asking])
     results = (
         result
-        for hop in (metrics_api, metric, workload)
-        for check in vars(hop).values()
-        if isinstance(check, Check) and read >= set(check.needs)
+        for check in checks_in(metrics_api, metric, workload_pods, workload)
+        if read >= set(check.needs)
         for result in check.judge(state)
     )
     return first_error(asking, first_causes(results, grace=False))

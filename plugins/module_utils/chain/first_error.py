@@ -8,7 +8,7 @@ from ..diagnosis.findings import Finding
 from ..errors import HopError
 from ..hops import REPORTED, Hop
 from .checks.metric import METRIC_DISAGREES
-from .checks.workload import WORKLOAD_AT_ZERO
+from .checks.workload_pods import WORKLOAD_AT_ZERO
 from .state.autoscaler import AutoscalerState
 
 # Warnings that keep an autoscaler from being proven.
