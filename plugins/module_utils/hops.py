@@ -14,6 +14,7 @@ class Hop(StrEnum):
     SPEC = "autoscaler spec"
     API_SERVER = "API server"
     ACCESS = "access"
+    SERVER = "server"
     DRIVER = "driver"
     RUNTIME = "runtime"
     NODE = "node"
@@ -48,6 +49,9 @@ REPORTED = tuple(TITLES)
 CHAIN = REPORTED[1:]
 # What is checked on a server before it becomes a node.
 SERVER_TITLES = {
+    Hop.SERVER: "Servers of the inventory",
     Hop.DRIVER: "NVIDIA driver of a server",
     Hop.RUNTIME: "Container runtime of a server",
 }
+# Left to right where both are reported.
+ORDER = (Hop.ACCESS, *SERVER_TITLES, *CHAIN)

@@ -428,7 +428,26 @@ def driver_stays_loaded(driver: Driver) -> Iterator[CheckResult]:
         yield _seen(driver, found, "has persistence mode off")
 
 
-# Asked before anything is changed, and afterwards.
+MISSING = FindingType(
+    "DRIVER_MISSING",
+    Hop.DRIVER,
+    "error",
+    "without a driver nothing on the server can use its GPUs",
+    "run the nvidia_driver role with nvidia_driver_state: present",
+    is_consequence=True,
+    explained_by=(Hop.DRIVER,),
+)
+
+
+@check("a driver is installed", MISSING)
+def driver_is_there(driver: Driver) -> Iterator[CheckResult]:
+    facts = driver.facts
+    if (driver.is_wanted or driver.is_existing) and facts.origin is None:
+        generations = " and ".join(facts.generations)
+        yield _seen(driver, MISSING, f"has {len(facts.gpus)} GPUs ({generations}) and no NVIDIA driver")
+
+
+# Asked before anything is changed, and afterwards. NOW: by the doctor, besides those before.
 BEFORE = (
     each_gpu_is_identified,
     modules_drive_the_gpus,
@@ -443,6 +462,7 @@ BEFORE = (
     key_is_enrolled,
 )
 AFTER = (packages_were_installed, parts_are_of_one_release, no_reboot_is_due, all_gpus_are_shown, driver_stays_loaded)
+NOW = (driver_is_there, all_gpus_are_shown)
 
 
 def _seen(driver: Driver, finding_type: FindingType, seen: str, **words: str) -> CheckResult:

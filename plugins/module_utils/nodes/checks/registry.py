@@ -10,8 +10,8 @@ from ...hops import Hop
 from . import driver, runtime
 
 SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
-    Hop.DRIVER: driver.BEFORE + driver.AFTER,
-    Hop.RUNTIME: runtime.BEFORE + runtime.AFTER,
+    Hop.DRIVER: driver.BEFORE + driver.AFTER + driver.NOW,
+    Hop.RUNTIME: runtime.BEFORE + runtime.AFTER + runtime.NOW,
 }
 FINDING_TYPES: dict[str, FindingType] = {
     finding_type.id: finding_type for checks in SUBJECTS.values() for check in checks for finding_type in check.types
