@@ -55,7 +55,7 @@ _DERIVED = ("server", "doc")
 
 
 def examined_servers(servers: Sequence[str], hostvars: Mapping[str, Any], roles: Sequence[str]) -> list[dict[str, Any]]:
-    known = {host: hostvars[host] for host in servers}
+    known = {host: hostvars[host] for host in sorted(servers)}
     return [
         _described(host, variables, roles) for host, variables in known.items() if "__gpu_doctor_gathered" in variables
     ]
@@ -69,10 +69,17 @@ def _described(host: str, variables: Mapping[str, Any], roles: Sequence[str]) ->
         "name": host,
         "node": node_name(host, variables),
         "unreachable": (gathered.get("msg") or "no answer").strip() if gathered.get("unreachable") else "",
-        "failed": variables.get("__gpu_doctor_failed") or "",
+        "failed": _words(variables["__gpu_doctor_failed"]) if "__gpu_doctor_failed" in variables else "",
         "hops": list(dict.fromkeys(plan["hop"] for plan in plans)),
         "findings": [_without_derived(found) for plan in plans for found in plan["findings"]],
     }
+
+
+def _words(failed: Mapping[str, Any]) -> str:
+    """Why a task failed. gather_facts hides the reason of the module that it calls."""
+    results = [*(failed.get("failed_modules") or {}).values(), failed]
+    said = (str(result.get("msg") or result.get("module_stderr") or "").strip() for result in results)
+    return next(filter(None, said), "the task reported no reason")
 
 
 def _without_derived(found: Mapping[str, Any]) -> dict[str, Any]:

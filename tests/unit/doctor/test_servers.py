@@ -255,6 +255,26 @@ def test_gpus_that_nvidia_smi_does_not_show_are_found(tmp_path: Path) -> None:
     assert "DRIVER_GPUS_NOT_SHOWN" in {found.id for found in from_plan(tmp_path, machine, shown=shown).findings}
 
 
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        ({"msg": "cannot read the database"}, "cannot read the database"),
+        (
+            {"msg": "The following modules failed", "failed_modules": {"setup": {"msg": "Missing sudo password"}}},
+            "Missing sudo password",
+        ),
+        ({"module_stderr": "sh: 1: python3: not found\n"}, "sh: 1: python3: not found"),
+        ({}, "the task reported no reason"),
+    ],
+)
+def test_a_failure_has_its_reason(failed: dict[str, Any], words: str) -> None:
+    variables = {"gpu1": {"__gpu_doctor_gathered": {}, "__gpu_doctor_failed": failed}}
+    [given] = examined_servers(["gpu1"], variables, ["nvidia_driver"])
+
+    assert given["failed"] == words
+    assert server_of(given).status == "failed"
+
+
 def test_servers_that_the_run_did_not_examine_are_left_out() -> None:
     variables = {"gpu1": {}, "gpu2": {"__gpu_doctor_gathered": {"unreachable": True, "msg": "timed out\n"}}}
     [given] = examined_servers(["gpu1", "gpu2"], variables, ["nvidia_driver"])
