@@ -1,0 +1,100 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The one reader of a cluster. Look and Before read what the doctor and a change need beside it. Judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..cluster.errors import ApiError
+from ..cluster.kube import (
+    APISERVICES,
+    DAEMON_SETS,
+    NAMESPACES,
+    NODES,
+    POD_MONITORS,
+    PROMETHEUSES,
+    RESOURCE_SLICES,
+    RULES,
+    SCALED_OBJECTS,
+    SERVICE_MONITORS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+    KubeClient,
+    Resource,
+)
+from ..cluster.listing import list_in_reach
+from ..cluster.parallel import in_parallel
+from .gaps import Gaps
+from .once import ReadOnce
+
+
+class Listed:
+    """All objects of a kind, as a part of a reader: read when the part is first asked for.
+
+    in_reach: the objects of the reader's namespaces are enough for a user who must not list those of the cluster.
+    """
+
+    def __init__(self, resource: Resource, *, in_reach: bool = False) -> None:
+        self.resource = resource
+        self._in_reach = in_reach
+
+    def __set_name__(self, _owner: type[Reader], name: str) -> None:
+        self._name = name
+
+    def __get__(self, reader: Reader, _owner: type[Reader]) -> Sequence[Manifest]:
+        namespaces = reader.namespaces_in_reach if self._in_reach else ()
+        found = reader.take(self._name, partial(list_in_reach, reader.kube, self.resource, namespaces))
+        return reader.__dict__.setdefault(self._name, found)
+
+
+class Reader:
+    """A cluster, read once. What cannot be read is empty, and noted with why.
+
+    kube: reads each thing only once. gaps: what could not be read.
+    """
+
+    daemon_sets = Listed(DAEMON_SETS)
+    namespaces = Listed(NAMESPACES)
+    nodes = Listed(NODES)
+    pod_monitors = Listed(POD_MONITORS)
+    prometheuses = Listed(PROMETHEUSES)
+    resource_slices = Listed(RESOURCE_SLICES)
+    rule_objects = Listed(RULES)
+    scaled_objects = Listed(SCALED_OBJECTS, in_reach=True)
+    service_monitors = Listed(SERVICE_MONITORS)
+    services = Listed(SERVICES)
+    webhooks = Listed(VALIDATING_WEBHOOKS)
+
+    def __init__(self, kube: KubeClient, *, namespaces: Collection[str] = (), is_strict: bool = False) -> None:
+        """namespaces: what matters lies there. is_strict: raise all errors but missing rights."""
+        self.kube = ReadOnce(kube)
+        self.gaps = Gaps(is_strict)
+        self.namespaces_in_reach = namespaces
+
+    def take(self, part: str, read: Callable[[], Any], empty: Any = ()) -> Any:
+        """What `read` returns; `empty` for what is not there, or cannot be read and is noted."""
+        return self.gaps.take(part, read, empty)
+
+    def read_ahead(self, resources: Sequence[Resource]) -> None:
+        """Read lists at once that are asked for one after the other. Raises: ApiError if the server does not answer."""
+        for answer in in_parallel(self.kube.list, resources):
+            if isinstance(answer, ApiError) and answer.status == 0:
+                raise answer
+
+    @classmethod
+    def resource_of(cls, part: str) -> Resource:
+        """The kind of a part that lists one."""
+        found = next(vars(owner)[part] for owner in cls.__mro__ if part in vars(owner))
+        return found.resource
+
+    def api_service(self, group: str, *versions: str) -> Manifest | None:
+        """The APIService of a group, in the first version that there is."""
+
+        def read() -> Manifest | None:
+            found = (self.kube.get(APISERVICES, f"{version}.{group}") for version in versions)
+            return next(filter(None, found), None)
+
+        return self.take("apis", read, None)
