@@ -109,7 +109,8 @@ class Before(Reader):
             unscalable={key for key, target in targets.items() if target.served and not target.scalable},
             query_errors=trial.query_errors,
             empty_queries=trial.empty_queries,
-            is_keda_known=self._is_keda_known,
+            # 403 is the answer even where KEDA is not installed: rights are checked first.
+            is_keda_known=self.is_known("scaled_objects"),
             no_resources=self._no_resources,
             rule={"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
             unread=self.existing.unread,
@@ -138,14 +139,8 @@ class Before(Reader):
         return any((prometheus.get("spec") or {}).get("ruleNamespaceSelector") for prometheus in self.prometheuses)
 
     @property
-    def _is_keda_known(self) -> bool:
-        """Who may not read ScaledObjects gets 403 even where KEDA is not installed: rights are asked for first."""
-        _read = self.scaled_objects
-        return "scaled_objects" not in self.gaps.unavailable
-
-    @property
     def _unavailable(self) -> dict[str, str]:
-        """Of ScaledObjects the proposal says whether they are known: a warning, and no obstacle."""
+        """Without ScaledObjects a change is warned of, by `is_keda_known`, and judged all the same."""
         return {part: why for part, why in self.gaps.unavailable.items() if part != "scaled_objects"}
 
     @cached_property

@@ -35,7 +35,7 @@ class Components(Reader):
             name: [{**manifest, "kind": resource.kind} for manifest in getattr(self, name)]
             for name, resource in resources.items()
         }
-        if "namespaces" in self.gaps.unavailable:
+        if not self.is_known("namespaces"):
             lists["namespaces"] = None
         return Objects(**lists, api_services=self._api_services(), releases=self._releases(), inventory=self._inventory)
 

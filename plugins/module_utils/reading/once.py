@@ -18,6 +18,7 @@ class ReadOnce(KubeClient):
         self._kube = kube
         self._lists: dict[tuple[Resource, *tuple[str | None, ...]], Sequence[Manifest] | ApiError | None] = {}
         self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
+        self._kinds: dict[str, dict[str, Resource]] = {}
         self.dry_run = True
         # What there was no right to get raw: who asks for values takes a refusal for an answer.
         self.forbidden: list[ApiError] = []
@@ -62,7 +63,9 @@ class ReadOnce(KubeClient):
         return self._kube.list_metadata(resource, label_selector=label_selector)
 
     def discover(self, api_version: str) -> dict[str, Resource]:
-        return self._kube.discover(api_version)
+        if api_version not in self._kinds:
+            self._kinds[api_version] = self._kube.discover(api_version)
+        return self._kinds[api_version]
 
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None

@@ -46,8 +46,7 @@ class Listed:
 
     def __get__(self, reader: Reader, _owner: type[Reader]) -> Sequence[Manifest]:
         namespaces = reader.namespaces_in_reach if self._in_reach else ()
-        found = reader.take(self._name, partial(list_in_reach, reader.kube, self.resource, namespaces))
-        return reader.__dict__.setdefault(self._name, found)
+        return reader.take(self._name, partial(list_in_reach, reader.kube, self.resource, namespaces))
 
 
 class Reader:
@@ -77,6 +76,11 @@ class Reader:
     def take(self, part: str, read: Callable[[], Any], empty: Any = ()) -> Any:
         """What `read` returns; `empty` for what is not there, or cannot be read and is noted."""
         return self.gaps.take(part, read, empty)
+
+    def is_known(self, part: str) -> bool:
+        """Whether a part can be read, for which it is read."""
+        getattr(self, part)
+        return part not in self.gaps.unavailable
 
     def read_ahead(self, resources: Sequence[Resource]) -> None:
         """Read lists at once that are asked for one after the other. Raises: ApiError if the server does not answer."""
