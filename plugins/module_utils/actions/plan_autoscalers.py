@@ -191,11 +191,11 @@ def _subject(
     metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
     today = Setting(
         metrics,
-        autoscaler.min_replicas,
-        autoscaler.max_replicas,
-        Behavior.of_hpa(hpa["spec"]),
-        autoscaler.dead_time if options.pod_start_s is None else options.pod_start_s,
-        overload_of(metrics[0], options.overload),
+        minimum=autoscaler.min_replicas,
+        maximum=autoscaler.max_replicas,
+        behavior=Behavior.of_hpa(hpa["spec"]),
+        pod_start_s=autoscaler.dead_time if options.pod_start_s is None else options.pod_start_s,
+        overload=overload_of(metrics[0], options.overload),
     )
     trace, has_demand = _trace(autoscaler, recorded, known, window)
     if options.load is not None:
