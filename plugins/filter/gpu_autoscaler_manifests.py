@@ -20,9 +20,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import DEF
 
 def gpu_autoscaler_manifests(
     specs: Sequence[Mapping[str, Any]],
-    rule_namespace: str = "monitoring",
+    rule_namespace: str | None = None,
     rule_labels: Mapping[str, str] | None = None,
-    evaluation_interval: int = 2,
+    evaluation_interval: int | None = None,
     exporter_labels: Mapping[str, str] | None = None,
     inventory_id: str = DEFAULT_INVENTORY,
 ) -> list[Manifest]:

@@ -240,7 +240,12 @@ EXPORTER_FIELD_MISSING = FindingType(
     needs=("daemon_sets", "component_pods", "prometheus", "metrics"),
 )
 def metric_fields(state: State) -> Iterator[CheckResult]:
-    """Only where nothing else gives the metric a value."""
+    """Only where nothing else gives the metric a value, and an exporter is read.
+
+    A scrape that exceeds its sampleLimit leaves readings of before it in Prometheus: series without a staleness marker.
+    """
+    if state.targets and not any(row.value for row in state.targets.values()):
+        return
     names = {row.labels.get("__name__", "") for row in state.prometheus.gpu_rows}
     users: dict[tuple[str, ...], list[AutoscalerState]] = {}
     for autoscaler in state.autoscalers:
