@@ -88,8 +88,10 @@ class Look(Reader):
         self._place = place
 
     def state(self) -> State:
-        """Raises: ApiError if the API server does not answer. HopError if the HPA that the scope names does not exist,
-        or if the client sends no login.
+        """All parts, as the checks take them.
+
+        Raises: ApiError if the API server does not answer. HopError if the HPA that the scope names does not exist, or
+        if the client sends no login.
         """
         user = self.kube.user()
         version = self.take("version", lambda: self.kube.get_raw("/version"), None)
@@ -215,11 +217,11 @@ class Look(Reader):
         has_gpus = self._agents.exporters or gpu_nodes(self.nodes, self._facts)
         return bool(self._claiming or (has_gpus and not self._agents.plugins))
 
-    @property
+    @cached_property
     def claim_templates(self) -> Sequence[Manifest]:
         return self._all_in("claim_templates", RESOURCE_CLAIM_TEMPLATES, self._claiming) if self._claiming else ()
 
-    @property
+    @cached_property
     def quotas(self) -> Sequence[Manifest]:
         return self._all_in("quotas", RESOURCE_QUOTAS, self._namespaces_of_autoscalers)
 
@@ -232,7 +234,7 @@ class Look(Reader):
         none = {"metadata": dict(zip(("namespace", "name"), place, strict=True))}
         return next((service for service in self.services if key_of(service) == place), none)
 
-    @property
+    @cached_property
     def apis(self) -> list[ApiState]:
         return [
             read_api(self, group, service, self._service_at(service_of(service)), self.component_pods)
@@ -243,7 +245,7 @@ class Look(Reader):
     def _replicas(self) -> list[PrometheusClient]:
         return replicas_of(self._client, self._service, self.component_pods)
 
-    @property
+    @cached_property
     def prometheus(self) -> PrometheusState:
         """With its own words for the scrapes that fail of the exporters, and of the autoscalers' pods."""
         pods = pods_of_service(self._service, self.component_pods)
@@ -281,7 +283,7 @@ class Look(Reader):
             if is_of_metrics and "metrics" not in self.gaps.unavailable:
                 self.gaps.lack("metrics", err)
 
-    @property
+    @cached_property
     def controller_events(self) -> list[Manifest]:
         """Of the whole cluster; of the scope's namespace for a user who must not list these."""
         found: list[Manifest] = []
@@ -290,7 +292,7 @@ class Look(Reader):
             found += self.take("controller_events", read)
         return found
 
-    @property
+    @cached_property
     def events(self) -> Sequence[Manifest]:
         """Warnings, of namespaces where something waits: an exporter for its volumes, a workload for its pods."""
         waiting = (*self._agents.waiting_exporters, *self._agents.without_pods)
@@ -308,7 +310,7 @@ class Look(Reader):
 
         return self.take("events", read) if namespaces else ()
 
-    @property
+    @cached_property
     def leases(self) -> dict[str, Manifest]:
         """By which the controllers of the control plane say that they run; a cluster of one may have none."""
         if not self._wanted[0]:
