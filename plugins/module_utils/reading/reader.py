@@ -46,7 +46,8 @@ class Listed:
 
     def __get__(self, reader: Reader, _owner: type[Reader]) -> Sequence[Manifest]:
         namespaces = reader.namespaces_in_reach if self._in_reach else ()
-        return reader.take(self._name, partial(list_in_reach, reader.kube, self.resource, namespaces))
+        found = reader.take(self._name, partial(list_in_reach, reader.kube, self.resource, namespaces))
+        return reader.__dict__.setdefault(self._name, found)
 
 
 class Reader:
