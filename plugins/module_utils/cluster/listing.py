@@ -33,7 +33,7 @@ def list_in(kube: KubeClient, resource: Resource, namespaces: Collection[str]) -
 def list_in_reach(
     kube: KubeClient, resource: Resource, namespaces: Collection[str], field_selector: str | None = None
 ) -> Sequence[Manifest]:
-    """The objects of the whole cluster; those of the namespaces for a user who must not list the others.
+    """The objects of the whole cluster, or of the namespaces if the user is not allowed to list the cluster.
 
     Raises: ApiError, that of the whole cluster if there is no namespace to ask for.
     """

@@ -37,7 +37,7 @@ from .trial import Trial, try_queries
 
 
 class Before(Reader):
-    """A cluster before a change of autoscalers. Any error but a missing right is raised by the part that meets it."""
+    """A cluster before a change of autoscalers. Every error except a missing right is raised."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Before(Reader):
 
     @cached_property
     def existing(self) -> Existing:
-        """Raises: ApiError, HopError if it is not known which HPAs there are."""
+        """Raises: ApiError, HopError if the HPAs cannot be listed."""
         return read_existing(self.kube, self._rule_namespace, self.namespaces_in_reach)
 
     @cached_property
@@ -127,7 +127,7 @@ class Before(Reader):
 
     @cached_property
     def _claimable(self) -> Sequence[Manifest]:
-        """Where no node offers a GPU. Evidence only: who may not list them is told of nodes without GPUs."""
+        """Read only if no node offers a GPU. If they cannot be listed, the nodes count as nodes without GPUs."""
         if not self.nodes or any(gpus_of(self.nodes).values()):
             return ()
         slices = attempt(lambda: self.kube.list(RESOURCE_SLICES))
@@ -140,12 +140,12 @@ class Before(Reader):
 
     @property
     def _unavailable(self) -> dict[str, str]:
-        """Without ScaledObjects a change is warned of, by `is_keda_known`, and judged all the same."""
+        """Unreadable ScaledObjects are a warning, by `is_keda_known`, and do not prevent checks."""
         return {part: why for part, why in self.gaps.unavailable.items() if part != "scaled_objects"}
 
     @cached_property
     def _no_resources(self) -> str:
-        """Why there is no CPU and memory of pods; not looked at where nobody asks for them, or without the right to."""
+        """Why CPU and memory of pods are not served. Read only if an autoscaler needs them."""
         if not any(map(resources_of, self._autoscalers)):
             return ""
         service = self.take("resource_api", lambda: self.kube.get(APISERVICES, "v1beta1.metrics.k8s.io"), None)
@@ -153,7 +153,7 @@ class Before(Reader):
 
     @property
     def _no_namespace(self) -> str:
-        """Not looked at where rules are there already. Who may not see it learns of it when a rule is made."""
+        """Empty if rules exist already, or if the namespace cannot be read: then creating a rule fails."""
         namespace = "" if self.existing.rules else self._rule_namespace
         is_missing = bool(namespace) and attempt(lambda: self.kube.get(NAMESPACES, namespace)) is None
         return namespace if is_missing else ""

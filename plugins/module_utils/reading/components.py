@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The objects by which the components of a cluster are found."""
+"""Reads the objects that identify the components of a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LISTS = ("daemon_sets", "deployments", "stateful_sets", "services", "prometheus
 
 
 class Components(Reader):
-    """What components are found by. Any error but a missing right may hide what is there, and is raised."""
+    """The objects that identify components. Every error except a missing right is raised: it may hide a component."""
 
     deployments = Listed(DEPLOYMENTS)
     stateful_sets = Listed(STATEFUL_SETS)
@@ -45,13 +45,13 @@ class Components(Reader):
 
     @property
     def serves_monitors(self) -> bool:
-        """A user who must not see the kinds is told that it does."""
+        """Whether ServiceMonitor is served; true if the user is not allowed to list the kinds."""
         kinds = attempt(lambda: self.kube.discover(RULES.api_version))
         return not isinstance(kinds, dict) or "ServiceMonitor" in kinds
 
     @property
     def unread(self) -> dict[str, str]:
-        """Kinds that there is no right to, each with the right that is missing."""
+        """Kinds that the user is not allowed to list, each with the missing right."""
         kinds = {name: self.resource_of(name).kind for name in _LISTS} | {"apis": APISERVICES.kind}
         return {kind: self.gaps.unavailable[part] for part, kind in kinds.items() if part in self.gaps.unavailable}
 
@@ -62,7 +62,7 @@ class Components(Reader):
         return {group: service for group, service in found.items() if service}
 
     def _releases(self) -> frozenset[tuple[str, str]]:
-        """Those of the inventory; objects of one that was interrupted have no mark yet."""
+        """Those of the inventory: objects of an interrupted release have no label yet."""
         selector = f"owner=helm,{RELEASE},{INVENTORY}={self._inventory}"
         records = self.take("releases", lambda: self.kube.list_metadata(SECRETS, label_selector=selector))
         return frozenset((record["metadata"]["namespace"], record["metadata"]["labels"][RELEASE]) for record in records)

@@ -124,7 +124,7 @@ class Look(Reader):
 
     @cached_property
     def _clock(self) -> float | Exception:
-        """Prometheus' time, or why it does not say it."""
+        """Prometheus' time, or the error if it cannot be queried."""
         return attempt(lambda: self._client.query("time()")[0].values[0])
 
     @cached_property
@@ -247,15 +247,15 @@ class Look(Reader):
 
     @cached_property
     def prometheus(self) -> PrometheusState:
-        """With its own words for the scrapes that fail of the exporters, and of the autoscalers' pods."""
+        """With the errors of failed scrapes of exporters and of the autoscalers' pods."""
         pods = pods_of_service(self._service, self.component_pods)
-        told = ask_prometheus(self.gaps, self._client, self._replicas, self._clock, self._wanted[0], pods)
+        answered = ask_prometheus(self.gaps, self._client, self._replicas, self._clock, self._wanted[0], pods)
         keys = {key for autoscaler in self.autoscalers for key in autoscaler.pod_keys}
         targets = [
-            *exporter_targets(self._agents.exporter_pods, told.up).values(),
-            *own_targets(keys, told.up).values(),
+            *exporter_targets(self._agents.exporter_pods, answered.up).values(),
+            *own_targets(keys, answered.up).values(),
         ]
-        return with_scrape_errors(self.gaps, self._client, told, targets)
+        return with_scrape_errors(self.gaps, self._client, answered, targets)
 
     @cached_property
     def autoscalers(self) -> list[AutoscalerState]:
@@ -267,7 +267,7 @@ class Look(Reader):
         hpas = {key_of(hpa): hpa for hpa in self.hpas}
         history = read_history(self._client, wanted, seen, self._history_s) if self._history_s else {}
         return [
-            _told_apart(
+            _with_rejected_pods(
                 seen.get(autoscaler.key, AutoscalerState(hpas[autoscaler.key])),
                 hpa=hpas[autoscaler.key],
                 budget=intervals.budget(autoscaler.metric_targets[0]).describe() if autoscaler.metric_targets else None,
@@ -277,7 +277,7 @@ class Look(Reader):
         ]
 
     def _note_forbidden_metrics(self) -> None:
-        """Who asks for values takes a refusal for an answer."""
+        """Values are read through a client that treats a denied request as an answer."""
         for err in self.kube.forbidden:
             is_of_metrics = any(f"/apis/{group}/" in err.request for group in GROUPS.values())
             if is_of_metrics and "metrics" not in self.gaps.unavailable:
@@ -285,7 +285,7 @@ class Look(Reader):
 
     @cached_property
     def controller_events(self) -> list[Manifest]:
-        """Of the whole cluster; of the scope's namespace for a user who must not list these."""
+        """Of the whole cluster; of the scope's namespace if the user is not allowed to list the others."""
         found: list[Manifest] = []
         for reason in (REJECTED, RESCALED):
             read = partial(list_in_reach, self.kube, EVENTS, self._in_scope, field_selector=f"reason={reason}")
@@ -328,8 +328,8 @@ def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:
     return bool(gpus_per_pod(pod)) or any(map(ABOUT_GPUS.search, names))
 
 
-def _told_apart(seen: AutoscalerState, **more: Any) -> AutoscalerState:
-    """With the pods that have not ended, and apart from them those that a kubelet has rejected."""
+def _with_rejected_pods(seen: AutoscalerState, **more: Any) -> AutoscalerState:
+    """Without pods that have ended, except for those that a kubelet rejected, which get a field of their own."""
     phases = [((pod.get("status") or {}).get("phase"), pod) for pod in seen.pods]
     return replace(
         seen,

@@ -119,21 +119,21 @@ def _rows(client: PrometheusClient, query: str) -> list[Row]:
 
 
 def with_scrape_errors(
-    gaps: Gaps, client: PrometheusClient, told: PrometheusState, targets: Iterable[Row]
+    gaps: Gaps, client: PrometheusClient, answered: PrometheusState, targets: Iterable[Row]
 ) -> PrometheusState:
     """Prometheus' own words for scrapes that fail, asked for only where a target is down, or there is no sample.
 
     targets: `up` of those that are looked at.
     """
     down = {row.target for row in targets if not row.value}
-    is_empty = not told.error and not told.up and "prometheus" not in gaps.unavailable
+    is_empty = not answered.error and not answered.up and "prometheus" not in gaps.unavailable
     answer = attempt(client.targets) if down or is_empty else []
     if isinstance(answer, Exception):  # something in front of several Prometheus may not know them
-        return told
+        return answered
     errors = {
         target: str(entry.get("lastError") or "")
         for entry in answer
         if (target := (entry.get("labels", {}).get("job", ""), entry.get("labels", {}).get("instance", ""))) in down
     }
     unstored = sum(entry.get("health") == "up" for entry in answer) if is_empty else 0
-    return replace(told, scrape_errors=errors, unstored=unstored)
+    return replace(answered, scrape_errors=errors, unstored=unstored)

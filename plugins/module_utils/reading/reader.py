@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The one reader of a cluster. Look and Before read what the doctor and a change need beside it. Judges nothing."""
+"""Reads a cluster part by part. Look, Before and Components add what the doctor, a change and a survey need."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .once import ReadOnce
 class Listed:
     """All objects of a kind, as a part of a reader: read when the part is first asked for.
 
-    in_reach: the objects of the reader's namespaces are enough for a user who must not list those of the cluster.
+    in_reach: list the reader's namespaces if the user is not allowed to list the whole cluster.
     """
 
     def __init__(self, resource: Resource, *, in_reach: bool = False) -> None:
@@ -51,9 +51,9 @@ class Listed:
 
 
 class Reader:
-    """A cluster, read once. What cannot be read is empty, and noted with why.
+    """A cluster, each part read once. A part that cannot be read is empty, and `gaps` has the reason.
 
-    kube: reads each thing only once. gaps: what could not be read.
+    kube: a client that sends each request only once.
     """
 
     daemon_sets = Listed(DAEMON_SETS)
@@ -69,22 +69,22 @@ class Reader:
     webhooks = Listed(VALIDATING_WEBHOOKS)
 
     def __init__(self, kube: KubeClient, *, namespaces: Collection[str] = (), is_strict: bool = False) -> None:
-        """namespaces: what matters lies there. is_strict: raise all errors but missing rights."""
+        """namespaces: of the objects to read. is_strict: raise every error except missing rights."""
         self.kube = ReadOnce(kube)
         self.gaps = Gaps(is_strict)
         self.namespaces_in_reach = namespaces
 
     def take(self, part: str, read: Callable[[], Any], empty: Any = ()) -> Any:
-        """What `read` returns; `empty` for what is not there, or cannot be read and is noted."""
+        """What `read` returns; `empty` if there is nothing, or if it fails, which `gaps` notes."""
         return self.gaps.take(part, read, empty)
 
     def is_known(self, part: str) -> bool:
-        """Whether a part can be read, for which it is read."""
+        """Whether a part can be read. Reads it."""
         getattr(self, part)
         return part not in self.gaps.unavailable
 
     def read_ahead(self, resources: Sequence[Resource]) -> None:
-        """Read lists at once that are asked for one after the other. Raises: ApiError if the server does not answer."""
+        """Request lists in parallel that are used one by one. Raises: ApiError if the server does not answer."""
         for answer in in_parallel(self.kube.list, resources):
             if isinstance(answer, ApiError) and answer.status == 0:
                 raise answer
@@ -96,7 +96,7 @@ class Reader:
         return found.resource
 
     def api_service(self, group: str, *versions: str) -> Manifest | None:
-        """The APIService of a group, in the first version that there is."""
+        """The APIService of a group, in the first version that exists."""
 
         def read() -> Manifest | None:
             found = (self.kube.get(APISERVICES, f"{version}.{group}") for version in versions)

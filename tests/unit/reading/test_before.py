@@ -39,12 +39,12 @@ def before(transport: FakeTransport, *extra: dict[str, Any]) -> Before:
     ],
     ids=["none", "away", "there", "no right to see it"],
 )
-def test_who_asks_for_cpu_is_told_that_nobody_serves_it(answer: Any, why: str) -> None:
+def test_cpu_needs_a_server_of_resource_metrics(answer: Any, why: str) -> None:
     transport = FakeTransport({HPAS: {"items": []}, RESOURCE_API: answer})
     assert before(transport, CPU).state(RuleOptions()).proposal.no_resources == why
 
 
-def test_who_asks_for_gpus_alone_needs_no_server_of_cpu() -> None:
+def test_gpus_need_no_server_of_resource_metrics() -> None:
     transport = FakeTransport({HPAS: {"items": []}})
     assert before(transport).state(RuleOptions()).proposal.no_resources == ""
     assert RESOURCE_API not in transport.asked
