@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.observe import Observer
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prometheus_replicas import read_replicas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.observe import Observer
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.prometheus_replicas import read_replicas
 from fake_cluster import FakeTransport, refusal
 
 PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"

@@ -1,19 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reading a cluster once, and noting which parts could not be read."""
-
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..chain.objects import labels_of
 from ..chain.selectors import labels_match, parse_selector
-from ..cluster.errors import ApiError, QueryError
+from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient, Resource
-from ..cluster.rights import right_to
-from ..errors import HopError
 
 
 class ReadOnce(KubeClient):
@@ -23,6 +18,7 @@ class ReadOnce(KubeClient):
         self._kube = kube
         self._lists: dict[tuple[Resource, *tuple[str | None, ...]], Sequence[Manifest] | ApiError | None] = {}
         self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
+        self._kinds: dict[str, dict[str, Resource]] = {}
         self.dry_run = True
         # What there was no right to get raw: who asks for values takes a refusal for an answer.
         self.forbidden: list[ApiError] = []
@@ -60,8 +56,16 @@ class ReadOnce(KubeClient):
             raise found
         return found
 
+    def user(self) -> str:
+        return self._kube.user()
+
+    def list_metadata(self, resource: Resource, *, label_selector: str) -> Sequence[Manifest]:
+        return self._kube.list_metadata(resource, label_selector=label_selector)
+
     def discover(self, api_version: str) -> dict[str, Resource]:
-        return self._kube.discover(api_version)
+        if api_version not in self._kinds:
+            self._kinds[api_version] = self._kube.discover(api_version)
+        return self._kinds[api_version]
 
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
@@ -78,49 +82,3 @@ class ReadOnce(KubeClient):
             if err.status in (401, 403):
                 self.forbidden.append(err)
             raise
-
-
-@dataclass
-class Reading:
-    """Why parts of the state could not be read.
-
-    denied: the rights that were missing for it.
-    """
-
-    unavailable: dict[str, str] = field(default_factory=dict)
-    denied: dict[str, str] = field(default_factory=dict)
-
-    def take(self, name: str, read: Callable[[], Any], empty: Any = ()) -> Any:
-        """Raises ApiError only if the API server does not answer at all: then nothing can be looked at."""
-        return self.note(name, attempt(read), empty)
-
-    def note(self, name: str, answer: Any, empty: Any = ()) -> Any:
-        if isinstance(answer, ApiError) and answer.status == 0:
-            raise answer
-        if isinstance(answer, Exception):
-            self.lack(name, answer)
-        return empty if answer is None or isinstance(answer, Exception) else answer
-
-    def lack(self, name: str, err: Exception) -> None:
-        self.unavailable[name] = reason(err)
-        if isinstance(err, ApiError) and err.status == 403:
-            self.denied[name] = right_to(err.request)
-
-
-def attempt(read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except (ApiError, HopError, QueryError) as err:
-        return err
-
-
-def reason(err: Exception) -> str:
-    if isinstance(err, ApiError) and err.status == 401:
-        return f"the credentials have expired or are wrong: {err}"
-    if isinstance(err, ApiError) and err.status == 403:
-        return f"no right to {right_to(err.request)}"
-    return str(err)
-
-
-def message_of(err: Exception) -> str:
-    return err.message if isinstance(err, ApiError) else str(err)

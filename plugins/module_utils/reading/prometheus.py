@@ -12,13 +12,12 @@ from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Manifest
 from ..chain.rule_texts import labels_joined
-from ..chain.state.cluster import State
 from ..chain.state.prometheus import PrometheusState, ReplicaState, Row
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
+from .gaps import Gaps, attempt, message_of
 from .observe import sources_of
-from .reading import Reading, attempt, message_of
 
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
@@ -46,7 +45,7 @@ _QUERIES = {
 
 
 def ask_prometheus(
-    reading: Reading,
+    gaps: Gaps,
     client: PrometheusClient,
     replicas: Sequence[PrometheusClient],
     clock: float | Exception,
@@ -55,7 +54,7 @@ def ask_prometheus(
 ) -> PrometheusState:
     """The state of Prometheus. clock: its time, or why it does not say it. pods: behind its Service."""
     if isinstance(clock, ApiError) and clock.status in (401, 403):
-        reading.lack("prometheus", clock)
+        gaps.lack("prometheus", clock)
     if isinstance(clock, Exception):
         return PrometheusState(client.name, error=message_of(clock), pods=pods)
     metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
@@ -67,7 +66,7 @@ def ask_prometheus(
     }
     broken = next((answer for answer in answers if isinstance(answer, Exception)), None)
     if broken:
-        reading.unavailable["prometheus"] = str(broken)
+        gaps.unavailable["prometheus"] = str(broken)
     rules = attempt(client.recording_rules)
     runtime = attempt(client.runtime)
     by_series: dict[str, list[Mapping[str, Any]]] = {}
@@ -80,7 +79,7 @@ def ask_prometheus(
         rules=None if isinstance(rules, Exception) else by_series,
         runtime={} if isinstance(runtime, Exception) else runtime,  # in front of several Prometheus there is none
         joined=None if isinstance(rules, Exception) else _joined(client, rules),
-        replicas=reading.take("prometheus_replicas", lambda: _replicas(replicas, sources | recorded), {}),
+        replicas=gaps.take("prometheus_replicas", lambda: _replicas(replicas, sources | recorded), {}),
         **rows,
     )
 
@@ -119,17 +118,22 @@ def _rows(client: PrometheusClient, query: str) -> list[Row]:
         raise ApiError(400, str(err), query) from err
 
 
-def with_scrape_errors(client: PrometheusClient, state: State) -> PrometheusState:
-    """Prometheus' own words for scrapes that fail, asked for only where a target is down, or there is no sample."""
-    down = {row.target for row in (*state.targets.values(), *state.own_targets.values()) if not row.value}
-    is_empty = not state.prometheus.error and not state.prometheus.up and "prometheus" not in state.unavailable
+def with_scrape_errors(
+    gaps: Gaps, client: PrometheusClient, answered: PrometheusState, targets: Iterable[Row]
+) -> PrometheusState:
+    """Prometheus' own words for scrapes that fail, asked for only where a target is down, or there is no sample.
+
+    targets: `up` of those that are looked at.
+    """
+    down = {row.target for row in targets if not row.value}
+    is_empty = not answered.error and not answered.up and "prometheus" not in gaps.unavailable
     answer = attempt(client.targets) if down or is_empty else []
     if isinstance(answer, Exception):  # something in front of several Prometheus may not know them
-        return state.prometheus
+        return answered
     errors = {
         target: str(entry.get("lastError") or "")
         for entry in answer
         if (target := (entry.get("labels", {}).get("job", ""), entry.get("labels", {}).get("instance", ""))) in down
     }
     unstored = sum(entry.get("health") == "up" for entry in answer) if is_empty else 0
-    return replace(state.prometheus, scrape_errors=errors, unstored=unstored)
+    return replace(answered, scrape_errors=errors, unstored=unstored)

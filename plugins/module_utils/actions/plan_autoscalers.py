@@ -13,7 +13,7 @@ from typing import Any
 from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
-from ..autoscaling.manifests import Manifest, autoscaler_of
+from ..autoscaling.manifests import Manifest
 from ..autoscaling.plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.pod_names import are_cut
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
@@ -22,15 +22,12 @@ from ..chain.objects import Key, pod_spec
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
-from ..hops import Hop
-from ..marks import is_managed
-from .intervals import sync_period
+from ..reading.existing import read_autoscalers
+from ..reading.intervals import sync_period
+from ..reading.prometheus_replicas import fullest, read_replicas
+from ..reading.targets import TargetState, read_targets
 from .load_history import Recorded, Window, demand_series, read_loads, recorded_samples
 from .outcome import Outcome
-from .prometheus_replicas import fullest, read_replicas
-from .read_autoscalers import recorded_queries
-from .snapshot import read_hpas, read_reachable_hpas
-from .targets import TargetState, read_targets
 
 # The hop at which options that cannot be are refused.
 PLAN = "plan"
@@ -141,12 +138,8 @@ def make_plans(
 
     Raises: HopError if one that is named does not exist; ApiError, QueryError if Prometheus does not answer.
     """
-    hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, {key[0] for key in keys})[0]
-    if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
-        raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
-    wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
-    queries = recorded_queries(kube, prometheus.service[0])
-    autoscalers = [autoscaler_of(hpa, queries.of(hpa)) for hpa in wanted]
+    existing = read_autoscalers(kube, prometheus.service[0], namespace=namespace, keys=keys)
+    autoscalers = [autoscaler for _hpa, autoscaler in existing]
     targets = read_targets(kube, autoscalers, managers=False)
     prometheus = fullest(prometheus, read_replicas(kube, prometheus), recorded_samples(options.history_s))
     now_s = prometheus.query("time()")[0].values[0]
@@ -157,7 +150,7 @@ def make_plans(
     loads = read_loads(prometheus, with_metrics, window)
     lately = read_loads(prometheus, with_metrics, recent) if recent else {}
     subjects, not_planned = [], []
-    for autoscaler, hpa in zip(autoscalers, wanted, strict=True):
+    for hpa, autoscaler in existing:
         made = _subject(autoscaler, hpa, targets[autoscaler.key], loads, lately, window, recent, options)
         if isinstance(made, str):
             not_planned.append({"namespace": autoscaler.namespace, "name": autoscaler.name, "reason": made})
@@ -198,11 +191,11 @@ def _subject(
     metrics = tuple(_planned(metric_target, autoscaler) for metric_target in known)
     today = Setting(
         metrics,
-        autoscaler.min_replicas,
-        autoscaler.max_replicas,
-        Behavior.of_hpa(hpa["spec"]),
-        autoscaler.dead_time if options.pod_start_s is None else options.pod_start_s,
-        overload_of(metrics[0], options.overload),
+        minimum=autoscaler.min_replicas,
+        maximum=autoscaler.max_replicas,
+        behavior=Behavior.of_hpa(hpa["spec"]),
+        pod_start_s=autoscaler.dead_time if options.pod_start_s is None else options.pod_start_s,
+        overload=overload_of(metrics[0], options.overload),
     )
     trace, has_demand = _trace(autoscaler, recorded, known, window)
     if options.load is not None:

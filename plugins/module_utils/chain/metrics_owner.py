@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..autoscaling.manifests import Manifest
-from ..chain.objects import condition
+from .objects import condition
 
 
 @dataclass(frozen=True)

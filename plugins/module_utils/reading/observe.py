@@ -20,14 +20,13 @@ from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.listing import list_in
-from ..cluster.metrics_api import CUSTOM_METRICS, MetricValue
+from ..cluster.metrics_api import CUSTOM_METRICS, GROUPS, MetricValue
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
-from .backend import Backend
+from .demands import read_demands
 from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
-from .read_demand import read_demands
-from .snapshot import GROUPS
+from .served import ServedMetrics
 from .targets import TargetState, read_targets
 
 # Under load the values of the adapter and of Prometheus move between two reads: any sample of this window counts.
@@ -54,14 +53,14 @@ class Observer:
         self,
         kube: KubeClient,
         prometheus: PrometheusClient,
-        backend: Backend,
+        served: ServedMetrics,
         replicas: Sequence[PrometheusClient] = (),
     ) -> None:
         """replicas: the pods behind the Service of Prometheus, if there are several that may be asked."""
         self._kube = kube
         self._prometheus = prometheus
         self._replicas = list(replicas)
-        self._backend = backend
+        self._served = served
         self._targets: dict[Key, TargetState] = {}
         self._intervals: dict[str, float] | None = None
         self._agreed: dict[tuple[Key, str, str], frozenset[str]] = {}
@@ -124,7 +123,7 @@ class Observer:
         metric, group = metric_target.metric, GROUPS[metric_target.type]
         listed = None
         if offered is not None:
-            listed = self._backend.discovery_name(metric_target, autoscaler.target) in offered
+            listed = self._served.discovery_name(metric_target, autoscaler.target) in offered
             # KEDA lists one name for all that it serves, so only a listed name says something.
             listed = listed if group == CUSTOM_METRICS else listed or None
         of_target = {autoscaler.target.name} if ready else ()
@@ -157,7 +156,7 @@ class Observer:
         types = {target.type for autoscaler in autoscalers for target in autoscaler.metric_targets}
         for metric_type in types:
             try:
-                listed[metric_type] = self._backend.listed(metric_type)
+                listed[metric_type] = self._served.listed(metric_type)
             except ApiError:
                 listed[metric_type] = None
         return listed
@@ -186,7 +185,7 @@ class Observer:
 
         def read(item: tuple[tuple[str, ...], tuple[Autoscaler, MetricTarget]]) -> list[MetricValue]:
             (namespace, _metric, _type, pods), (autoscaler, target) = item
-            return self._backend.read(target, autoscaler.target, namespace, pods)
+            return self._served.read(target, autoscaler.target, namespace, pods)
 
         answers = dict(zip(requests, in_parallel(read, list(requests.items())), strict=True))
         return {
