@@ -94,7 +94,8 @@ def test_the_load_balancer_s_controller_knows_each_annotation() -> None:
 
 def test_the_ingress_leads_to_the_sample() -> None:
     [path] = ingress()["spec"]["rules"][0]["http"]["paths"]
-    role = RoleValues("gpu_workload", {"gpu_workload_service": True}, {"ansible_check_mode": False})
+    told = {"role_path": str(ROOT / "roles" / "gpu_workload")}
+    role = RoleValues("gpu_workload", {"gpu_workload_service": True}, told)
     [service] = [made for made in role["__gpu_workload"]["objects"] if made["kind"] == "Service"]
     [port] = service["spec"]["ports"]
     assert ingress()["metadata"]["namespace"] == service["metadata"]["namespace"]
