@@ -9,7 +9,8 @@ import yaml
 from collection import ROOT
 from role_values import RoleValues
 
-TASKS = yaml.safe_load((ROOT / "roles/_common/tasks/not_ready.yml").read_text())
+[_ACCESS] = yaml.safe_load((ROOT / "roles/_common/tasks/not_ready.yml").read_text())
+TASKS = _ACCESS["block"]
 
 
 def tainted(name: str, *taints: tuple[str, str]) -> dict[str, Any]:

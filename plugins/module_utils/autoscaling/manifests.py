@@ -11,6 +11,7 @@ from typing import Any
 
 from ..marks import DEFAULT_INVENTORY, NAMESPACE, is_managed, namespace_of
 from ..marks import labels as inventory_labels
+from . import defaults
 from .controller import Behavior
 from .demand import recordings as demand_recordings
 from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
@@ -39,9 +40,9 @@ class RuleOptions:
     inventory:       id of the inventory that the objects are made for.
     """
 
-    namespace: str = "monitoring"
-    labels: Mapping[str, str] = field(default_factory=lambda: {"release": "kube-prometheus-stack"})
-    evaluation_interval_s: int = 2
+    namespace: str = defaults.NAMESPACE
+    labels: Mapping[str, str] = field(default_factory=lambda: {"release": defaults.RELEASE})
+    evaluation_interval_s: int = defaults.EVALUATION_INTERVAL_S
     exporter_labels: Mapping[str, str] | None = None
     inventory: str = DEFAULT_INVENTORY
 
