@@ -28,6 +28,10 @@ options:
         description: Distribution and version, C(Ubuntu 24.04) or C(Debian 12).
         type: str
         required: true
+      release:
+        description: Its codename, C(noble) or C(bookworm).
+        type: str
+        default: ""
       kernel:
         description: Release of the running kernel.
         type: str
@@ -159,6 +163,229 @@ options:
             description: Result of M(ansible.builtin.slurp) for the log that the plan names.
             type: dict
             default: {}
+  containerd:
+    description: Plan containerd, as the role C(containerd) installs it.
+    type: dict
+    suboptions:
+      options:
+        description: The role's options.
+        type: dict
+        required: true
+        suboptions:
+          state:
+            description: C(containerd_state).
+            type: str
+            required: true
+            choices: [present, absent]
+          version:
+            description: C(containerd_version).
+            type: str
+            default: ""
+          versions:
+            description: The rows of the version file, C(kubegpu_versions).
+            type: dict
+            required: true
+          systemd_cgroup:
+            description: C(containerd_systemd_cgroup).
+            type: bool
+            required: true
+          sandbox_image:
+            description: C(containerd_sandbox_image).
+            type: str
+            required: true
+          mirrored_registries:
+            description: C(containerd_mirrored_registries).
+            type: list
+            elements: str
+            required: true
+          image_mirror:
+            description: C(kubegpu_image_mirror).
+            type: str
+            default: ""
+          proxy:
+            description: C(kubegpu_proxy).
+            type: str
+            default: ""
+          no_proxy:
+            description: C(kubegpu_no_proxy).
+            type: list
+            elements: str
+            default: []
+      paths:
+        description: Where containerd has its files.
+        type: dict
+        required: true
+        suboptions:
+          config:
+            description: Its main configuration.
+            type: str
+            required: true
+          drop_ins:
+            description: Folder of files that the main configuration imports.
+            type: str
+            required: true
+          registries:
+            description: Folder of settings of registries.
+            type: str
+            required: true
+          proxy:
+            description: Part of its unit with the proxy.
+            type: str
+            required: true
+          socket:
+            description: The socket that it makes when it starts.
+            type: str
+            required: true
+          pod_network:
+            description: Configuration of the pod network, which it reads when it starts.
+            type: str
+            required: true
+          programs:
+            description: Folders of its program.
+            type: list
+            elements: str
+            required: true
+          data:
+            description: Folders of its images and containers.
+            type: list
+            elements: str
+            required: true
+      survey:
+        description: What was read on the server. Results of tasks are passed as they were registered.
+        type: dict
+        required: true
+        suboptions:
+          runtimes:
+            description: Programs of other container runtimes, as M(kubegpu.autoscale.server_info) returns them.
+            type: list
+            elements: str
+            default: []
+          packages:
+            description: Result of C(dpkg-query), with name, state and version of containerd's packages.
+            type: dict
+            default: {}
+          found:
+            description: Result of M(ansible.builtin.find) for containerd's files, with checksums.
+            type: dict
+            default: {}
+          main:
+            description: Result of M(ansible.builtin.slurp) for the main configuration.
+            type: dict
+            default: {}
+          plugins:
+            description: Result of C(ctr plugins list).
+            type: dict
+            default: {}
+          purge:
+            description: Result of M(ansible.builtin.apt) that would remove the package.
+            type: dict
+            default: {}
+          tasks:
+            description: Result of M(ansible.builtin.find) for folders of containers that run.
+            type: dict
+            default: {}
+          pin:
+            description: C(stat) of the file with apt's pin.
+            type: dict
+            default: {}
+          before:
+            description: Result of M(ansible.builtin.slurp) for the list of packages that were installed before the pin.
+            type: dict
+            default: {}
+          programs:
+            description: Result of M(ansible.builtin.find) for containerd's program after the package was removed.
+            type: dict
+            default: {}
+          check_mode:
+            description: Whether the run changes nothing.
+            type: bool
+            default: false
+  drop_in:
+    description: Plan one drop-in of containerd's configuration.
+    type: dict
+    suboptions:
+      options:
+        description: The drop-in.
+        type: dict
+        required: true
+        suboptions:
+          state:
+            description: Whether it is written or removed.
+            type: str
+            required: true
+            choices: [present, absent]
+          name:
+            description: Name of the file.
+            type: str
+            required: true
+          settings:
+            description: The same settings in the words of configuration version C(2), and of C(3) and later.
+            type: dict
+            default: {}
+          config:
+            description: C(containerd_config), merged over the settings.
+            type: dict
+            default: {}
+      paths:
+        description: Where containerd has its files.
+        type: dict
+        required: true
+        suboptions:
+          config:
+            description: Its main configuration.
+            type: str
+            required: true
+          drop_ins:
+            description: Folder of files that the main configuration imports.
+            type: str
+            required: true
+          registries:
+            description: Folder of settings of registries.
+            type: str
+            required: true
+          proxy:
+            description: Part of its unit with the proxy.
+            type: str
+            required: true
+          socket:
+            description: The socket that it makes when it starts.
+            type: str
+            required: true
+          pod_network:
+            description: Configuration of the pod network, which it reads when it starts.
+            type: str
+            required: true
+          programs:
+            description: Folders of its program.
+            type: list
+            elements: str
+            required: true
+          data:
+            description: Folders of its images and containers.
+            type: list
+            elements: str
+            required: true
+      survey:
+        description: What was read on the server. Results of tasks are passed as they were registered.
+        type: dict
+        required: true
+        suboptions:
+          found:
+            description: Result of M(ansible.builtin.find) for containerd's files, with checksums.
+            type: dict
+            default: {}
+          main:
+            description: Result of M(ansible.builtin.slurp) for the main configuration.
+            type: dict
+            default: {}
+          latest:
+            description: Result of C(containerd config default).
+            type: dict
+            default: {}
+          later:
+            description: Result of M(ansible.builtin.find) for drop-ins of a later version.
+            type: dict
+            default: {}
   toolkit:
     description: Plan NVIDIA's container toolkit, as the role C(nvidia_container_toolkit) installs it.
     type: dict
@@ -187,6 +414,14 @@ options:
             elements: str
             required: true
             choices: [containerd, docker]
+          default_runtime:
+            description: C(nvidia_container_toolkit_default_runtime).
+            type: bool
+            required: true
+          systemd_cgroup:
+            description: C(nvidia_container_toolkit_systemd_cgroup).
+            type: bool
+            required: true
           verify_container:
             description: C(nvidia_container_toolkit_verify_container).
             type: bool

@@ -156,8 +156,6 @@ def test_ports_of_metrics_stay_closed_where_a_text_says_so() -> None:
 
 
 LISTS = {
-    "kubegpu_no_proxy": ("containerd", "__containerd_proxy_bypass", [".corp", "10.0.0.0/8"]),
-    "containerd_mirrored_registries": ("containerd", "__containerd_mirrors", ["docker.io", "quay.io"]),
     "kubernetes_ignore_preflight_errors": ("kubernetes", "__kubernetes_preflight", ["NumCPU", "Mem"]),
     "kubernetes_lost_nodes": ("kubernetes", "__kubernetes_gone", ["cp2", "gpu3"]),
     "gpu_alerts_disabled": ("gpu_alerts", "__gpu_alerts_left_out", ["GpuHot", "GpuXidError"]),
@@ -190,7 +188,7 @@ def test_an_upgrade_passes_over_the_same_errors() -> None:
     assert said.split()[-1] == "--ignore-preflight-errors=NumCPU,Mem"
 
 
-@pytest.mark.parametrize("role", ["containerd", "docker"])
+@pytest.mark.parametrize("role", ["docker"])
 @pytest.mark.parametrize("version", [580, 2.3])
 def test_a_version_may_be_a_number(role: str, version: float) -> None:
     """YAML makes one of 580, and of 2.3. Whether there is such a version, apt is asked."""

@@ -71,11 +71,11 @@ def test_the_reasons_of_all_roles_come_at_once(reasons: dict[str, list[str]]) ->
     driver, runtime = reasons["gpu1"]
 
     assert "no single driver serves them" in driver
-    assert "has a container runtime of somebody else (/usr/local/bin/containerd)" in runtime
+    assert "has a container runtime that is not managed by this collection (/usr/local/bin/containerd)" in runtime
 
 
 def test_each_server_has_its_own(reasons: dict[str, list[str]]) -> None:
     [runtime] = reasons["gpu2"]
 
-    assert "has a container runtime of somebody else" in runtime
+    assert "has a container runtime that is not managed by this collection" in runtime
     assert reasons["gpu3"] == []

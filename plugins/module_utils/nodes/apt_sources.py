@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .files import slurped
+
 
 @dataclass(frozen=True)
 class Pin:
@@ -45,6 +47,11 @@ class AptSet:
 
     def describe(self) -> dict[str, Any]:
         return plain({**asdict(self), "pinned": self.pinned or self.packages})
+
+
+def installed_before(slurp: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names in the record of packages that were installed before the pin, as ansible.builtin.slurp has read it."""
+    return tuple(line for line in slurped(slurp).splitlines() if not line.startswith("#"))
 
 
 def plain(value: Any) -> Any:
