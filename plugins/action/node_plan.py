@@ -8,6 +8,12 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd_plan import CONTAINERD, containerd_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker_plan import (
+    DOCKER,
+    DOCKER_DAEMON,
+    docker_daemon_plan,
+    docker_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
@@ -27,6 +33,8 @@ PLANS = {
     "containerd": (CONTAINERD, containerd_plan),
     "drop_in": (DROP_IN, drop_in_plan),
     "toolkit": (TOOLKIT, toolkit_plan),
+    "docker": (DOCKER, docker_plan),
+    "docker_daemon": (DOCKER_DAEMON, docker_daemon_plan),
 }
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "dict", "required": True, "options": HOST},

@@ -459,6 +459,106 @@ options:
             description: Result of M(kubegpu.autoscale.container_gpus_info).
             type: dict
             default: {}
+  docker:
+    description: Plan Docker, as the role C(docker) installs it.
+    type: dict
+    suboptions:
+      options:
+        description: The role's options.
+        type: dict
+        required: true
+        suboptions:
+          state:
+            description: C(docker_state).
+            type: str
+            required: true
+            choices: [present, existing, absent]
+          version:
+            description: C(docker_version).
+            type: str
+            default: ""
+          versions:
+            description: The rows of the version file, C(kubegpu_versions).
+            type: dict
+            required: true
+          verify_container:
+            description: C(docker_verify_container).
+            type: bool
+            required: true
+      survey:
+        description: What was read on the server. Results of tasks are passed as they were registered.
+        type: dict
+        required: true
+        suboptions:
+          gpu_facts:
+            description: The facts of M(kubegpu.autoscale.gpu_facts).
+            type: dict
+            default: {}
+          packages:
+            description: Result of C(dpkg-query), with name, state and version of packages with Docker's programs.
+            type: dict
+            default: {}
+          source:
+            description: C(stat) of the source of the repository that the role C(containerd) configures.
+            type: dict
+            default: {}
+          shown:
+            description: Result of M(kubegpu.autoscale.container_gpus_info).
+            type: dict
+            default: {}
+          runtimes:
+            description: C(nvidia_container_toolkit_runtimes).
+            type: list
+            elements: str
+            default: []
+          operator_roles:
+            description: Roles in whose place the GPU operator works.
+            type: list
+            elements: str
+            default: []
+  docker_daemon:
+    description: Plan the runtime C(nvidia) in Docker's settings.
+    type: dict
+    suboptions:
+      options:
+        description: The options of the role C(nvidia_container_toolkit), and the file.
+        type: dict
+        required: true
+        suboptions:
+          state:
+            description: C(nvidia_container_toolkit_state).
+            type: str
+            required: true
+            choices: [present, absent]
+          default_runtime:
+            description: C(nvidia_container_toolkit_default_runtime).
+            type: bool
+            required: true
+          path:
+            description: Docker's settings, C(daemon.json).
+            type: str
+            required: true
+      survey:
+        description: What was read on the server. Results of tasks are passed as they were registered.
+        type: dict
+        required: true
+        suboptions:
+          file:
+            description: C(stat) of the file.
+            type: dict
+            default: {}
+          text:
+            description: Result of M(ansible.builtin.slurp) for the file.
+            type: dict
+            default: {}
+          has_docker:
+            description: Whether C(dockerd) is installed.
+            type: bool
+            default: false
+          runs:
+            description: Whether it runs.
+            type: bool
+            default: false
 attributes:
   check_mode:
     description: Can run in check mode and return what it would return otherwise.

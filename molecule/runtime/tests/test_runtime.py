@@ -438,7 +438,7 @@ def test_docker_s_settings_that_cannot_be_merged_are_left_alone(
         server.sh("rm -r /etc/docker")
 
     assert not refused.succeeded
-    assert f"{DAEMON} -> Docker on node1" in refused.text
+    assert f"runtime: node1 has {DAEMON}, into which" in refused.text
     assert reason in refused.text
     assert left == text
 

@@ -78,11 +78,6 @@ class Toolkit:
         return self.options.state == "present" and bool(self.facts.gpus)
 
     @property
-    def is_usable(self) -> bool:
-        """Whether the GPUs can be used, and so given to containers."""
-        return bool(self.facts.gpus) and self.facts.loaded is not None and not self.facts.reboot_reason
-
-    @property
     def driver(self) -> str:
         """Release of the libraries. No package tells that of NVIDIA's installer or of the operator's container."""
         return self.facts.installed or self.facts.loaded or ""

@@ -59,7 +59,7 @@ def _steps(toolkit: Toolkit) -> dict[str, bool]:
     return {
         "install": toolkit.is_wanted,
         "remove": toolkit.options.state == "absent",
-        "offer_devices": toolkit.is_wanted and toolkit.is_usable,
+        "offer_devices": toolkit.is_wanted and toolkit.facts.can_be_used,
         "read_modes": toolkit.reads_modes,
         "read_modes_again": toolkit.offered != toolkit.expected,
         "write_spec": toolkit.writes_spec,

@@ -8,6 +8,7 @@ from itertools import chain
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd import PACKAGE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker import PACKAGES as DOCKER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import SYSTEMS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit import PACKAGES
 
@@ -17,7 +18,6 @@ from lab.versions import CHECKOUT, names, versions
 
 # Roles that name what they install as data. The driver's depends on the system: see tests/unit/nodes.
 NAMED = {
-    "docker-ce": ("docker/vars/main.yml", "__docker_apt"),
     "kubernetes": ("kubernetes/vars/main/main.yml", "__kubernetes_apt"),
 }
 PINNED = {
@@ -25,6 +25,7 @@ PINNED = {
     for name, (path, variable) in NAMED.items()
 } | {
     "containerd.io": [PACKAGE],
+    "docker-ce": [*DOCKER],
     "nvidia-container-toolkit": [*PACKAGES],
     "nvidia-driver": ["nvidia-persistenced"],
     "nvlsm": ["nvlsm"],

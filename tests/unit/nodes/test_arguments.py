@@ -12,7 +12,12 @@ from collection import ROOT
 
 PLUGINS = "ansible_collections.kubegpu.autoscale.plugins"
 ARGUMENTS = import_module(f"{PLUGINS}.action.node_plan").ARGUMENTS
-SUBJECTS = {"nvidia_driver": "driver", "containerd": "containerd", "nvidia_container_toolkit": "toolkit"}
+SUBJECTS = {
+    "nvidia_driver": "driver",
+    "containerd": "containerd",
+    "nvidia_container_toolkit": "toolkit",
+    "docker": "docker",
+}
 # Those of _common that plans take.
 SHARED = {"kubegpu_versions": {"type": "dict"}, "kubegpu_image_mirror": {"type": "str"}}
 DOCUMENTED = yaml.safe_load(import_module(f"{PLUGINS}.modules.node_plan").DOCUMENTATION)["options"]
