@@ -7,6 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_plan import (
+    APT,
+    APT_OFFER,
+    apt_offer_plan,
+    apt_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd_plan import CONTAINERD, containerd_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker_plan import (
     DOCKER,
@@ -17,6 +23,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker_pla
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_plan import (
+    SERVER,
+    SERVERS,
+    server_plan,
+    servers_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
 
 HOST: dict[str, Any] = {
@@ -29,6 +41,10 @@ HOST: dict[str, Any] = {
     "clusters": {"type": "list", "elements": "str", "default": []},
 }
 PLANS = {
+    "server": (SERVER, server_plan),
+    "servers": (SERVERS, servers_plan),
+    "apt": (APT, apt_plan),
+    "apt_offer": (APT_OFFER, apt_offer_plan),
     "driver": (DRIVER, driver_plan),
     "containerd": (CONTAINERD, containerd_plan),
     "drop_in": (DROP_IN, drop_in_plan),

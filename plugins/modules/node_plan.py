@@ -49,6 +49,148 @@ options:
         type: list
         elements: str
         default: []
+  server:
+    description: Check whether a server can become a node.
+    type: dict
+    suboptions:
+      user:
+        description: By whom the tasks run.
+        type: str
+        required: true
+      uid:
+        description: The number of that user.
+        type: int
+        required: true
+      wanted_gib:
+        description: Free disk space by folder that a node needs, C(kubegpu_free_gib).
+        type: dict
+        default: {}
+      free_gib:
+        description: What there is, as M(kubegpu.autoscale.server_info) returns it.
+        type: dict
+        default: {}
+  servers:
+    description: Check whether the servers of a play can become one cluster.
+    type: dict
+    suboptions:
+      wanted:
+        description: Servers that the play began with.
+        type: list
+        elements: str
+        default: []
+      remaining:
+        description: Those that are left.
+        type: list
+        elements: str
+        default: []
+      needed:
+        description: Those that may never be left out.
+        type: list
+        elements: str
+        default: []
+      fail_fast:
+        description: Whether none may be left out, C(kubegpu_fail_fast).
+        type: bool
+        default: true
+      hostnames:
+        description: Host names by the servers' names in the inventory.
+        type: dict
+        default: {}
+  apt:
+    description: Plan a set of packages from one repository.
+    type: dict
+    suboptions:
+      set:
+        description: The set, as the role C(_common) documents it.
+        type: dict
+        required: true
+      paths:
+        description: Files of the set.
+        type: dict
+        required: true
+        suboptions:
+          key:
+            description: The key of the repository.
+            type: str
+            required: true
+          source:
+            description: The repository.
+            type: str
+            required: true
+          pin:
+            description: The versions that the packages are pinned to.
+            type: str
+            required: true
+          before:
+            description: Names of packages that were installed before.
+            type: str
+            required: true
+          config:
+            description: Proxy of the repository, and what unattended-upgrades leaves alone.
+            type: str
+            required: true
+      mirror:
+        description: C(kubegpu_apt_mirror).
+        type: str
+        default: ""
+      mirror_key:
+        description: C(kubegpu_apt_mirror_key).
+        type: str
+        default: ""
+      proxy:
+        description: C(kubegpu_apt_proxy).
+        type: str
+        default: ""
+      survey:
+        description: What was read on the server. Results of tasks are passed as they were registered.
+        type: dict
+        default: {}
+        suboptions:
+          sources:
+            description: Existing sources, as M(kubegpu.autoscale.server_info) returns them.
+            type: list
+            elements: dict
+            default: []
+          found:
+            description: Result of M(ansible.builtin.find) for the files of the set and apt's lists, with checksums.
+            type: dict
+            default: {}
+          packages:
+            description: Result of C(dpkg-query), with C(name=version) and state of packages.
+            type: dict
+            default: {}
+          pin:
+            description: C(stat) of the file with the pin.
+            type: dict
+            default: {}
+          before:
+            description: Result of M(ansible.builtin.slurp) for the list of packages that were installed before.
+            type: dict
+            default: {}
+          check_mode:
+            description: Whether the run changes nothing.
+            type: bool
+            default: false
+  apt_offer:
+    description: Check whether apt finds what roles are going to install.
+    type: dict
+    suboptions:
+      brings:
+        description: By role, the sets of packages that it installs.
+        type: dict
+        required: true
+      reasons:
+        description: By role, why it fails. Of such a role nothing else is reported.
+        type: dict
+        default: {}
+      mirror:
+        description: C(kubegpu_apt_mirror).
+        type: str
+        default: ""
+      answer:
+        description: Result of M(kubegpu.autoscale.apt_offer_info).
+        type: dict
+        default: {}
   driver:
     description: Plan NVIDIA's driver, as the role C(nvidia_driver) installs it.
     type: dict

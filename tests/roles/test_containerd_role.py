@@ -10,6 +10,7 @@ import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from driver_machines import BARE, DEBIAN
+from own_apt import apt_paths
 
 PROXY = "http://user:pass%40word@127.0.0.1:3128"
 OURS = '# Written by kubegpu.autoscale\nserver = "https://ours"\n'
@@ -117,9 +118,7 @@ def test_images_of_a_containerd_that_stays_are_not_removed(tmp_path: Path, stays
         tmp_path,
         [part("plan"), part("purge")],
         containerd_state="absent",
-        _common_apt_pin_file=str(tmp_path / "none.pref"),
-        _common_apt_files=[],
-        _common_apt_key_file=str(tmp_path / "none.asc"),
+        _common_apt_paths=apt_paths(tmp_path),
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

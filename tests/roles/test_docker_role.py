@@ -11,7 +11,7 @@ import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from driver_machines import BARE, DEBIAN, node_facts
-from own_apt import installed_alone
+from own_apt import apt_paths, installed_alone
 
 # As the daemon's client does it: what is asked for is written down, nvidia-smi's answer is printed.
 DOCKER = """#!/bin/sh
@@ -110,11 +110,11 @@ def test_the_runtime_goes_with_a_docker_of_ours(folder: Path, is_ours: bool, run
     """In check mode, where nothing is removed. A Docker of somebody else, and one that is asked for, keeps it."""
     ours = {"nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []}}
     (folder / "daemon.json").write_text(json.dumps({"runtimes": ours, "log-driver": "journald"}))
-    pin = folder / "kubegpu-docker-ce.pref"
+    pin = folder / "kubegpu.pin"
     if is_ours:
         pin.touch()
     known = {
-        "_common_apt_pin_file": str(pin),
+        "_common_apt_paths": apt_paths(folder),
         "__nvidia_container_toolkit_docker_file": str(folder / "daemon.json"),
         "nvidia_container_toolkit_runtimes": runtimes,
     }

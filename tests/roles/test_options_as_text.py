@@ -82,7 +82,7 @@ def filters(way: list[nodes.Node]) -> list[str]:
 
 
 # Their options get their types from node_plan: see tests/unit/nodes/test_arguments.py.
-PLANS = {*ROLES.glob("*/tasks/plan.yml")}
+PLANS = {*ROLES.glob("*/tasks/*plan.yml")}
 # One file of `_common` reads those of all charts by their names.
 ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
 

@@ -37,6 +37,9 @@ class Found:
         """Those with a checksum: folders and sockets have none."""
         return (path for path, entry in self.entries.items() if entry.get("checksum"))
 
+    def checksum(self, path: str) -> str:
+        return str(self.entries.get(path, {}).get("checksum") or "")
+
     def mode(self, path: str) -> str:
         return str(self.entries.get(path, {}).get("mode") or WantedFile.mode)
 

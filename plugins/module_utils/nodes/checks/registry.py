@@ -7,9 +7,11 @@ from typing import Any
 
 from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
-from . import containerd, docker, driver, drop_in, runtime
+from . import apt, containerd, docker, driver, drop_in, runtime, server
 
 SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
+    Hop.SERVER: server.SERVER + server.SERVERS,
+    Hop.APT: apt.OFFER + apt.REPOSITORY,
     Hop.DRIVER: driver.BEFORE + driver.AFTER,
     Hop.RUNTIME: (
         *(containerd.BEFORE + drop_in.BEFORE + containerd.AFTER),
