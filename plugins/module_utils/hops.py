@@ -14,6 +14,8 @@ class Hop(StrEnum):
     SPEC = "autoscaler spec"
     API_SERVER = "API server"
     ACCESS = "access"
+    SERVER = "server"
+    APT = "apt"
     DRIVER = "driver"
     RUNTIME = "runtime"
     NODE = "node"
@@ -48,6 +50,8 @@ REPORTED = tuple(TITLES)
 CHAIN = REPORTED[1:]
 # What is checked on a server before it becomes a node.
 SERVER_TITLES = {
+    Hop.SERVER: "Server before it becomes a node",
+    Hop.APT: "Packages of a server",
     Hop.DRIVER: "NVIDIA driver of a server",
     Hop.RUNTIME: "Container runtime of a server",
 }

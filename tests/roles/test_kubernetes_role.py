@@ -122,13 +122,10 @@ def test_they_are_closed_by_default(tmp_path: Path) -> None:
     assert "0.0.0.0" not in render(tmp_path, CLUSTER)["cp1"]["config"]
 
 
-def test_the_proxy_is_for_the_host_that_the_repository_sends_apt_to() -> None:
-    kubernetes = RoleValues("kubernetes", {"kubegpu_apt_proxy": "http://proxy:1", "inventory_hostname": "cp1"}, {})
-    kubernetes.tell(_common_apt=kubernetes["__kubernetes_apt"])
-    settings = kubernetes["_common_apt_config"]
-
-    for host in ("pkgs.k8s.io", "prod-cdn.packages.k8s.io"):
-        assert f'Acquire::https::Proxy::{host} "http://proxy:1";\n' in settings
+def test_the_repository_names_the_host_that_it_sends_apt_to() -> None:
+    """Proxies are set by host: see tests/unit/nodes/test_apt_repository.py."""
+    kubernetes = RoleValues("kubernetes", {"inventory_hostname": "cp1"}, {})
+    assert kubernetes["__kubernetes_apt"]["hosts"] == ["prod-cdn.packages.k8s.io"]
 
 
 def test_kubeadm_refuses_a_field_that_it_does_not_know(tmp_path: Path) -> None:
