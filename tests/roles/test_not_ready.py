@@ -9,8 +9,7 @@ import yaml
 from collection import ROOT
 from role_values import RoleValues
 
-[_ACCESS] = yaml.safe_load((ROOT / "roles/_common/tasks/not_ready.yml").read_text())
-TASKS = _ACCESS["block"]
+TASKS = yaml.safe_load((ROOT / "roles/_common/tasks/not_ready.yml").read_text())
 
 
 def tainted(name: str, *taints: tuple[str, str]) -> dict[str, Any]:
