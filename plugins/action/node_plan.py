@@ -9,6 +9,8 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_plan import KUBERNETES, kubernetes_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.reach_plan import REACH, reach_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
 
 HOST: dict[str, Any] = {
@@ -19,7 +21,12 @@ HOST: dict[str, Any] = {
     "is_local": {"type": "bool", "default": False},
     "clusters": {"type": "list", "elements": "str", "default": []},
 }
-PLANS = {"driver": (DRIVER, driver_plan), "toolkit": (TOOLKIT, toolkit_plan)}
+PLANS = {
+    "driver": (DRIVER, driver_plan),
+    "toolkit": (TOOLKIT, toolkit_plan),
+    "kubernetes": (KUBERNETES, kubernetes_plan),
+    "reach": (REACH, reach_plan),
+}
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "dict", "required": True, "options": HOST},
     **{name: {"type": "dict", "options": arguments} for name, (arguments, _plan) in PLANS.items()},

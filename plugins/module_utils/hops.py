@@ -16,6 +16,7 @@ class Hop(StrEnum):
     ACCESS = "access"
     DRIVER = "driver"
     RUNTIME = "runtime"
+    KUBERNETES = "kubernetes"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -50,4 +51,5 @@ CHAIN = REPORTED[1:]
 SERVER_TITLES = {
     Hop.DRIVER: "NVIDIA driver of a server",
     Hop.RUNTIME: "Container runtime of a server",
+    Hop.KUBERNETES: "Kubernetes on a server",
 }

@@ -21,6 +21,7 @@ class AptSet:
     name:        part of the names of the files that configure it.
     url:         upstream's address; empty for the distribution's own repositories.
     suite:       codename, or a path that ends with a slash for a flat repository.
+    hosts:       where upstream's address redirects apt to.
     components:  none of a flat repository.
     key_url, fingerprint: upstream's key.
     packages:    installed at `version`, which may be a pattern.
@@ -37,6 +38,7 @@ class AptSet:
     fingerprint: str
     packages: tuple[str, ...]
     version: str
+    hosts: tuple[str, ...] = ()
     components: str = ""
     extra: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from collection import ROOT
 
 PLUGINS = "ansible_collections.kubegpu.autoscale.plugins"
 ARGUMENTS = import_module(f"{PLUGINS}.action.node_plan").ARGUMENTS
-SUBJECTS = {"nvidia_driver": "driver", "nvidia_container_toolkit": "toolkit"}
+SUBJECTS = {"nvidia_driver": "driver", "nvidia_container_toolkit": "toolkit", "kubernetes": "kubernetes"}
 DOCUMENTED = yaml.safe_load(import_module(f"{PLUGINS}.modules.node_plan").DOCUMENTATION)["options"]
 
 

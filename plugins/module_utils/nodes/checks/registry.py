@@ -7,11 +7,12 @@ from typing import Any
 
 from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
-from . import driver, runtime
+from . import driver, kubernetes, reach, runtime
 
 SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
     Hop.DRIVER: driver.BEFORE + driver.AFTER,
     Hop.RUNTIME: runtime.BEFORE + runtime.AFTER,
+    Hop.KUBERNETES: kubernetes.ALL + reach.AFTER,
 }
 FINDING_TYPES: dict[str, FindingType] = {
     finding_type.id: finding_type for checks in SUBJECTS.values() for check in checks for finding_type in check.types
