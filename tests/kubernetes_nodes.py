@@ -105,6 +105,7 @@ class Node:
             "control_planes": [*self.planes],
             "hosts": hosts,
             "all_hosts": hosts,
+            "nodes": [host.lower() for host in hosts],
             "servers": [mine, *others],
             "reached": [
                 *({"item": name, "msg": "timed out"} for name in self.silent),

@@ -395,8 +395,13 @@ options:
             type: list
             elements: str
             required: true
+          nodes:
+            description: Names of the nodes of these hosts, in the same order; empty unless nodes are lost.
+            type: list
+            elements: str
+            default: []
           servers:
-            description: Servers as they have described themselves, in this play or in one before.
+            description: Control planes as they have described themselves, in this play or in one before.
             type: list
             elements: dict
             required: true

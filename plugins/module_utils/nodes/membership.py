@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Server:
-    """A server of the run, as it has described itself.
+    """A control plane, as it has described itself.
 
     node:        the name of its node.
     state:       `present` or `absent`, as it is wanted.
@@ -33,7 +33,8 @@ class Membership:
     control_planes: all of the inventory, in its order.
     hosts:          those that the play still has.
     all_hosts:      the same with those that failed or do not answer.
-    servers:        those that have described themselves, in this play or in one before.
+    servers:        control planes that have described themselves, in this play or in one before.
+    nodes:          hosts that the play still has, by the names of their nodes; empty unless nodes are lost.
     elsewhere:      control planes that the run leaves out and that answer, with whether they are complete now.
     silent:         control planes that the run leaves out and that do not answer.
     lost:           names of nodes that the user calls lost.
@@ -45,6 +46,7 @@ class Membership:
     servers: Mapping[str, Server]
     elsewhere: Mapping[str, bool] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
+    nodes: Mapping[str, str] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
 
     @cached_property
@@ -102,8 +104,7 @@ class Membership:
     @property
     def in_play(self) -> dict[str, str]:
         """Hosts of this run by the names of their nodes, whether they answer or not."""
-        named = {self.servers[name].node: name for name in self.hosts if name in self.servers}
-        return {name: name for name in self.all_hosts} | named
+        return {name: name for name in self.all_hosts} | dict(self.nodes)
 
     def namesakes(self, nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Server, str]]:
         """Control planes that would join as a node that is Ready at another address, as clones of a server do."""

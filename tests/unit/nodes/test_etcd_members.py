@@ -67,7 +67,7 @@ def test_a_lost_control_plane_is_removed() -> None:
         ("True", "down", {}, "that node is Ready"),
         ("Unknown", "healthy", {}, "its member of etcd answers"),
         ("Unknown", "unhealthy", {}, "its member of etcd answers"),
-        ("Unknown", "down", {"cp2": "cp2"}, "is the node of cp2 in this run"),
+        ("Unknown", "down", {"cp2": "CP2"}, "is the node of CP2 in this run"),
     ],
 )
 def test_a_node_that_works_is_not_lost(ready: str, state: str, in_play: dict[str, str], said: str) -> None:
