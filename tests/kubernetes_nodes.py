@@ -88,7 +88,7 @@ class Node:
     def _controller(self) -> dict[str, Any]:
         expanded = self.kubeconfig.replace("~", "/root")
         return {
-            "kubeconfig": self.kubeconfig,
+            "kubeconfig_option": self.kubeconfig,
             "kubeconfig_file": expanded,
             "kubeconfig_real": f"/here/{self.kubeconfig}",
             "kubeconfig_exists": self.has_kubeconfig,

@@ -347,7 +347,7 @@ options:
         type: dict
         required: true
         suboptions:
-          kubeconfig:
+          kubeconfig_option:
             description: C(kubegpu_kubeconfig).
             type: str
             required: true

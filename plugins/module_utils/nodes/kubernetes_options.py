@@ -63,14 +63,14 @@ class KubernetesOptions:
 class Controller:
     """What the run has on the controller.
 
-    kubeconfig:      kubegpu_kubeconfig as the user wrote it.
-    kubeconfig_file: the same with the home folder filled in; `real` is its absolute path.
-    playbook_folder: where a relative path would lead.
-    systemd_cgroup:  whether containerd uses systemd's cgroups.
-    requests:        requests a second that the controller manager may send.
+    kubeconfig_option: kubegpu_kubeconfig as the user wrote it.
+    kubeconfig_file:   the same with the home folder filled in; `real` is its absolute path.
+    playbook_folder:   where a relative path would lead.
+    systemd_cgroup:    whether containerd uses systemd's cgroups.
+    requests:          requests a second that the controller manager may send.
     """
 
-    kubeconfig: str
+    kubeconfig_option: str
     kubeconfig_file: str
     kubeconfig_real: str
     kubeconfig_exists: bool

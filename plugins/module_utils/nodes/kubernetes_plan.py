@@ -55,7 +55,7 @@ OPTIONS: dict[str, Any] = {
     "patches": _RESULT,
 }
 CONTROLLER: dict[str, Any] = {
-    "kubeconfig": {"type": "str", "required": True},
+    "kubeconfig_option": {"type": "str", "required": True},
     "kubeconfig_file": {"type": "str", "required": True},
     "kubeconfig_real": {"type": "str", "required": True},
     "kubeconfig_exists": {"type": "bool", "required": True},

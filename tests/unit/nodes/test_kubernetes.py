@@ -284,6 +284,31 @@ def test_what_can_work_is_not_rejected(name: str) -> None:
     assert node.plan(**options)["refused"] == []
 
 
+@pytest.mark.parametrize("planes", [("cp1", "cp2", "new"), ("cp1", "cp2")], ids=["a control plane", "a worker"])
+@pytest.mark.parametrize(
+    ("silent", "elsewhere", "is_refused"),
+    [(("cp1", "cp2"), {}, True), (("cp2",), {"cp1": False}, True), (("cp2",), {"cp1": True}, False)],
+    ids=["all are silent", "the other has no cluster", "one has a cluster"],
+)
+def test_a_server_joins_by_any_control_plane_and_makes_no_cluster_beside_silent_ones(
+    planes: tuple[str, ...], silent: tuple[str, ...], elsewhere: dict[str, bool], is_refused: bool
+) -> None:
+    new = Node(name="new", planes=planes, silent=silent, elsewhere=elsewhere)
+    assert ("#kubernetes_control_planes_silent" in new.refused(**TWO)) == is_refused
+
+
+@pytest.mark.parametrize(
+    ("hosts", "state", "is_refused"),
+    [({"cp0": True}, "present", True), ({"cp0": True}, "absent", False), ({}, "present", False)],
+    ids=["beside one that stays", "all leave", "by itself"],
+)
+def test_a_server_leaves_in_a_run_of_its_own(hosts: dict[str, bool], state: str, is_refused: bool) -> None:
+    """Only a control plane that the run does not touch is asked to drain it and to forget it."""
+    elsewhere = {} if hosts else {"cp0": True}
+    gpu1 = Node(name="gpu1", planes=("cp0",), files=WORKER, others=hosts, other_state=state, elsewhere=elsewhere)
+    assert ("#kubernetes_leaves_beside" in gpu1.refused(state="absent")) == is_refused
+
+
 @pytest.mark.parametrize("path", ["kubeconfig", ".kube/config"])
 def test_a_relative_kubeconfig_is_rejected_when_a_node_leaves_as_well(path: str) -> None:
     node = Node(kubeconfig=path)

@@ -84,7 +84,7 @@ KUBECONFIG_RELATIVE = FindingType(
 def kubeconfig_is_absolute(node: Kubernetes) -> Iterator[CheckResult]:
     controller = node.controller
     if not controller.kubeconfig_file.startswith("/"):
-        seen = f"has the relative path {controller.kubeconfig} as kubegpu_kubeconfig, which would be a file in "
+        seen = f"has the relative path {controller.kubeconfig_option} as kubegpu_kubeconfig, which would be a file in "
         yield _seen(node, KUBECONFIG_RELATIVE, seen + controller.playbook_folder, absolute=controller.kubeconfig_real)
 
 
@@ -184,7 +184,7 @@ KUBECONFIG_OF_OTHER_CLUSTER = FindingType(
 @check("the kubeconfig is not of another cluster", KUBECONFIG_OF_OTHER_CLUSTER)
 def kubeconfig_is_of_this_cluster(node: Kubernetes) -> Iterator[CheckResult]:
     if node.leads and not node.is_member and node.controller.kubeconfig_exists:
-        seen = f"is in no cluster, and {node.controller.kubeconfig} on the controller is of one"
+        seen = f"is in no cluster, and {node.controller.kubeconfig_option} on the controller is of one"
         yield _seen(node, KUBECONFIG_OF_OTHER_CLUSTER, seen)
 
 
@@ -484,7 +484,7 @@ def server_is_a_node(node: Kubernetes) -> Iterator[CheckResult]:
     if not (node.is_ours and node.is_complete):
         yield _seen(node, NOT_A_NODE, "is not a node that this role has joined to a cluster")
     elif not node.controller.kubeconfig_exists:
-        yield _seen(node, NOT_A_NODE, f"is a node, and {node.controller.kubeconfig} is not on the controller")
+        yield _seen(node, NOT_A_NODE, f"is a node, and {node.controller.kubeconfig_option} is not on the controller")
 
 
 DOWNGRADE = FindingType(
