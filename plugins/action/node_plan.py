@@ -23,6 +23,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker_pla
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_plan import KUBERNETES, kubernetes_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.reach_plan import REACH, reach_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_plan import (
     SERVER,
     SERVERS,
@@ -51,6 +53,8 @@ PLANS = {
     "toolkit": (TOOLKIT, toolkit_plan),
     "docker": (DOCKER, docker_plan),
     "docker_daemon": (DOCKER_DAEMON, docker_daemon_plan),
+    "kubernetes": (KUBERNETES, kubernetes_plan),
+    "reach": (REACH, reach_plan),
 }
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "dict", "required": True, "options": HOST},

@@ -18,6 +18,7 @@ class Hop(StrEnum):
     APT = "apt"
     DRIVER = "driver"
     RUNTIME = "runtime"
+    KUBERNETES = "kubernetes"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -54,4 +55,5 @@ SERVER_TITLES = {
     Hop.APT: "Packages of a server",
     Hop.DRIVER: "NVIDIA driver of a server",
     Hop.RUNTIME: "Container runtime of a server",
+    Hop.KUBERNETES: "Kubernetes on a server",
 }

@@ -701,6 +701,330 @@ options:
             description: Whether it runs.
             type: bool
             default: false
+  kubernetes:
+    description: Plan Kubernetes, as the role C(kubernetes) brings it by kubeadm.
+    type: dict
+    suboptions:
+      options:
+        description: The role's options.
+        type: dict
+        required: true
+        suboptions:
+          state:
+            description: C(kubernetes_state).
+            type: str
+            required: true
+            choices: [present, absent]
+          version:
+            description: C(kubernetes_version).
+            type: str
+            required: true
+          versions:
+            description: The rows of the version file, C(kubegpu_versions).
+            type: dict
+            required: true
+          ignore_preflight_errors:
+            description: C(kubernetes_ignore_preflight_errors).
+            type: list
+            elements: str
+            default: []
+          swap:
+            description: C(kubernetes_swap).
+            type: str
+            required: true
+            choices: [disable, refuse, allow]
+          control_plane_endpoint:
+            description: C(kubernetes_control_plane_endpoint).
+            type: str
+            default: ""
+          api_address:
+            description: C(kubernetes_api_address).
+            type: str
+            default: ""
+          kube_vip_address:
+            description: C(kubernetes_kube_vip_address).
+            type: str
+            default: ""
+          kube_vip_interface:
+            description: C(kubernetes_kube_vip_interface).
+            type: str
+            default: ""
+          lost_nodes:
+            description: C(kubernetes_lost_nodes).
+            type: list
+            elements: str
+            default: []
+          node_ip:
+            description: C(kubernetes_node_ip).
+            type: str
+            default: ""
+          pod_subnet:
+            description: C(kubernetes_pod_subnet).
+            type: str
+            required: true
+          service_subnet:
+            description: C(kubernetes_service_subnet).
+            type: str
+            required: true
+          cni:
+            description: C(kubernetes_cni).
+            type: str
+            required: true
+            choices: [bridge, flannel, calico, cilium, manifest, none]
+          cni_values:
+            description: C(kubernetes_cni_values).
+            type: dict
+            default: {}
+          cni_manifest:
+            description: C(kubernetes_cni_manifest).
+            type: str
+            default: ""
+          cni_manifest_checksum:
+            description: C(kubernetes_cni_manifest_checksum).
+            type: str
+            default: ""
+          schedule_on_control_plane:
+            description: C(kubernetes_schedule_on_control_plane).
+            type: bool
+            required: true
+          hpa_sync_period:
+            description: C(kubernetes_hpa_sync_period).
+            type: int
+            required: true
+          hpa_concurrent_syncs:
+            description: C(kubernetes_hpa_concurrent_syncs).
+            type: int
+            required: true
+          controller_manager_args:
+            description: C(kubernetes_controller_manager_args).
+            type: dict
+            default: {}
+          control_plane_metrics:
+            description: C(kubernetes_control_plane_metrics).
+            type: bool
+            required: true
+          cluster_config:
+            description: C(kubernetes_cluster_config).
+            type: dict
+            default: {}
+          kubelet_config:
+            description: C(kubernetes_kubelet_config).
+            type: dict
+            default: {}
+          kubeproxy_config:
+            description: C(kubernetes_kubeproxy_config).
+            type: dict
+            default: {}
+          patches:
+            description: C(kubernetes_patches).
+            type: dict
+            default: {}
+      controller:
+        description: What the run has on the controller.
+        type: dict
+        required: true
+        suboptions:
+          kubeconfig_option:
+            description: C(kubegpu_kubeconfig).
+            type: str
+            required: true
+          kubeconfig_file:
+            description: The same with the home folder filled in.
+            type: str
+            required: true
+          kubeconfig_real:
+            description: Its absolute path.
+            type: str
+            required: true
+          kubeconfig_exists:
+            description: Whether the file exists.
+            type: bool
+            required: true
+          playbook_folder:
+            description: Folder of the playbook, where a relative path would lead.
+            type: str
+            required: true
+          systemd_cgroup:
+            description: Whether containerd uses the cgroups of systemd.
+            type: bool
+            default: true
+          requests:
+            description: Requests a second that the controller manager may send.
+            type: int
+            required: true
+      run:
+        description: The servers of the run.
+        type: dict
+        required: true
+        suboptions:
+          control_planes:
+            description: Hosts of the group C(kube_control_plane), in the order of the inventory.
+            type: list
+            elements: str
+            required: true
+          hosts:
+            description: C(ansible_play_hosts).
+            type: list
+            elements: str
+            required: true
+          all_hosts:
+            description: C(ansible_play_hosts_all).
+            type: list
+            elements: str
+            required: true
+          nodes:
+            description: Names of the nodes of these hosts, in the same order; empty unless nodes are lost.
+            type: list
+            elements: str
+            default: []
+          servers:
+            description: Control planes as they have described themselves, in this play or in one before.
+            type: list
+            elements: dict
+            required: true
+            suboptions:
+              host:
+                description: Name in the inventory.
+                type: str
+                required: true
+              node:
+                description: Name of the node.
+                type: str
+                required: true
+              state:
+                description: C(kubernetes_state) of this server.
+                type: str
+                required: true
+              is_complete:
+                description: Whether it is a control plane whose init or join has ended.
+                type: bool
+                required: true
+              addresses:
+                description: All addresses of the server.
+                type: list
+                elements: str
+                default: []
+          reached:
+            description: Results of M(ansible.builtin.wait_for_connection) for control planes that the run leaves out.
+              One that does not answer has a C(msg).
+            type: list
+            elements: dict
+            default: []
+          elsewhere:
+            description: Results of M(ansible.builtin.stat) for those that answer, of the file by which they are
+              complete.
+            type: list
+            elements: dict
+            default: []
+      survey:
+        description: What was read on the server and in its cluster. Results of tasks are passed as they were
+          registered.
+        type: dict
+        required: true
+        suboptions:
+          node:
+            description: Name of the server's node.
+            type: str
+            required: true
+          default_route:
+            description: The fact C(default_ipv4).
+            type: dict
+            default: {}
+          files:
+            description: The C(files) of M(ansible.builtin.find), with their checksums.
+            type: list
+            elements: dict
+            default: []
+          swaps:
+            description: Devices and files that the server swaps to, as M(kubegpu.autoscale.server_info) returns them.
+            type: list
+            elements: str
+            default: []
+          packages:
+            description: Result of C(dpkg-query), with name and version of kubelet and kubeadm.
+            type: dict
+            default: {}
+          applied:
+            description: Result of M(ansible.builtin.slurp) for the documents that the node was given.
+            type: dict
+            default: {}
+          api:
+            description: Result of M(ansible.builtin.uri) for the later address of the API server.
+            type: dict
+            default: {}
+          iptables:
+            description: Result of M(ansible.builtin.stat) for the program iptables.
+            type: dict
+            default: {}
+          nodes:
+            description: Result of C(kubectl get nodes --output json).
+            type: dict
+            default: {}
+          etcd:
+            description: Result of M(ansible.builtin.uri) for the list of etcd's members.
+            type: dict
+            default: {}
+          etcd_health:
+            description: Results of M(ansible.builtin.uri) for C(/health), with the member as C(item).
+            type: list
+            elements: dict
+            default: []
+          metrics_addresses:
+            description: Result of C(kubectl get nodes) with the internal addresses.
+            type: dict
+            default: {}
+          kubeadm_config:
+            description: Result of M(kubernetes.core.k8s_info) for the ConfigMap C(kubeadm-config).
+            type: dict
+            default: {}
+          node_before:
+            description: Result of M(kubernetes.core.k8s_info) for the node, before an upgrade.
+            type: dict
+            default: {}
+          before:
+            description: Result of M(ansible.builtin.slurp) for what the upgrade wrote down when it began.
+            type: dict
+            default: {}
+  reach:
+    description: Plan the proof that pods of all nodes reach each other.
+    type: dict
+    suboptions:
+      cni:
+        description: C(kubernetes_cni).
+        type: str
+        required: true
+      wait_timeout:
+        description: C(kubernetes_wait_timeout).
+        type: int
+        required: true
+      created:
+        description: Result of C(kubectl create) for the DaemonSet of the proof.
+        type: dict
+        default: {}
+      pods:
+        description: Result of C(kubectl get pods) for its pods, and for those of a run that was killed.
+        type: dict
+        default: {}
+      dns:
+        description: Result of C(kubectl get pods) for the pods of the cluster's DNS.
+        type: dict
+        default: {}
+      peers:
+        description: The C(peers) that an earlier plan has returned.
+        type: list
+        elements: dict
+      pod:
+        description: UID of the server's own pod; empty without one.
+        type: str
+        default: ""
+      asked:
+        description: Result of M(kubegpu.autoscale.pod_reach).
+        type: dict
+        default: {}
+      failure:
+        description: Result of the task that failed.
+        type: dict
+        default: {}
 attributes:
   check_mode:
     description: Can run in check mode and return what it would return otherwise.
@@ -768,4 +1092,21 @@ reboot:
   returned: always
   type: dict
   sample: {allowed: true, required: true, reason: "driver 570.86.15 is loaded, but 580.95.05 is installed"}
+kubeadm:
+  description: Documents for kubeadm, the one to join by without its token, and words for its command line.
+  returned: for C(kubernetes)
+  type: dict
+gone:
+  description: Nodes that are gone and members of etcd to delete, or C(refused), why none may be deleted.
+  returned: for C(kubernetes)
+  type: dict
+upgrade:
+  description: Whether the node has to be upgraded, by which command, or C(refused), why it may not be.
+  returned: for C(kubernetes)
+  type: dict
+peers:
+  description: Pods that each node asks, with the UID that each has to answer.
+  returned: for C(reach)
+  type: list
+  elements: dict
 """

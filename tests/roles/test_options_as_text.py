@@ -148,16 +148,7 @@ def test_receivers_without_a_value_are_named_as_what_is_wrong() -> None:
     )
 
 
-def test_ports_of_metrics_stay_closed_where_a_text_says_so() -> None:
-    said = {"kubernetes_control_plane_metrics": "false"}
-    kubernetes = RoleValues("kubernetes", {"groups": {}, **said}, {})
-
-    assert kubernetes["__kubernetes_metrics_kubeproxy"] == kubernetes["__kubernetes_metrics_cluster"] == {}
-
-
 LISTS = {
-    "kubernetes_ignore_preflight_errors": ("kubernetes", "__kubernetes_preflight", ["NumCPU", "Mem"]),
-    "kubernetes_lost_nodes": ("kubernetes", "__kubernetes_gone", ["cp2", "gpu3"]),
     "gpu_alerts_disabled": ("gpu_alerts", "__gpu_alerts_left_out", ["GpuHot", "GpuXidError"]),
     "gitops_roles": ("gitops", "__gitops_roles", ["gpu_alerts", "gpu_dashboards"]),
 }
@@ -165,24 +156,9 @@ LISTS = {
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_may_be_a_text_with_commas(name: str) -> None:
-    """As kubeadm's own flag and NO_PROXY are; the roles' specifications take one for a list, too."""
+    """As NO_PROXY is; the roles' specifications take one for a list, too."""
     role, expression, rows = LISTS[name]
-    told = {
-        "__kubernetes_found": {"files": []},
-        "__kubernetes_elsewhere": {"results": []},
-        "ansible_play_hosts": [],
-        "groups": {},
-        "hostvars": {},
-    }
+    told = {"ansible_play_hosts": [], "groups": {}, "hostvars": {}}
     asked = [RoleValues(role, {name: given}, told)[expression] for given in (rows, ",".join(rows), rows[:1], rows[0])]
 
     assert asked[0] == asked[1] != asked[2] == asked[3]
-
-
-def test_an_upgrade_passes_over_the_same_errors() -> None:
-    tasks = yaml.safe_load((ROLES / "kubernetes/tasks/upgrade_node.yml").read_text())
-    [command] = [task["ansible.builtin.command"] for task in tasks if "kubeadm upgrade" in str(task)]
-    told = {"__kubernetes_before_state": {"apply": True}, "groups": {}, "inventory_hostname": "cp1"}
-    said = RoleValues("kubernetes", {"kubernetes_ignore_preflight_errors": "NumCPU,Mem"}, told).text(command)
-
-    assert said.split()[-1] == "--ignore-preflight-errors=NumCPU,Mem"

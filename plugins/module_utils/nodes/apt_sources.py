@@ -23,6 +23,7 @@ class AptSet:
     name:        part of the names of the files that configure it.
     url:         upstream's address; empty for the distribution's own repositories.
     suite:       codename, or a path that ends with a slash for a flat repository.
+    hosts:       where upstream's address redirects apt to.
     components:  none of a flat repository.
     key_url, fingerprint: upstream's key.
     packages:    installed at `version`, which may be a pattern.
@@ -40,12 +41,12 @@ class AptSet:
     fingerprint: str
     packages: tuple[str, ...]
     version: str
+    hosts: tuple[str, ...] = ()
     components: str = ""
     extra: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     also_pinned: tuple[Pin, ...] = ()
     unattended: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> AptSet:

@@ -17,6 +17,7 @@ SUBJECTS = {
     "containerd": "containerd",
     "nvidia_container_toolkit": "toolkit",
     "docker": "docker",
+    "kubernetes": "kubernetes",
 }
 # Those of _common that plans take.
 SHARED = {"kubegpu_versions": {"type": "dict"}, "kubegpu_image_mirror": {"type": "str"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
-from . import apt, containerd, docker, driver, drop_in, runtime, server
+from . import apt, containerd, docker, driver, drop_in, kubernetes, reach, runtime, server
 
 SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
     Hop.SERVER: server.SERVER + server.SERVERS,
@@ -18,6 +18,7 @@ SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
         *(runtime.BEFORE + runtime.AFTER),
         *(docker.BEFORE + docker.DAEMON + docker.AFTER),
     ),
+    Hop.KUBERNETES: kubernetes.ALL + reach.AFTER,
 }
 FINDING_TYPES: dict[str, FindingType] = {
     finding_type.id: finding_type for checks in SUBJECTS.values() for check in checks for finding_type in check.types

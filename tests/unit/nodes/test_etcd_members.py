@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.departures import FilterModule
-
-departures = FilterModule().filters()["departures"]
+from kubernetes_nodes import CONTROL_PLANE, Node, cluster_node, listed
 
 
 def member(name: str) -> dict[str, Any]:
     return {"ID": f"id-{name}", "name": name, "clientURLs": [f"https://{name}:2379"]}
 
 
-def etcd(**states: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Members by their state, and what each said: healthy, without a majority, down, never started."""
+def etcd(**states: str) -> dict[str, Any]:
+    """Members by their state, and what each answered: healthy, without a majority, down, never started."""
     answers = {
         "healthy": {"status": 200, "content": '{"health":"true","reason":""}'},
         "unhealthy": {"status": 503, "content": '{"health":"false","reason":"RAFT NO LEADER"}'},
@@ -23,22 +22,41 @@ def etcd(**states: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     }
     members = [{**member(name), "isLearner": state == "learner"} for name, state in states.items()]
     health = [{"item": known, **answers[state]} for known in members if (state := states[known["name"]]) in answers]
-    return {"members": members}, health
+    return {"etcd": {"json": {"members": members}}, "etcd_health": health}
+
+
+def departures(
+    nodes: Sequence[dict[str, Any]],
+    known: dict[str, Any],
+    lost: Sequence[str] = (),
+    in_play: dict[str, str] | None = None,
+    returned: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What cp0, which is complete, plans. in_play: further hosts of the run, by their nodes."""
+    server = Node(
+        name="cp0",
+        planes=("cp0", *returned),
+        others={**dict.fromkeys((in_play or {}).values(), False), **dict.fromkeys(returned, False)},
+        files=CONTROL_PLANE,
+        survey={"nodes": listed(*nodes), **known},
+    )
+    gone: dict[str, Any] = server.plan(lost_nodes=[*lost])["gone"]
+    return gone
 
 
 def node(name: str, ready: str = "True") -> dict[str, Any]:
-    return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+    return cluster_node(name, ready=ready)
 
 
 def test_a_lost_control_plane_is_removed() -> None:
     known = etcd(cp1="healthy", cp2="down", cp3="healthy")
-    found = departures([node("cp1"), node("cp2", "Unknown"), node("cp3")], *known, lost=["cp2"])
+    found = departures([node("cp1"), node("cp2", "Unknown"), node("cp3")], known, lost=["cp2"])
 
     assert found == {
         "refused": [],
         "members": [{"ID": "id-cp2", "name": "cp2"}],
         "nodes": ["cp2"],
-        "confirmed_by_name": ["cp2"],
+        "lost": ["cp2"],
     }
 
 
@@ -49,12 +67,12 @@ def test_a_lost_control_plane_is_removed() -> None:
         ("True", "down", {}, "that node is Ready"),
         ("Unknown", "healthy", {}, "its member of etcd answers"),
         ("Unknown", "unhealthy", {}, "its member of etcd answers"),
-        ("Unknown", "down", {"cp2": "server-2"}, "is the node of server-2 in this run"),
+        ("Unknown", "down", {"cp2": "CP2"}, "is the node of CP2 in this run"),
     ],
 )
 def test_a_node_that_works_is_not_lost(ready: str, state: str, in_play: dict[str, str], said: str) -> None:
     known = etcd(cp1="healthy", cp2=state, cp3="healthy")
-    found = departures([node("cp1"), node("cp2", ready), node("cp3")], *known, lost=["cp2"], in_play=in_play)
+    found = departures([node("cp1"), node("cp2", ready), node("cp3")], known, lost=["cp2"], in_play=in_play)
 
     assert said in found["refused"][0]
     assert "Nothing was changed." in found["refused"][0]
@@ -75,7 +93,7 @@ def test_a_node_that_works_is_not_lost(ready: str, state: str, in_play: dict[str
     ],
 )
 def test_no_removal_leaves_etcd_without_a_majority(states: dict[str, str], lost: list[str], is_refused: bool) -> None:
-    found = departures([node(name, "Unknown") for name in lost], *etcd(**states), lost=lost)
+    found = departures([node(name, "Unknown") for name in lost], etcd(**states), lost=lost)
 
     assert bool(found["refused"]) == is_refused, found
     assert all("majority" in text for text in found["refused"])
@@ -95,17 +113,29 @@ def test_no_removal_leaves_etcd_without_a_majority(states: dict[str, str], lost:
 def test_a_control_plane_that_leaves_keeps_the_majority(
     states: dict[str, str], leaving: list[str], is_refused: bool
 ) -> None:
-    assert bool(departures([], *etcd(**states), leaving=leaving)["refused"]) == is_refused
+    first, *others = leaving
+    server = Node(
+        name=first,
+        planes=("cp0", *leaving),
+        others=dict.fromkeys(others, True),
+        elsewhere={"cp0": True},
+        files=CONTROL_PLANE,
+        survey=etcd(**states),
+    )
+    refused = server.plan(state="absent")["leaving"]["refused"]
+
+    assert bool(refused) == is_refused
+    assert all("#kubernetes_etcd_majority" in text for text in refused)
 
 
 def test_a_bare_server_under_an_old_name_needs_no_confirmation() -> None:
     """Its node may still be Ready for some seconds, and its member half joined."""
-    found = departures([node("cp2")], *etcd(cp1="healthy", cp2="down", cp3="healthy"), returned=["cp2"])
+    found = departures([node("cp2")], etcd(cp1="healthy", cp2="down", cp3="healthy"), returned=["cp2"])
 
-    assert (found["refused"], found["nodes"], found["confirmed_by_name"]) == ([], ["cp2"], [])
+    assert (found["refused"], found["nodes"], found["lost"]) == ([], ["cp2"], [])
 
 
 def test_what_is_gone_already_needs_no_confirmation() -> None:
-    found = departures([node("cp1")], *etcd(cp1="healthy"), lost=["gpu9"])
+    found = departures([node("cp1")], etcd(cp1="healthy"), lost=["gpu9"])
 
-    assert found == {"refused": [], "members": [], "nodes": [], "confirmed_by_name": []}
+    assert found == {"refused": [], "members": [], "nodes": [], "lost": []}
