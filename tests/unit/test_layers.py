@@ -29,7 +29,7 @@ LEFT = (
     "loadtest",
     "report",
 )
-PACKAGES = (*LEFT, "cluster", "actions", "runtime")
+PACKAGES = (*LEFT, "cluster", "reading", "actions", "runtime")
 PURE = {
     "secrets",
     "autoscaling",

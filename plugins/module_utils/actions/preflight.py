@@ -4,41 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, prometheus_rules
-from ..autoscaling.spec import Autoscaler, MetricTarget
-from ..chain.checks import before, labels, metrics_api, scrape, workload
-from ..chain.state import ApiState, AutoscalerState, MetricState, Plan, PrometheusState, State
-from ..cluster.kube import HPAS
-from ..cluster.ownership import is_up_to_date, other_managers
-from ..diagnosis.check import Check, CheckResult
+from ..chain.checks import before, labels, metrics_api, prometheus, workload, workload_pods
+from ..chain.state.cluster import State
+from ..diagnosis.check import Check, CheckResult, checks_in
 from ..diagnosis.findings import Finding, results_of
 from ..errors import first_of_all
 from ..hops import Hop
-from ..marks import INVENTORY, MANAGER, inventory_of, is_of
-from .metrics_owner import Owner
-from .observe import sources_of
-from .snapshot import GROUPS, ClusterSnapshot, Objects
 
 _CHECKS: tuple[Check[State], ...] = tuple(
     check
-    for hop in (before, workload, scrape, labels, metrics_api)
-    for check in vars(hop).values()
-    if isinstance(check, Check) and check.is_asked_before
+    for check in checks_in(before, workload_pods, workload, prometheus, labels, metrics_api)
+    if check.is_asked_before
 )
 
 
-def preflight(
-    autoscalers: Sequence[Autoscaler],
-    objects: Objects,
-    snapshot: ClusterSnapshot,
-    rules: RuleOptions,
-    *,
-    dry_run: bool,
-) -> list[str]:
-    """The warnings. Raises: HopError with all reasons to refuse, if there is one."""
-    state = state_before(autoscalers, objects, snapshot, rules)
+def preflight(state: State, *, dry_run: bool) -> list[str]:
+    """The warnings. Raises: HopError with all reasons to refuse, if there is one.
+
+    state: that the change would lead to.
+    """
     results = [result for result in results_of(_CHECKS, state) if result.type.before]
     refusing = {"refuse"} if dry_run else {"refuse", "await"}
     findings = _together(results)
@@ -53,96 +38,3 @@ def _together(results: Sequence[CheckResult]) -> list[Finding]:
     for result in results:
         findings.setdefault((result.type.id, result.seen), Finding([])).results.append(result)
     return sorted(findings.values(), key=lambda finding: list(Hop).index(finding.type.hop))
-
-
-def state_before(
-    autoscalers: Sequence[Autoscaler], objects: Objects, snapshot: ClusterSnapshot, rules: RuleOptions
-) -> State:
-    """The cluster with the HPAs that are asked for in place of those that are there."""
-    wanted = {autoscaler.key: horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in autoscalers}
-    plan = Plan(
-        autoscalers,
-        objects.hpas,
-        {key: other_managers(objects.hpas[key], MANAGER) for key in wanted if key in objects.hpas},
-        objects.rules,
-        {key for key in wanted if not snapshot.targets[key].served},
-        {key for key in wanted if snapshot.targets[key].served and not snapshot.targets[key].scalable},
-        snapshot.query_errors,
-        snapshot.empty_queries,
-        snapshot.scaled_objects is not None,
-        "" if "resource_api" in snapshot.unread else _no_resources(Owner("metrics.k8s.io", snapshot.resource_api)),
-        {"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
-        objects.unread,
-        snapshot.no_namespace,
-        rules.inventory,
-        _rules_of_others(autoscalers, objects, rules),
-    )
-    skipped = plan.unserved | plan.unscalable
-    return State(
-        0.0,
-        plan=plan,
-        nodes=snapshot.nodes,
-        resource_slices=snapshot.resource_slices,
-        prometheuses=snapshot.prometheuses,
-        namespaces=snapshot.namespaces,
-        unavailable=snapshot.unread,
-        hpas=[*{**objects.hpas, **wanted}.values()],
-        scaled_objects=snapshot.scaled_objects or (),
-        prometheus=PrometheusState(snapshot.prometheus_name, error=str(snapshot.prometheus_error or "")),
-        apis=[_api(Owner(group, service)) for group, service in snapshot.metrics_apis.items()],
-        autoscalers=[
-            AutoscalerState(
-                {**wanted[autoscaler.key], "kind": HPAS.kind},
-                snapshot.targets[autoscaler.key].manifest,
-                metrics=[_metric(metric_target) for metric_target in autoscaler.metric_targets],
-            )
-            for autoscaler in autoscalers
-            if autoscaler.key not in skipped
-        ],
-    )
-
-
-def _rules_of_others(autoscalers: Sequence[Autoscaler], objects: Objects, rules: RuleOptions) -> dict[str, Manifest]:
-    """Rules that would have to change and that another inventory made, by name."""
-    theirs = {name: rule for name, rule in (objects.rules or {}).items() if not is_of(rule, rules.inventory)}
-    kept = [autoscaler for autoscaler in autoscalers if not autoscaler.adopt]
-    wanted = {rule["metadata"]["name"]: rule for rule in prometheus_rules(kept, rules)} if theirs else {}
-    return {
-        name: theirs[name]
-        for name, rule in wanted.items()
-        if name in theirs and not is_up_to_date(theirs[name], shared(theirs[name], rule), MANAGER)
-    }
-
-
-def shared(live: Manifest, wanted: Manifest) -> Manifest:
-    """What is wanted of a rule that may be another inventory's: it keeps its label."""
-    metadata = wanted["metadata"]
-    labels = {**metadata["labels"], INVENTORY: inventory_of(live)}
-    return {**wanted, "metadata": {**metadata, "labels": labels}}
-
-
-def _no_resources(owner: Owner) -> str:
-    if owner.api_service is None:
-        return f"no server is registered for {owner.group}"
-    return f"{owner} does not answer: {owner.unavailable}" if owner.unavailable else ""
-
-
-def _api(owner: Owner) -> ApiState:
-    """As its APIService says; it is not asked for metrics yet."""
-    state = ApiState(owner.group, owner.api_service, str(owner), owner.is_prometheus_adapter, owner.unavailable)
-    return replace(state, listed=frozenset())
-
-
-def _metric(metric_target: MetricTarget) -> MetricState:
-    metric = metric_target.metric
-    return MetricState(
-        metric.name,
-        GROUPS[metric_target.type],
-        metric_target.type,
-        metric_target.series,
-        sources_of(metric),
-        metric.reporter,
-        metric.unit,
-        metric_target.value,
-        listed=False,
-    )

@@ -1,0 +1,212 @@
+"""`make pages`: the documentation as a site in build/pages/site, read in a browser or from a folder, without internet.
+
+It has what is written in docs, and the READMEs of roles. Modules and filters have a page as ansible-doc tells it.
+A link to a file that is no page leads to the repository. A link to nothing ends the build. So does an anchor that is
+not there, and a page without a place in mkdocs.yml.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from collection import COLLECTIONS_PATH, ROOT, install
+
+PLACE = ROOT / "build" / "pages"
+REPOSITORY = "https://github.com/kubegpu/autoscale/blob/main"
+HOME = {"README.md": "index.md"}
+_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
+_CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+# Of the documentation of modules: B(bold), O(option) and the like.
+_MARKUP = re.compile(r"\b(RV|[BICVOMUELP])\(((?:[^()]|\([^()]*\))*)\)")
+# Tables of options are wide.
+STYLE = """.md-grid { max-width: 80rem }
+.md-typeset table:not([class]) { display: table; width: 100% }
+.md-typeset table:not([class]) td, .md-typeset table:not([class]) th { min-width: 0; overflow-wrap: break-word }
+.md-typeset table:not([class]) td:first-child code { white-space: nowrap }
+"""
+
+
+class WrongLinkError(Exception):
+    """The page, the link, and that there is no such file."""
+
+
+def sources() -> dict[str, str]:
+    """Path in the site -> Markdown, of all pages."""
+    written = [
+        *("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+        *(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("roles/[a-z]*/README.md")]),
+    ]
+    pages = {path: resolved(path, (ROOT / path).read_text(), set(written)) for path in sorted(written)}
+    made = {f"{kind}s/{name}.md": text for kind, name, text in documented()}
+    return {HOME.get(path, path): text for path, text in pages.items()} | made
+
+
+def resolved(page: str, text: str, pages: set[str]) -> str:
+    """The page with its links as the site has them. Raises: WrongLinkError."""
+
+    def replace(match: re.Match[str]) -> str:
+        before, target, after = match.groups()
+        path, _hash, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target) or not path:
+            return match[0]
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+        if not (ROOT / file).exists():
+            raise WrongLinkError(f"{page}: there is no {file}, as the link {target} says")
+        is_here = file in pages or (Path(file).suffix in (".svg", ".json", ".yml") and file.startswith("docs/"))
+        if not is_here:
+            return f"{before}{REPOSITORY}/{file}{after}"
+        relative = posixpath.relpath(HOME.get(file, file), posixpath.dirname(HOME.get(page, page)) or ".")
+        return before + relative + (f"#{anchor}" if anchor else "") + after
+
+    parts = _CODE.split(text)
+    return "".join(part if number % 2 else _LINK.sub(replace, part) for number, part in enumerate(parts))
+
+
+def documented() -> Iterator[tuple[str, str, str]]:
+    """Kind, name and page of each module and filter."""
+    for kind in ("module", "filter"):
+        folder = ROOT / "plugins" / f"{kind}s".replace("filters", "filter")
+        names = [f"kubegpu.autoscale.{path.stem}" for path in folder.glob("*.py" if kind == "module" else "*.yml")]
+        program = Path(sys.executable).with_name("ansible-doc")
+        environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
+        told = subprocess.check_output([program, "--json", "--type", kind, *names], env=environment)
+        for name, entry in sorted(json.loads(told).items()):
+            yield kind, name.rpartition(".")[2], plugin_page(name, entry)
+
+
+def plugin_page(name: str, entry: dict[str, Any]) -> str:
+    doc = entry["doc"]
+    parts = [f"# {name.rpartition('.')[2]}", f"**{text(doc['short_description'])}**", paragraphs(doc["description"])]
+    if doc.get("requirements"):
+        parts.append("Needs " + ", ".join(map(text, doc["requirements"])) + ".")
+    if doc.get("options"):
+        rows = [row for option in sorted(doc["options"].items()) for row in rows_of(*option)]
+        parts.append(
+            "## Options\n\n| option | type | default | what it is |\n| --- | --- | --- | --- |\n" + "\n".join(rows)
+        )
+    if entry.get("examples"):
+        parts.append(f"## Examples\n\n```yaml\n{entry['examples'].strip()}\n```")
+    if entry.get("return"):
+        parts.append(table("Result", "key", list(entry["return"].items())))
+    if doc.get("notes"):
+        parts.append("## Notes\n\n" + "\n".join(f"- {text(note)}" for note in doc["notes"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def table(title: str, first: str, options: list[tuple[str, dict[str, Any]]]) -> str:
+    rows = "\n".join(row for option in options for row in rows_of(*option))
+    return f"## {title}\n\n| {first} | type | default | what it is |\n| --- | --- | --- | --- |\n{rows}"
+
+
+def rows_of(name: str, option: dict[str, Any], above: str = "") -> Iterator[str]:
+    """A row for an option or a returned value, then those of what is in it."""
+    path = f"{above}{name}"
+    kind = option.get("type", "str") + (f" of {option['elements']}" if option.get("elements") else "")
+    default = "required" if option.get("required") else option.get("default", "")
+    told = text(" ".join(_list(option.get("description", ""))))
+    if option.get("choices"):
+        told += " One of " + ", ".join(f"`{choice}`" for choice in option["choices"]) + "."
+    shown = f"`{json.dumps(default)}`" if default not in ("", None, "required") else default or ""
+    yield f"| `{path}` | {kind} | {shown} | {told} |".replace("\n", " ")
+    for inner in ("suboptions", "contains"):
+        for key, value in (option.get(inner) or {}).items():
+            yield from rows_of(key, value, f"{path}.")
+
+
+def paragraphs(description: str | list[str]) -> str:
+    return "\n\n".join(map(text, _list(description)))
+
+
+def text(marked: str) -> str:
+    """Ansible's markup as Markdown, in which a bar ends no cell."""
+
+    def replace(match: re.Match[str]) -> str:
+        letter, inner = match.groups()
+        first = inner.split(",")[0]
+        written = {
+            "B": f"**{inner}**",
+            "I": f"*{inner}*",
+            "U": f"<{inner}>",
+            "L": f"[{first}]({inner.rpartition(',')[2].strip()})",
+        }
+        return written.get(letter, f"`{inner.partition('#')[0]}`")
+
+    return _MARKUP.sub(replace, marked).replace("|", "\\|")
+
+
+def _list(description: str | list[str]) -> list[str]:
+    return description if isinstance(description, list) else [description]
+
+
+def configuration(pages: dict[str, str]) -> str:
+    """mkdocs.yml with a page for each file of the folders that it names."""
+
+    def filled(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return [filled(part) for part in entry]
+        if isinstance(entry, dict):
+            return {key: filled(value) for key, value in entry.items()}
+        if not entry.endswith("/"):
+            return entry
+        return [{_title(pages[path]): path} for path in sorted(pages, key=_first_readme) if path.startswith(entry)]
+
+    lines = (ROOT / "mkdocs.yml").read_text()
+    head, _nav, nav = lines.partition("\nnav:\n")
+    whole = {"nav": filled(yaml.safe_load(f"nav:\n{nav}")["nav"]), "docs_dir": "docs", "site_dir": "site"}
+    return f"{head}\n{yaml.safe_dump(whole, sort_keys=False)}"
+
+
+def _first_readme(path: str) -> tuple[str, bool, str]:
+    folder, _slash, name = path.rpartition("/")
+    return (path if folder.startswith("roles/") else folder, name != "README.md", name)
+
+
+def _title(page: str) -> str:
+    title = re.findall(r"^# (.+)$", page, re.MULTILINE)[0]
+    return re.sub(r"^Ansible Role: kubegpu\.autoscale\.", "", title).replace("`", "")
+
+
+def write(pages: dict[str, str]) -> None:
+    shutil.rmtree(PLACE, ignore_errors=True)
+    for path, page in pages.items():
+        file = PLACE / "docs" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page)
+    for path in (path for path in (ROOT / "docs").rglob("*") if path.suffix in (".svg", ".json", ".yml")):
+        file = PLACE / "docs" / path.relative_to(ROOT)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, file)
+    (PLACE / "docs" / "pages.css").write_text(STYLE)
+    (PLACE / "mkdocs.yml").write_text(configuration(pages))
+
+
+def main() -> int:
+    install()
+    try:
+        write(sources())
+    except WrongLinkError as error:
+        sys.exit(f"pages -> {error}")
+    program = Path(sys.executable).with_name("mkdocs")
+    # Not --quiet: with it --strict counts no warnings.
+    command = [program, "build", "--strict", "--config-file", PLACE / "mkdocs.yml"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print("\n".join(line for line in done.stdout.splitlines() if line.startswith(("WARNING", "ERROR", "Aborted"))))
+    if done.returncode == 0:
+        print(f"pages: {PLACE / 'site' / 'index.html'}")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
