@@ -93,7 +93,11 @@ def test_a_docker_of_the_distribution_is_not_replaced(name: str, state: str, ref
     ] * refused
 
 
-USABLE = {"gpu_facts": node_facts(2, driver_version_loaded="580.1"), "runtimes": ["containerd", "docker"]}
+USABLE: dict[str, Any] = {
+    "gpu_facts": node_facts(2, driver_version_loaded="580.1"),
+    "runtimes": ["containerd", "docker"],
+}
+GUESTS = USABLE["gpu_facts"] | {"gpus": [gpu | {"bound_driver": "vfio-pci"} for gpu in USABLE["gpu_facts"]["gpus"]]}
 # What is read or set, and whether nvidia-smi runs in a container.
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "GPUs that can be used": (USABLE, {}, True),
@@ -107,6 +111,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
         {},
         False,
     ),
+    "GPUs of virtual machines": (USABLE | {"gpu_facts": GUESTS}, {}, False),
     "no GPU": (USABLE | {"gpu_facts": node_facts(0, driver_version_loaded="580.1")}, {}, False),
 }
 
