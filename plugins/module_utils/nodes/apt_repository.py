@@ -252,7 +252,7 @@ class AptRepository:
         if self.paths.pin in self.survey.found:
             return ""
         patterns = [name for pin in self.apt.pins for name in pin.packages]
-        names = sorted({name for name in _names(self.installed) if any(fnmatchcase(name, each) for each in patterns)})
+        names = sorted({name for name in _names(self.installed) if any(fnmatchcase(name, glob) for glob in patterns)})
         head = "# Written by kubegpu.autoscale. Packages that were there before, and stay when it goes."
         return _text([head, *names]) if names else ""
 
