@@ -12,7 +12,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.selectors 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 
 _IN_NAMESPACE = re.compile(r"(?P<version>/apis?/.+)/namespaces/(?P<namespace>[^/]+)(?P<plural>/[^/]+)")
-_FIELD = re.compile(r"(?P<path>[A-Za-z.]+)(?P<negated>!)?={1,2}(?P<value>.*)")
+# path, whether it is `!=`, value
+_FIELD = re.compile(r"^([A-Za-z.]+)(!?)={1,2}(.*)$")
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,14 @@ def _selected(listed: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any
     if unknown := query.keys() - {"labelSelector", "fieldSelector", "limit", "continue"}:
         raise NotImplementedError(f"FakeTransport: query parameters {', '.join(sorted(unknown))}")
     labels = parse_selector(query.get("labelSelector", "")) or {}
-    fields = [_FIELD.fullmatch(term) for term in query.get("fieldSelector", "").split(",") if term]
+    fields = [_FIELD.findall(term)[0] for term in query.get("fieldSelector", "").split(",") if term]
     return {
         **listed,
         "items": [
             item
             for item in listed.get("items") or []
             if labels_match(labels, item["metadata"].get("labels") or {})
-            and all((_field(item, term["path"]) == term["value"]) != bool(term["negated"]) for term in fields)
+            and all((_field(item, path) == value) != bool(negated) for path, negated, value in fields)
         ],
     }
 

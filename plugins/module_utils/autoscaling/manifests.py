@@ -278,6 +278,11 @@ class RecordedQueries:
         return ChainMap(self._by_namespace.get(hpa["metadata"]["namespace"], {}), self._by_namespace.get("", {}))
 
 
+def metric_of(manifest: Manifest) -> str:
+    """The metric that an object of this collection is about; empty if it is none."""
+    return (manifest["metadata"].get("labels") or {}).get(METRIC_LABEL, "")
+
+
 def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:
     """What an HPA asks the metrics APIs for, by metrics of these types."""
     entries = [entry for entry in hpa["spec"].get("metrics") or () if entry["type"] in types]
