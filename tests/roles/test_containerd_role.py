@@ -150,3 +150,28 @@ def test_a_drop_in_is_written_and_its_secret_is_not_shown(folder: Path) -> None:
     assert "tre5or" not in first.stdout.partition("PLAY [")[2]
     assert "version = 3" in (folder / "config.toml").read_text()
     assert "changed=0" in second.stdout
+
+
+@pytest.mark.parametrize("main", ["", '# comments\ndisabled_plugins = ["cri"]\n', 'version = 3\nroot = "/data"\n'])
+def test_with_the_drop_in_the_main_file_is_as_it_was(folder: Path, main: str) -> None:
+    """None, the package's, and one with settings."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "containerd").write_text("#!/bin/sh\necho 'version = 3'\n")
+    (folder / "bin" / "containerd").chmod(0o755)
+    if main:
+        (folder / "config.toml").write_text(main)
+    (folder / "theirs.txt").touch()  # so that the folder stays
+    drop_in = {"name": "10-kubegpu.toml", "settings": {"2": {}, "3": {"debug": {"level": "info"}}}}
+    written = {**part("drop_in"), "vars": {"__containerd_drop_in": drop_in}}
+    removed = {**part("drop_in_absent"), "vars": {"__containerd_drop_in": {"name": drop_in["name"], "state": "absent"}}}
+
+    first = play(folder, [written, {"ansible.builtin.fail": {"msg": "the end is reached"}}])
+    imports = (folder / "config.toml").read_text()
+    second = play(folder, [removed, {"ansible.builtin.fail": {"msg": "the end is reached"}}])
+
+    assert "the end is reached" in first.stdout, first.stdout + first.stderr
+    assert "the end is reached" in second.stdout, second.stdout + second.stderr
+    assert f"{folder}/conf.d/*.toml" in imports
+    assert ((folder / "config.toml").read_text() if main else (folder / "config.toml").exists()) == (main or False)
+    assert not (folder / "conf.d").exists()
+    assert [path.name for path in folder.glob("*before-kubegpu")] == []
