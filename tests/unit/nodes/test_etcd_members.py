@@ -128,6 +128,12 @@ def test_a_control_plane_that_leaves_keeps_the_majority(
     assert all("#kubernetes_etcd_majority" in text for text in refused)
 
 
+def test_a_node_that_works_is_the_only_reason() -> None:
+    """Whether etcd could do without it is another question, when it is lost."""
+    [refusal] = departures([node("cp1"), node("cp2")], etcd(cp1="healthy", cp2="healthy"), lost=["cp2"])["refused"]
+    assert "that node is Ready" in refusal
+
+
 def test_a_bare_server_under_an_old_name_needs_no_confirmation() -> None:
     """Its node may still be Ready for some seconds, and its member half joined."""
     found = departures([node("cp2")], etcd(cp1="healthy", cp2="down", cp3="healthy"), returned=["cp2"])

@@ -181,7 +181,7 @@ def test_equal_values_are_equal_texts() -> None:
 @pytest.mark.parametrize("files", [CONTROL_PLANE, (FOLDER, KUBELET_CONF)])
 def test_only_a_complete_node_changes(files: tuple[str, ...]) -> None:
     node = Node(files=files, applied={"kubelet": {}, "patches": {}})
-    assert bool(node.plan()["changed"]) is (files == CONTROL_PLANE)
+    assert bool(node.plan()["kubeadm"]["changed"]) is (files == CONTROL_PLANE)
 
 
 def test_a_worker_does_not_know_of_changes_of_the_cluster() -> None:
@@ -189,5 +189,8 @@ def test_a_worker_does_not_know_of_changes_of_the_cluster() -> None:
     member = Node(name="GPU1", planes=("cp1",), files=WORKER, applied=given)
 
     assert (
-        member.plan(cluster_config={"dns": {"imageTag": "v1"}}, kubeproxy_config={"mode": "nftables"})["changed"] == []
+        member.plan(cluster_config={"dns": {"imageTag": "v1"}}, kubeproxy_config={"mode": "nftables"})["kubeadm"][
+            "changed"
+        ]
+        == []
     )

@@ -498,7 +498,7 @@ def test_a_change_is_applied_where_it_works(name: str) -> None:
     plan = node.plan(**options)
     named = {"tell_cluster", "restart_kube_proxy", "restart_control_plane", "configure_kubelet", "write_patches"}
 
-    assert plan["changed"] == documents
+    assert plan["kubeadm"]["changed"] == documents
     assert {step for step in named if plan["steps"][step]} == steps
     assert plan["kubeadm"]["phases"] == phases
     assert plan["steps"]["change"]
@@ -526,7 +526,7 @@ def test_each_finding_of_a_change_happens() -> None:
 
 def test_an_unreadable_record_counts_as_unknown() -> None:
     broken = Node(files=CONTROL_PLANE, survey={"applied": {"content": encoded("a: [")}})
-    assert broken.plan()["changed"] == ["cluster", "kubelet", "kubeproxy", "patches"]
+    assert broken.plan()["kubeadm"]["changed"] == ["cluster", "kubelet", "kubeproxy", "patches"]
 
 
 # Packages.
@@ -607,3 +607,8 @@ def test_findings_have_one_id_each() -> None:
     types = [kind for check in ALL for kind in check.types]
     assert len({kind.id for kind in types}) == len({id(kind) for kind in types})
     assert all(kind.before == "refuse" or kind.severity == "warning" for kind in types)
+
+
+def test_a_plan_says_nothing_in_the_words_of_a_task() -> None:
+    """What a result says by these names Ansible counts, prints or ends the host with."""
+    assert not {"changed", "failed", "skipped", "msg", "invocation", "diff", "warnings"} & {*MEMBER.plan()}

@@ -96,6 +96,7 @@ def reported(release: str, cordoned: bool = False) -> dict[str, Any]:
     [
         (node("1.36.3", "1.36.3", **reported("1.36.3")), False),
         (node("1.36.3", "1.35.2", **reported("1.35.2")), True),
+        (node("1.36.3", "1.35.2", **reported("1.36.3")), True),
         (node("1.36.3", "1.36.3", **reported("1.35.2")), True),
         (
             Node(
@@ -106,7 +107,7 @@ def reported(release: str, cordoned: bool = False) -> dict[str, Any]:
             True,
         ),
     ],
-    ids=["done", "packages", "the kubelet runs as before", "it did not end"],
+    ids=["done", "both", "packages", "the kubelet runs as before", "it did not end"],
 )
 def test_what_is_done_is_not_done_again(server: Node, is_required: bool) -> None:
     assert server.plan(version="1.36.3")["upgrade"]["required"] is is_required
