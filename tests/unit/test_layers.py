@@ -27,6 +27,7 @@ LEFT = (
     "components",
     "gitops",
     "loadtest",
+    "proof",
     "report",
 )
 PACKAGES = (*LEFT, "cluster", "actions", "runtime")
@@ -39,6 +40,7 @@ PURE = {
     "components",
     "gitops",
     "loadtest",
+    "proof",
     "report",
     "formats",
 }

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -52,6 +53,7 @@ NAMESPACES = Resource("v1", "Namespace", "namespaces")
 NODES = Resource("v1", "Node", "nodes", pruned_fields=(("metadata", "managedFields"), ("status", "images")))
 PODS = Resource("v1", "Pod", "pods", pruned_fields=(("metadata", "managedFields"),))
 POD_MONITORS = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 PROMETHEUSES = Resource("monitoring.coreos.com/v1", "Prometheus", "prometheuses")
 RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 RESOURCE_QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas")
@@ -131,6 +133,12 @@ class KubeClient:
         if name == ANONYMOUS:
             raise nobody()
         return name
+
+    def now(self) -> datetime:
+        """The time of the API server; this machine's where it does not say it."""
+        path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
+        made = self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)["metadata"].get("creationTimestamp")
+        return datetime.fromisoformat(made) if made else datetime.now(UTC)
 
     def list(
         self,
