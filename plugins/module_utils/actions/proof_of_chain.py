@@ -35,7 +35,8 @@ from .wait import Deadline, wait_until
 DRIVER_S = 1.0
 # A request of the load, and how many are under way: one runs, one waits for the GPU.
 REQUEST_MS, REQUESTS = 500, 2
-LEAST_DECISION_S = 60.0
+# Beyond twice its budget a decision is awaited for so long: late is not the same as never.
+PATIENCE_S = 30.0
 LOOK_S = 0.25
 
 POD, RECORDED, SERVED, ACTED, DECIDED = "pod", "rule", "metrics_api", "hpa", "decision"
@@ -147,7 +148,7 @@ class ChainProof:
             hpa = wait_until(
                 lambda: self._kube.get(HPAS, autoscaler.name, autoscaler.namespace) or {},
                 lambda hpa: _wanted(hpa) > 1 or bool(load.error),
-                Deadline(max(LEAST_DECISION_S, 4 * allowed_s)),
+                Deadline(2 * allowed_s + PATIENCE_S),
                 poll_s=LOOK_S,
             )
             seconds = self._clock() - began

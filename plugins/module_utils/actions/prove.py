@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from ..autoscaling.manifests import Manifest, RuleOptions
-from ..chain.objects import condition, labels_of
+from ..chain.objects import condition, labels_of, statuses
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
 from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, PRIORITY_CLASSES, KubeClient
 from ..cluster.lease import Lease
-from ..cluster.parallel import all_in_parallel, in_parallel
+from ..cluster.parallel import all_in_parallel
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..formats.times import timestamp
@@ -36,6 +35,8 @@ from .reconcile import remove
 from .wait import Deadline, wait_until
 
 REMOVAL_S = 120
+ADMISSION_S = 30
+FORBIDDEN, CONFLICT = 403, 409
 _ENDED = ("Succeeded", "Failed")
 _NO_GPU = "Insufficient nvidia.com/"
 
@@ -241,14 +242,30 @@ class Prover:
             return record
         began = self._clock()
         due = planned.due
-        all_in_parallel(lambda entry: self._kube.create(PODS, manifests.cuda_pod(self._options, entry.node)), due)
+        all_in_parallel(lambda entry: self._create(manifests.cuda_pod(self._options, entry.node)), due)
         pods = self._finished_pods({manifests.cuda_pod_name(entry.node.name) for entry in due})
-        logs = in_parallel(lambda entry: self._log(pods.get(manifests.cuda_pod_name(entry.node.name))), due)
         machines = {key: entry for key, entry in record.machines.items() if key in seen.machines}
-        for entry, log in zip(due, logs, strict=True):
+        for entry in due:
             pod = pods.get(manifests.cuda_pod_name(entry.node.name))
-            machines |= self._judge(entry, pod, log, machines.get(entry.node.machine), self._clock() - began)
+            machines |= self._judge(entry, pod, machines.get(entry.node.machine), self._clock() - began)
         return Record(machines, record.chain)
+
+    def _create(self, pod: Manifest) -> None:
+        """Once the control plane knows the namespace's ServiceAccount and the PriorityClass. Raises: ApiError."""
+
+        def attempt() -> ApiError | None:
+            try:
+                self._kube.create(PODS, pod)
+            except ApiError as err:
+                return err
+            return None
+
+        def is_final(err: ApiError | None) -> bool:
+            return err is None or err.status != FORBIDDEN or bool(err.refused_user)
+
+        err = wait_until(attempt, is_final, Deadline(ADMISSION_S), poll_s=0.2)
+        if err is not None and err.status != CONFLICT:  # the answer to the first request may have been lost
+            raise err
 
     def _finished_pods(self, names: set[str]) -> dict[str, Manifest]:
         """The pods as last seen: ended, without a GPU, or neither in time."""
@@ -264,16 +281,7 @@ class Prover:
             return {}
         return wait_until(look, is_over, Deadline(self._options.timeout_s), poll_s=0.5, longest_poll_s=3.0)
 
-    def _log(self, pod: Manifest | None) -> str:
-        if pod is None or _phase(pod) not in _ENDED:
-            return ""
-        path = PODS.path(self._options.namespace, pod["metadata"]["name"], "log")
-        found = self._kube.get_raw(path, retry=True)
-        return found if isinstance(found, str) else _as_text(found)
-
-    def _judge(
-        self, due: Due, pod: Manifest | None, log: str | HopError | ApiError, before: Entry | None, seconds: float
-    ) -> dict[str, Entry]:
+    def _judge(self, due: Due, pod: Manifest | None, before: Entry | None, seconds: float) -> dict[str, Entry]:
         node = due.node
         if pod is None or _phase(pod) not in _ENDED:
             if pod is not None and _lacks_gpu(pod):
@@ -282,10 +290,7 @@ class Prover:
             error = self._not_started(node, pod)
             self._outcome.errors.append(error)
             return self._failed(node, error, before)
-        if isinstance(log, HopError | ApiError):
-            self._outcome.errors.append(log)
-            return {}
-        run = read(log)
+        run = read(_message(pod))
         errors = cuda_errors(node, run)
         if not errors and not run.computed:
             errors = cuda_errors(node, CudaRun(error={"text": "the container has no GPU", "function": "", "code": 100}))
@@ -414,6 +419,7 @@ def _lacks_gpu(pod: Manifest) -> bool:
     return _NO_GPU in str(condition(pod, "PodScheduled").get("message") or "")
 
 
-def _as_text(found: Any) -> str:
-    """A log that is one line of JSON comes decoded."""
-    return json.dumps(found)
+def _message(pod: Manifest) -> str:
+    """What the container left in its status."""
+    ended = [(status.get("state") or {}).get("terminated") or {} for status in statuses(pod)]
+    return next((str(end["message"]) for end in ended if end.get("message")), "")

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the CUDA program of a pod printed, and what its errors mean."""
+"""What the CUDA program of a pod has seen, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NOT_INITIALIZED, OUT_OF_MEMORY, ECC, MPS_FAILED = 3, 2, 214, 805
 
 @dataclass(frozen=True)
 class CudaRun:
-    """What a pod printed.
+    """The result that a pod left.
 
-    gpus:    a row a GPU, with `uuid`, `name`, `seconds` and `error`.
+    gpus:    a row a GPU, with `uuid`, `seconds` and `error`.
     error:   why there is no row; empty otherwise.
     devices: device nodes of NVIDIA that the container had.
     """
@@ -41,20 +41,18 @@ class CudaRun:
     @property
     def failures(self) -> list[tuple[str, Mapping[str, Any]]]:
         """What failed, and how; the first is what to mend first."""
-        rows = [(f"GPU {row['uuid'] or row['number']}", row["error"]) for row in self.gpus if row["error"]]
+        rows = [(f"GPU {row['uuid'] or number}", row["error"]) for number, row in enumerate(self.gpus) if row["error"]]
         return [("CUDA", self.error), *rows] if self.error else rows
 
 
-def read(log: str) -> CudaRun:
-    """The last line of a log that is the program's result; an error with the end of the log if none is."""
-    for line in reversed(log.splitlines()):
-        try:
-            found = json.loads(line)
-            return CudaRun(found["gpus"], found["error"], found["devices"], found["seconds"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    text = f"the program printed no result: {log.strip()[-300:] or 'nothing'}"
-    return CudaRun(error={"text": text, "function": "", "code": 0})
+def read(message: str) -> CudaRun:
+    """The program's result; an error with the end of the message if it is none."""
+    try:
+        found = json.loads(message)
+        return CudaRun(found["gpus"], found["error"], found["devices"], found["seconds"])
+    except (ValueError, KeyError, TypeError):
+        text = f"the program left no result: {message.strip()[-300:] or 'nothing'}"
+        return CudaRun(error={"text": text, "function": "", "code": 0})
 
 
 def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:

@@ -65,8 +65,9 @@ def cuda_pod_name(node: str) -> str:
 def cuda_pod(options: Options, node: GpuNode) -> Manifest:
     """On this node, whatever its taints, and although it may be cordoned for a new driver."""
     field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     spec = {
-        **_pod(options, "cuda_proof.py", [], {node.resource: node.asked}),
+        **_pod(options, "cuda_proof.py", [], {node.resource: node.asked}, container),
         "restartPolicy": "Never",
         "activeDeadlineSeconds": options.timeout_s,
         "tolerations": [{"operator": "Exists"}],

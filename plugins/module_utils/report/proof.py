@@ -97,9 +97,9 @@ def _chain_lines(chain: Mapping[str, Any]) -> list[str]:
 
 
 def _decision(decision: Mapping[str, Any]) -> str:
-    within = f"{decision['seconds']:.1f} s after the load step (budget {number(decision['budget_s'])} s"
-    within += f" + {number(decision['driver_s'])} s of the driver)"
-    late = " LATE:" if decision["late"] else ""
+    budget = f"budget {number(decision['budget_s'])} + {number(decision['driver_s'])} s"
+    within = f"{decision['seconds']:.1f} s after the load step ({budget})"
+    late = "LATE: " if decision["late"] else ""
     replicas = f"{decision['before']} -> {decision['after']} replicas"
     dry = ", a dry decision: one GPU is free" if decision["dry"] else ""
     value = f"value {number(decision['value'])} for target {decision['target_value']}"

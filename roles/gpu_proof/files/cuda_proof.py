@@ -1,4 +1,7 @@
-"""Compute on every GPU that this container was given, and print what came of it as one line of JSON."""
+"""Compute on every GPU that this container was given, and leave the result as JSON in the container's status.
+
+The status of a pod can be read without its node; it holds 4,096 bytes, enough for 30 GPUs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 from cuda import CudaError, Driver, Gpu
 
 COUNT = 50_000
+MESSAGE = Path("/dev/termination-log")
 
 
 def failure(error: CudaError) -> dict[str, Any]:
@@ -20,10 +24,10 @@ def failure(error: CudaError) -> dict[str, Any]:
 def proof(number: int) -> dict[str, Any]:
     """Allocates memory, runs a kernel and compares its result."""
     began = time.monotonic()
-    row: dict[str, Any] = {"number": number, "uuid": "", "name": "", "error": None}
+    row: dict[str, Any] = {"uuid": "", "error": None}
     try:
         gpu = Gpu(number)
-        row |= {"uuid": gpu.uuid, "name": gpu.name}
+        row["uuid"] = gpu.uuid
         # Sums of small whole numbers are exact in 32-bit floats.
         a, b = [float(i) for i in range(COUNT)], [float(2 * i) for i in range(COUNT)]
         wrong = sum(total != 3.0 * i for i, total in enumerate(gpu.add(a, b)))
@@ -43,7 +47,9 @@ def main() -> None:
         result["gpus"] = [proof(number) for number in range(Driver().count())]
     except CudaError as error:
         result["error"] = failure(error)
-    print(json.dumps({**result, "seconds": round(time.monotonic() - began, 3)}))
+    text = json.dumps({**result, "seconds": round(time.monotonic() - began, 3)})
+    print(text)
+    MESSAGE.write_text(text)
     if result["error"] or any(row["error"] for row in result["gpus"]):
         sys.exit(1)
 
