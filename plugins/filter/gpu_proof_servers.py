@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.fabric import fabric_states
+
 DOCUMENTATION = r"""
 name: gpu_proof_servers
-short_description: Collect what M(kubegpu.autoscale.gpu_proof) has to know of servers
+short_description: Collect the GPU facts of servers by node
 version_added: 0.3.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the option C(servers) of the module, one entry for each server whose GPUs were looked at in this run.
+  - Returns the option C(servers) of M(kubegpu.autoscale.gpu_proof), and C(node_facts) of M(kubegpu.autoscale.gpu_doctor).
+    It has one entry for each server whose GPUs were looked at in this run.
 positional: _input, hostvars
 options:
   _input:
@@ -23,7 +26,8 @@ options:
   hostvars:
     description:
       - Variables by server, with the facts of M(kubegpu.autoscale.gpu_facts) where it ran. C(kubernetes_node_name) and
-        C(nvidia_driver_expected_gpus) count where they are set.
+        C(nvidia_driver_expected_gpus) count where they are set. C(gpu_proof_described) is the result of
+        C(nvidia-smi -q).
     type: dict
     required: true
 """
@@ -41,7 +45,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Each with C(node), C(facts), and C(expected_gpus) where the inventory says it.
+  description:
+    - Each with C(node) and C(facts). To these C(expected_gpus) and C(fabric), the state by GPU, are added where they are
+      known.
   type: list
   elements: dict
 """
@@ -56,7 +62,9 @@ def _server(host: str, variables: Mapping[str, Any], facts: Mapping[str, Any]) -
     node = variables.get("kubernetes_node_name") or str(facts.get("hostname", host)).lower()
     expected = variables.get("nvidia_driver_expected_gpus")
     number = {} if expected is None else {"expected_gpus": int(expected)}
-    return {"node": node, "facts": dict(facts["gpu_facts"]), **number}
+    states = fabric_states(str((variables.get("gpu_proof_described") or {}).get("stdout") or ""))
+    fabric = {"fabric": states} if states else {}
+    return {"node": node, "facts": {**facts["gpu_facts"], **number, **fabric}}
 
 
 class FilterModule:

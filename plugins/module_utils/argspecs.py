@@ -175,7 +175,6 @@ PROOF: ArgSpec = {
         "options": {
             "node": {"type": "str", "required": True},
             "facts": {"type": "dict", "required": True},
-            "expected_gpus": {"type": "int"},
         },
     },
     "chain": {"type": "bool", "default": True},

@@ -83,12 +83,11 @@ options:
         type: str
         required: true
       facts:
-        description: The fact C(gpu_facts).
+        description:
+          - The fact C(gpu_facts). In it C(expected_gpus) is the number of GPUs that the server should have, by default
+            as many as its PCI bus shows, and C(fabric) the state of its NVLink fabric by GPU.
         type: dict
         required: true
-      expected_gpus:
-        description: Number of GPUs that the server should have. By default as many as its PCI bus shows.
-        type: int
   chain:
     description:
       - Whether to scale a temporary workload.

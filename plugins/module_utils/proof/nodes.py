@@ -10,10 +10,10 @@ from typing import Any
 from ..autoscaling.capacity import gpus_of, gpus_per_pod
 from ..autoscaling.manifests import Manifest
 from ..chain.objects import condition, is_ready, labels_of, name_of
+from ..server.fabric import COMPLETED
 from ..server.gpu_node import OURS
 
 WHOLE = "nvidia.com/gpu"
-COMPLETED = "Completed"
 # Set by GPU feature discovery.
 _REPLICAS = "nvidia.com/gpu.replicas"
 _DRIVER = "nvidia.com/cuda.driver-version.full"
@@ -43,7 +43,7 @@ class Server:
         return cls(
             node=options["node"],
             gpus=sum(gpu.get("bound_driver") in OURS for gpu in facts.get("gpus") or ()),
-            expected=options["expected_gpus"],
+            expected=facts.get("expected_gpus"),
             driver=facts.get("driver_version_loaded") or "",
             fabric=facts.get("fabric") or {},
         )

@@ -43,9 +43,9 @@ def facts(**more: Any) -> dict[str, Any]:
 
 
 def test_a_server_by_its_facts() -> None:
-    found = Server.of({"node": "gpu1", "facts": facts(fabric={"0000:1b:00.0": "In Progress"}), "expected_gpus": None})
+    found = Server.of({"node": "gpu1", "facts": facts(fabric={"0000:1b:00.0": "In Progress"})})
     assert (found.wanted, found.driver, found.unfinished) == (2, "580.178.04", {"0000:1b:00.0": "In Progress"})
 
 
 def test_an_expected_number_of_gpus() -> None:
-    assert Server.of({"node": "gpu1", "facts": facts(), "expected_gpus": 8}).wanted == 8
+    assert Server.of({"node": "gpu1", "facts": facts(expected_gpus=8)}).wanted == 8
