@@ -14,8 +14,8 @@ version_added: 0.3.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the option C(servers) of M(kubegpu.autoscale.gpu_proof), and C(node_facts) of M(kubegpu.autoscale.gpu_doctor).
-    It has one entry for each server whose GPUs were looked at in this run.
+  - Returns the option C(servers) of M(kubegpu.autoscale.gpu_proof), which C(node_facts) of
+    M(kubegpu.autoscale.gpu_doctor) is as well. It has one entry for each server whose GPUs were looked at in this run.
 positional: _input, hostvars
 options:
   _input:
@@ -46,8 +46,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Each with C(node) and C(facts). To these C(expected_gpus) and C(fabric), the state by GPU, are added where they are
-      known.
+    - Each with C(node) and C(facts). To these C(expected_gpus) and C(fabric), the state by GPU, are added where they
+      are known.
   type: list
   elements: dict
 """
