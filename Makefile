@@ -94,7 +94,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 ##@ the tests
 .PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
-	@$(BIN)/python tests/lanes.py
+	@$(BIN)/python tools/lanes.py
 
 quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
@@ -109,7 +109,7 @@ lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the c
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck $$(git grep -lE "^#!/bin/(ba)?sh" ':!*.j2')
-	@$(BIN)/python tests/lint_ansible.py --offline -q
+	@$(BIN)/python tools/lint_ansible.py --offline -q
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs
 	@git diff --exit-code -- 'roles/*/README.md' docs/doctor roles/gpu_dashboards/files || { echo "the pages above are not what specs and checks say: commit what make docs wrote"; exit 1; }
@@ -192,27 +192,27 @@ bench-quick: ## the load step alone, twice for each of the six: ten minutes
 	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"
 
 bench-modules: lab-env test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
-	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_modules.py $(ARGS)
+	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_modules.py $(ARGS)
 
 bench-site: lab-env test-env ## site.yml twice on the lab that is up, and with an autoscaler more: seconds, processor, tasks, the slowest (ARGS="--runs 1")
-	@$(BIN)/python tests/bench/bench_site.py $(ARGS)
+	@$(BIN)/python tools/bench/bench_site.py $(ARGS)
 
 bench-servers: lab-env test-env ## nodes.yml, unchanged, on up to 50 servers that are containers without Kubernetes (ARGS="--servers 1,5")
 	@$(LAB_CLI) build
-	@$(BIN)/python tests/bench/bench_servers.py $(ARGS)
+	@$(BIN)/python tools/bench/bench_servers.py $(ARGS)
 
 bench-doctor: lab-env test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
-	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_doctor.py $(ARGS)
+	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_doctor.py $(ARGS)
 
 bench-scale: lab-env test-env programs ## the whole chain over 100 to 1,000 nodes that kwok plays, with 50 to 500 autoscalers (ARGS="--sizes 100x50,300x150")
 	@$(LAB_CLI) program kwok
-	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tests/bench/bench_scale.py $(ARGS)
+	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_scale.py $(ARGS)
 
 bench-plan: test-env ## gpu_autoscaler_plan's arithmetic over a day of 500 autoscalers (ARGS="--autoscalers 50")
-	@$(BIN)/python tests/bench/bench_plan.py $(ARGS)
+	@$(BIN)/python tools/bench/bench_plan.py $(ARGS)
 
 mutants: test-env ## make some fifty mistakes in the replica arithmetic, and see that its tests and the controller notice each
-	@$(BIN)/python tests/mutants/mutants.py
+	@$(BIN)/python tools/mutants/mutants.py
 
 capture: test-env ## write down what a cluster answers to the doctor, for tests (KUBECONFIG=, OUT=file.json, ARGS="--about ...")
 	@$(BIN)/python tests/unit/doctor/capture.py $(KUBECONFIG) $(if $(filter file,$(origin OUT)),build/capture.json,$(OUT)) $(ARGS)
@@ -226,21 +226,21 @@ charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's
 	@$(BIN)/python -m lab.charts.check $(CHARTS)
 
 gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, as Galaxy and certification ask (ARGS="sanity licences")
-	@$(BIN)/python tests/gates.py $(ARGS)
+	@$(BIN)/python tools/gates.py $(ARGS)
 
 gates-all: gates-env ## sanity, playbooks and unit tests on each ansible-core and Python that this machine has
-	@$(BIN)/python tests/gates.py --all $(ARGS)
+	@$(BIN)/python tools/gates.py --all $(ARGS)
 
 pages: test-env ## build/pages/site: the documentation as a site, its links checked (python -m http.server shows it)
-	@$(BIN)/python tests/pages.py
+	@$(BIN)/python tools/pages.py
 
 tarball: test-env ## build/release: what Galaxy gets, with its checksum and its SBOM (CycloneDX), the same each time
-	@$(BIN)/python tests/tarball.py
-	@$(BIN)/python tests/sbom.py
+	@$(BIN)/python tools/tarball.py
+	@$(BIN)/python tools/sbom.py
 
 docs: test-env ## print each role's README from its argument specs, docs/doctor from the checks, and the dashboards' JSON
-	@$(BIN)/python tests/doctor_pages.py
-	@$(BIN)/python tests/dashboards.py
+	@$(BIN)/python tools/doctor_pages.py
+	@$(BIN)/python tools/dashboards.py
 	@$(BIN)/python -c 'import sys; from aar_doc.cli import app; \
 		[app(["--output-file", "README.md", role, "markdown"], standalone_mode=False) for role in sys.argv[1:]]' roles/* >/dev/null
 

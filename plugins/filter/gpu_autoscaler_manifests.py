@@ -12,16 +12,17 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import rule_options
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler, read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Plan, State
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.proposal import Proposal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import DEFAULT_INVENTORY
 
 
 def gpu_autoscaler_manifests(
     specs: Sequence[Mapping[str, Any]],
-    rule_namespace: str = "monitoring",
+    rule_namespace: str | None = None,
     rule_labels: Mapping[str, str] | None = None,
-    evaluation_interval: int = 2,
+    evaluation_interval: int | None = None,
     exporter_labels: Mapping[str, str] | None = None,
     inventory_id: str = DEFAULT_INVENTORY,
 ) -> list[Manifest]:
@@ -46,7 +47,7 @@ def gpu_autoscaler_manifests(
 
 def _refuse_contradictions(autoscalers: Sequence[Autoscaler]) -> None:
     """Of the module's checks before a change, those that need no cluster."""
-    state = State(0.0, plan=Plan(autoscalers))
+    state = State(0.0, proposal=Proposal(autoscalers))
     found = [result.error() for check in (one_name_each, one_query_each) for result in check.judge(state)]
     if found:
         raise first_of_all(found)

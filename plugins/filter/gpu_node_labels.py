@@ -9,6 +9,7 @@ from typing import Any
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import (
     Server,
     label_plan,
+    node_name,
     owned,
 )
 
@@ -77,7 +78,7 @@ def gpu_node_labels(
 
 def _server(host: str, variables: Mapping[str, Any], drivers: Collection[str | None]) -> Server:
     facts = variables.get("ansible_facts") or {}
-    name = variables.get("kubernetes_node_name") or str(facts.get("hostname", host)).lower()
+    name = node_name(host, variables)
     if "gpu_facts" not in facts:
         return Server(host, name, None)
     gpus = facts["gpu_facts"].get("gpus") or ()

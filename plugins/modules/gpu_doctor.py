@@ -165,7 +165,7 @@ result:
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import DOCTOR, PROMETHEUS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Place, Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Place, Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_known
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 

@@ -66,7 +66,7 @@ def test_alerts_are_left_out_and_labelled_as_asked(play: Callable[..., str], kub
     assert told["GpuThrottled"] == {"severity": "warning", "hop": "node", "team": "ml"}
 
     said = play(code=2, gpu_alerts_disabled=["GpuCold"])
-    assert "there is no alert GpuCold" in said
+    assert "unknown alert GpuCold. Nothing was changed." in said
 
 
 def test_a_rule_of_somebody_else_stays(play: Callable[..., str], kube: client.ApiClient) -> None:

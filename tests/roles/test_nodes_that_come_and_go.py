@@ -15,30 +15,18 @@ def node(name: str, ready: str, gpus: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": {"nvidia.com/gpu": gpus}}}
 
 
-def daemon_set(*, seen: int) -> dict[str, Any]:
-    status = {"observedGeneration": seen, "numberReady": 1, "updatedNumberScheduled": 1}
-    return {"metadata": {"generation": 2}, "status": status}
-
-
 NODES = [node("works", "True", "8"), node("down", "Unknown", "8"), node("without-plugin", "True", "0")]
 PROFILED = {"dcgm_exporter_values": {}, "dcgm_exporter_profiling": True}
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "the exporter of an empty cluster": (
-        {},
-        ["__dcgm_exporter_current == []", "__dcgm_exporter_nodes | int == 0"],
+    "the exporter is waited for": (
+        {"__dcgm_exporter_seen": {"result": {"objects": [[], NODES]}}},
+        ["__dcgm_exporter_rollout == {'ready': 0, 'nodes': 2, 'is_complete': false}"],
     ),
-    "the exporter waits for ready nodes alone": (
-        {"__dcgm_exporter_seen": {"result": {"objects": [[daemon_set(seen=2)], NODES[:2]]}}},
-        ["__dcgm_exporter_current | length == 1", "__dcgm_exporter_ready | int == __dcgm_exporter_nodes | int == 1"],
-    ),
-    "an exporter that was changed just now is waited for": (
-        {"__dcgm_exporter_seen": {"result": {"objects": [[daemon_set(seen=1)], NODES]}}},
-        ["__dcgm_exporter_current == []", "__dcgm_exporter_ready | int == 0"],
-    ),
-    "the plugin of a pool at zero": ({}, ["__nvidia_device_plugin_ready == []"]),
-    "the plugin waits for ready nodes alone": (
+    "the exporter is not asked about yet": ({}, ["__dcgm_exporter_rollout.nodes == 0"]),
+    "the plugin of a pool at zero": ({}, ["__nvidia_device_plugin_offers.waiting == []"]),
+    "the plugin is waited for": (
         {"__nvidia_device_plugin_nodes": {"resources": NODES}},
-        ["__nvidia_device_plugin_ready | map(attribute='metadata.name') == ['works', 'without-plugin']"],
+        ["__nvidia_device_plugin_offers.waiting == ['without-plugin']"],
     ),
     "profiling is left to others": (
         {**PROFILED, "dcgm_exporter_profiling": False},

@@ -18,7 +18,7 @@ TARGETS = {
     "molecule/interrupted": "make test-nodes",
     "molecule/nodes": "make test-nodes",  # some of it in make test, too
     "molecule/runtime": "make test-nodes",
-    "tests/bench": "make bench-",
+    "tools/bench": "make bench-",
     "tests/faults": "make faults",  # some of it in make test, too
     "tests/faults/test_alerts_fire.py": "make test-alerts",
     "tests/faults/test_safety.py": "make test-outages",

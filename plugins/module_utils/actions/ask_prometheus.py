@@ -12,7 +12,8 @@ from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Manifest
 from ..chain.rule_texts import labels_joined
-from ..chain.state import PrometheusState, ReplicaState, Row, State
+from ..chain.state.cluster import State
+from ..chain.state.prometheus import PrometheusState, ReplicaState, Row
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient

@@ -16,20 +16,14 @@ from ..autoscaling.manifests import Manifest, RecordedQueries, autoscaler_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import Autoscaler
 from ..chain.adapter_config import adapter_config, config_map_of
-from ..chain.controllers import REJECTED, RESCALED
+from ..chain.controllers import CONTROLLERS, REJECTED, RESCALED
 from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.selectors import labels_match
-from ..chain.state import (
-    ABOUT_GPUS,
-    CONTROLLERS,
-    AdapterConfig,
-    ApiState,
-    AutoscalerState,
-    MetricState,
-    Place,
-    Scope,
-    State,
-)
+from ..chain.signs import ABOUT_GPUS
+from ..chain.state.api import AdapterConfig, ApiState
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.cluster import Place, Scope, State
+from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -252,7 +246,7 @@ def _claims(
         for autoscaler in wanted
         if (target := targets.get(autoscaler.key)) and pod_spec(target.manifest or {}).get("resourceClaims")
     }
-    if not namespaces and (state.plugins or not (state.gpu_nodes or state.exporters)):
+    if not namespaces and (state.agents.plugins or not (state.gpu_nodes or state.agents.exporters)):
         return (), ()
     slices = reading.take("resource_slices", lambda: kube.list(RESOURCE_SLICES))
     templates = reading.take(
@@ -282,7 +276,9 @@ def _namespaces(
     state: State, prometheus: PrometheusClient, services: Mapping[str, Manifest | None], wanted: Sequence[Autoscaler]
 ) -> set[str]:
     """The namespaces whose pods are looked at."""
-    components = {daemon_set["metadata"]["namespace"] for daemon_set in (*state.exporters, *state.plugins)}
+    components = {
+        daemon_set["metadata"]["namespace"] for daemon_set in (*state.agents.exporters, *state.agents.plugins)
+    }
     adapters = {_service_of(service)[0] for service in services.values() if service}
     served = {prometheus.service[0]} if wanted or components else set()
     return (components | adapters | served | {autoscaler.namespace for autoscaler in wanted}) - {""}
@@ -290,8 +286,8 @@ def _namespaces(
 
 def _events(kube: ReadOnce, reading: Reading, state: State) -> Sequence[Manifest]:
     """Warnings, of namespaces where something waits: an exporter for its volumes, a workload for its pods."""
-    namespaces = {pod["metadata"]["namespace"] for pod in state.waiting_exporters}
-    namespaces |= {daemon_set["metadata"]["namespace"] for daemon_set in state.daemon_sets_without_pods}
+    namespaces = {pod["metadata"]["namespace"] for pod in state.agents.waiting_exporters}
+    namespaces |= {daemon_set["metadata"]["namespace"] for daemon_set in state.agents.without_pods}
     for autoscaler in state.autoscalers:
         if len(autoscaler.pods) < (autoscaler.replicas or 0) or not all(map(is_ready, autoscaler.pods)):
             namespaces.add(autoscaler.key[0])
@@ -340,14 +336,14 @@ def _api(
     return ApiState(
         group,
         service,
-        str(owner),
-        owner.is_prometheus_adapter,
-        owner.unavailable,
-        listed if isinstance(listed, frozenset) else None,
-        f": {message_of(listed)}" if isinstance(listed, Exception) else "",
-        adapter,
-        pods_of_service(api_service, pods),
-        _adapter_config(kube, reading, adapter) if adapter and owner.is_prometheus_adapter else None,
+        owner=str(owner),
+        is_prometheus_adapter=owner.is_prometheus_adapter,
+        unavailable=owner.unavailable,
+        listed=listed if isinstance(listed, frozenset) else None,
+        silence=f": {message_of(listed)}" if isinstance(listed, Exception) else "",
+        adapter=adapter,
+        pods=pods_of_service(api_service, pods),
+        config=_adapter_config(kube, reading, adapter) if adapter and owner.is_prometheus_adapter else None,
     )
 
 

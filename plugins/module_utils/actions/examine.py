@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..chain.health_report import health_report
-from ..chain.state import Place, Scope
+from ..chain.state.cluster import Place, Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration

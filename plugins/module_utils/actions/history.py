@@ -12,7 +12,7 @@ from typing import Any
 from ..autoscaling.pod_names import pod_names
 from ..autoscaling.spec import PODS, WORKLOAD_LABELS, Autoscaler
 from ..chain.objects import Key
-from ..chain.state import AutoscalerState
+from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 

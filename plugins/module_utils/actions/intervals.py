@@ -11,9 +11,9 @@ from statistics import median
 from ..autoscaling.metrics import Metric, smoothed_evaluations, smoothed_interval_s
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import MetricTarget
+from ..chain.exporter_options import given_collect_interval_s
 from ..chain.objects import seconds
 from ..chain.signs import EXPORTER
-from ..chain.state import given_collect_interval_s
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient, Series

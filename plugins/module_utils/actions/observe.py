@@ -15,7 +15,8 @@ from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, MetricTarget
 from ..chain.objects import Key, is_ready
 from ..chain.selectors import format_selector
-from ..chain.state import AutoscalerState, MetricState
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.listing import list_in
@@ -90,8 +91,8 @@ class Observer:
             states[autoscaler.key] = AutoscalerState(
                 hpas.get(autoscaler.key) or horizontal_pod_autoscaler(autoscaler),
                 target.manifest,
-                pods[autoscaler.key],
-                [
+                pods=pods[autoscaler.key],
+                metrics=[
                     self._metric_state(
                         autoscaler,
                         metric_target,
@@ -132,19 +133,19 @@ class Observer:
             metric.name,
             group,
             metric_target.type,
-            metric_target.series,
-            sources_of(metric),
-            metric.reporter or ("dcgm-exporter" if metric.name.startswith("DCGM_FI_") else ""),
-            metric.unit,
-            metric_target.value,
-            ready if metric_target.type == PODS_METRIC else frozenset(of_target),
-            listed,
-            answer.refusal,
-            answer.values,
-            {name: series.values for name, series in recorded.items()},
-            {name: series.times[-1] for name, series in recorded.items()},
-            now_s,
-            self._agreed.get(place, frozenset()),
+            series=metric_target.series,
+            sources=sources_of(metric),
+            reporter=metric.reporter or ("dcgm-exporter" if metric.name.startswith("DCGM_FI_") else ""),
+            unit=metric.unit,
+            target_value=metric_target.value,
+            expected_objects=ready if metric_target.type == PODS_METRIC else frozenset(of_target),
+            listed=listed,
+            refusal=answer.refusal,
+            values=answer.values,
+            recorded={name: series.values for name, series in recorded.items()},
+            sampled_s={name: series.times[-1] for name, series in recorded.items()},
+            now_s=now_s,
+            agreed=self._agreed.get(place, frozenset()),
         )
         known = state.expected_objects & set(state.values)
         self._agreed[place] = state.agreed | {name for name in known if state.agrees(name)}

@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, prometheus_rules
 from ..autoscaling.spec import Autoscaler, MetricTarget
-from ..chain.checks import before, labels, metrics_api, scrape, workload
-from ..chain.state import ApiState, AutoscalerState, MetricState, Plan, PrometheusState, State
+from ..chain.checks import before, labels, metrics_api, prometheus, workload, workload_pods
+from ..chain.state.api import ApiState
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.cluster import State
+from ..chain.state.metric import MetricState
+from ..chain.state.prometheus import PrometheusState
+from ..chain.state.proposal import Proposal
 from ..cluster.kube import HPAS
 from ..cluster.ownership import is_up_to_date, other_managers
-from ..diagnosis.check import Check, CheckResult
+from ..diagnosis.check import Check, CheckResult, checks_in
 from ..diagnosis.findings import Finding, results_of
 from ..errors import first_of_all
 from ..hops import Hop
@@ -23,9 +27,8 @@ from .snapshot import GROUPS, ClusterSnapshot, Objects
 
 _CHECKS: tuple[Check[State], ...] = tuple(
     check
-    for hop in (before, workload, scrape, labels, metrics_api)
-    for check in vars(hop).values()
-    if isinstance(check, Check) and check.is_asked_before
+    for check in checks_in(before, workload_pods, workload, prometheus, labels, metrics_api)
+    if check.is_asked_before
 )
 
 
@@ -60,27 +63,29 @@ def state_before(
 ) -> State:
     """The cluster with the HPAs that are asked for in place of those that are there."""
     wanted = {autoscaler.key: horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in autoscalers}
-    plan = Plan(
+    proposal = Proposal(
         autoscalers,
-        objects.hpas,
-        {key: other_managers(objects.hpas[key], MANAGER) for key in wanted if key in objects.hpas},
-        objects.rules,
-        {key for key in wanted if not snapshot.targets[key].served},
-        {key for key in wanted if snapshot.targets[key].served and not snapshot.targets[key].scalable},
-        snapshot.query_errors,
-        snapshot.empty_queries,
-        snapshot.scaled_objects is not None,
-        "" if "resource_api" in snapshot.unread else _no_resources(Owner("metrics.k8s.io", snapshot.resource_api)),
-        {"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
-        objects.unread,
-        snapshot.no_namespace,
-        rules.inventory,
-        _rules_of_others(autoscalers, objects, rules),
+        hpas=objects.hpas,
+        managers={key: other_managers(objects.hpas[key], MANAGER) for key in wanted if key in objects.hpas},
+        rules=objects.rules,
+        unserved={key for key in wanted if not snapshot.targets[key].served},
+        unscalable={key for key in wanted if snapshot.targets[key].served and not snapshot.targets[key].scalable},
+        query_errors=snapshot.query_errors,
+        empty_queries=snapshot.empty_queries,
+        is_keda_known=snapshot.scaled_objects is not None,
+        no_resources=""
+        if "resource_api" in snapshot.unread
+        else _no_resources(Owner("metrics.k8s.io", snapshot.resource_api)),
+        rule={"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
+        unread=objects.unread,
+        no_namespace=snapshot.no_namespace,
+        inventory=rules.inventory,
+        foreign_rules=_rules_of_others(autoscalers, objects, rules),
     )
-    skipped = plan.unserved | plan.unscalable
+    skipped = proposal.unserved | proposal.unscalable
     return State(
         0.0,
-        plan=plan,
+        proposal=proposal,
         nodes=snapshot.nodes,
         resource_slices=snapshot.resource_slices,
         prometheuses=snapshot.prometheuses,
@@ -129,8 +134,14 @@ def _no_resources(owner: Owner) -> str:
 
 def _api(owner: Owner) -> ApiState:
     """As its APIService says; it is not asked for metrics yet."""
-    state = ApiState(owner.group, owner.api_service, str(owner), owner.is_prometheus_adapter, owner.unavailable)
-    return replace(state, listed=frozenset())
+    return ApiState(
+        owner.group,
+        owner.api_service,
+        owner=str(owner),
+        is_prometheus_adapter=owner.is_prometheus_adapter,
+        unavailable=owner.unavailable,
+        listed=frozenset(),
+    )
 
 
 def _metric(metric_target: MetricTarget) -> MetricState:
@@ -139,10 +150,10 @@ def _metric(metric_target: MetricTarget) -> MetricState:
         metric.name,
         GROUPS[metric_target.type],
         metric_target.type,
-        metric_target.series,
-        sources_of(metric),
-        metric.reporter,
-        metric.unit,
-        metric_target.value,
+        series=metric_target.series,
+        sources=sources_of(metric),
+        reporter=metric.reporter,
+        unit=metric.unit,
+        target_value=metric_target.value,
         listed=False,
     )

@@ -13,7 +13,10 @@ from typing import Any
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import EXTERNAL, Target
 from ..autoscaling.spec import PODS as PODS_METRIC
-from ..chain.state import ApiState, AutoscalerState, MetricState, State
+from ..chain.state.api import ApiState
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.cluster import State
+from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError
 from ..cluster.kube import APISERVICES, PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
@@ -110,7 +113,13 @@ def _look(kube: KubeClient, query: MetricQuery) -> Answer:
     broken = None
     if missing or not items:
         owner = _owner(kube, query, version)
-        api = ApiState(query.group, _SERVED, str(owner), owner.is_prometheus_adapter, listed=names)
+        api = ApiState(
+            query.group,
+            _SERVED,
+            owner=str(owner),
+            is_prometheus_adapter=owner.is_prometheus_adapter,
+            listed=names,
+        )
         metric = replace(
             asking.metrics[0],
             series=query.series if owner.is_prometheus_adapter else "",
@@ -176,23 +185,29 @@ def _silent_api(owner: Owner, outage: ApiError) -> ApiState:
     """An API that does not answer is registered all the same, unless nobody knows it."""
     service = owner.api_service or (None if outage.is_not_found else _SERVED)
     silence = f": {outage.message.strip()}"
-    return ApiState(owner.group, service, str(owner), owner.is_prometheus_adapter, owner.unavailable, None, silence)
+    return ApiState(
+        owner.group,
+        service,
+        owner=str(owner),
+        is_prometheus_adapter=owner.is_prometheus_adapter,
+        unavailable=owner.unavailable,
+        silence=silence,
+    )
 
 
 def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str]) -> HopError:
     """By the checks that need no more than what has been read."""
     # Only here: where all have a value no check need be compiled.
-    from ..chain.checks import metric, metrics_api, workload
+    from ..chain.checks import metric, metrics_api, workload, workload_pods
     from ..chain.first_error import first_error
-    from ..diagnosis.check import Check
+    from ..diagnosis.check import checks_in
     from ..diagnosis.findings import first_causes
 
     state = State(time.time(), apis=[api], autoscalers=[asking])
     results = (
         result
-        for hop in (metrics_api, metric, workload)
-        for check in vars(hop).values()
-        if isinstance(check, Check) and read >= set(check.needs)
+        for check in checks_in(metrics_api, metric, workload_pods, workload)
+        if read >= set(check.needs)
         for result in check.judge(state)
     )
     return first_error(asking, first_causes(results, grace=False))

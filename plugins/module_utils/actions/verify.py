@@ -6,7 +6,8 @@ from typing import Any
 
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Key, start_s
-from ..chain.state import AutoscalerState, Scope
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.cluster import Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 from .options import Rule
 
@@ -59,6 +60,17 @@ def is_container_resource(text: str) -> bool:
 def is_path_segment(text: str) -> bool:
     """What can stand alone in the path of a request: the name of a metric for instance."""
     return text not in (".", "..") and "/" not in text and "%" not in text
+
+
+_DIGEST_LENGTH = 8
+
+
+def short_name(text: str) -> str:
+    """The text itself if it can be the value of a label; a longer one is cut, and told from others by a digest."""
+    if len(text) <= LONGEST_LABEL:
+        return text
+    beginning = text[: LONGEST_LABEL - _DIGEST_LENGTH - 1].rstrip("-.")
+    return f"{beginning}-{sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]}"
 
 
 _LETTERS = "lower case letters, digits and dashes, a letter or digit at both ends"

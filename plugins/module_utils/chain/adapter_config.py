@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from .objects import Manifest, containers_of, flag, pod_spec
-from .state import AdapterConfig
+from .state.api import AdapterConfig
 
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 # Characters that may stand after a backslash in PromQL.

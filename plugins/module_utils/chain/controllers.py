@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .objects import Manifest, last_seen, name_of, unix
-from .state import AutoscalerState, State
+from .state.autoscaler import AutoscalerState
+from .state.cluster import State
 from .texts import condition_text
 
+# Of the control plane, by the names of their leases.
+CONTROLLERS = CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
+# A controller renews its lease every few seconds.
+SILENT_S = 60
 # Reasons of the events that are read for all objects of their kind, whatever state these are in.
 REJECTED = "InvalidConfiguration"
 RESCALED = "SuccessfulRescale"
@@ -42,13 +47,19 @@ def rejection(state: State, manifest: Manifest, kind: str) -> Said | None:
     for binding in (manifest.get("status") or {}).get("bindings") or ():
         for condition in binding.get("conditions") or ():
             if condition.get("type") == "Accepted" and condition.get("status") == "False":
-                return Said(condition_text(condition), state.seconds_since(condition.get("lastTransitionTime")))
-    changed_s = state.last_change_age_s(manifest)
+                return Said(condition_text(condition), state.clock.seconds_since(condition.get("lastTransitionTime")))
+    changed_s = state.clock.last_change_age_s(manifest)
     for event in sorted(_about(state, manifest, kind, REJECTED), key=last_seen, reverse=True):
-        age_s = state.seconds_since(last_seen(event) or None)
+        age_s = state.clock.seconds_since(last_seen(event) or None)
         if changed_s is None or age_s is None or age_s <= changed_s + _SAME_SECOND_S:
             return Said(f"{REJECTED}: {event.get('message')}", changed_s)
     return None
+
+
+def silence_s(state: State, controller: str) -> float | None:
+    """For how long a controller of the control plane has not renewed its lease; None if it has none."""
+    lease = state.leases.get(controller) or {}
+    return state.clock.seconds_since((lease.get("spec") or {}).get("renewTime"))
 
 
 def undone_rescales(state: State, autoscaler: AutoscalerState) -> Said | None:

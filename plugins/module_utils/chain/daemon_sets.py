@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from ..autoscaling.capacity import may_run_on
 from ..diagnosis.check import CheckResult, Evidence, FindingType
 from .objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, pod_spec, statuses, trouble
-from .state import State, offers_gpus
+from .state.cluster import State
+from .state.nodes import offers_gpus
 
 # Why there is no pod, by the words of the DaemonSet's controller.
 NOT_CREATED = (
@@ -50,7 +51,7 @@ def obstacle(state: State, daemon_sets: Sequence[Manifest], node: Manifest) -> t
         return "", f"the DaemonSet does not tolerate the taint {', '.join(texts)}"
     events = [
         str(event.get("message"))
-        for event in state.events_about(daemon_sets[0])
+        for event in state.warnings.about(daemon_sets[0])
         if (event["involvedObject"].get("kind"), event.get("reason")) == ("DaemonSet", "FailedCreate")
     ]
     if events:
@@ -80,10 +81,10 @@ def nodes_without_exporter(state: State) -> Iterator[tuple[str, Manifest, str, s
 
     Without its labels a node loses the pod, if that is not yet gone.
     """
-    pods = state.by_node(state.exporters)
+    pods = state.agents.by_node(state.agents.exporters)
     for name, node in state.gpu_nodes.items():
-        if state.exporters and name not in state.bare_nodes:
-            obstacles = [obstacle(state, [daemon_set], node) for daemon_set in state.exporters]
+        if state.agents.exporters and name not in state.bare_nodes:
+            obstacles = [obstacle(state, [daemon_set], node) for daemon_set in state.agents.exporters]
             labels, why = min(obstacles, key=lambda found: bool(found[0]))
             if labels or name not in pods:
                 yield name, node, labels, why
@@ -99,7 +100,7 @@ def failing_pods(
     """Pods on GPU nodes that are not ready: blind, so without NVML, or failing for another reason."""
     # A device plugin that offers GPUs sees the driver, by whatever runtime it has.
     offering = {name for name, node in state.gpu_nodes.items() if offers_gpus(node)}
-    plugins = [pod for pod in state.pods_of(state.plugins) if pod["spec"].get("nodeName") in offering]
+    plugins = [pod for pod in state.agents.pods_of(state.agents.plugins) if pod["spec"].get("nodeName") in offering]
     for pod in pods:
         node = pod["spec"].get("nodeName", "")
         if node not in state.gpu_nodes or is_ready(pod) or pod["metadata"].get("deletionTimestamp"):
@@ -115,7 +116,7 @@ def failing_pods(
             f"pod {name_of(pod)} on node {node}",
             text or f"phase {(pod.get('status') or {}).get('phase')}, not ready",
             state.affected_by_nodes([node]),
-            state.age_s(pod) if is_looping else state.condition_age_s(pod, "Ready"),
+            state.clock.age_s(pod) if is_looping else state.clock.condition_age_s(pod, "Ready"),
             template_vars=place_of(pod),
         )
 

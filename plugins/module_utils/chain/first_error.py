@@ -8,8 +8,8 @@ from ..diagnosis.findings import Finding
 from ..errors import HopError
 from ..hops import REPORTED, Hop
 from .checks.metric import METRIC_DISAGREES
-from .checks.workload import WORKLOAD_AT_ZERO
-from .state import AutoscalerState
+from .checks.workload_pods import WORKLOAD_AT_ZERO
+from .state.autoscaler import AutoscalerState
 
 # Warnings that keep an autoscaler from being proven.
 _DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)

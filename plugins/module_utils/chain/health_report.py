@@ -12,7 +12,8 @@ from ..formats.times import timestamp
 from ..hops import CHAIN, REPORTED, TITLES, Hop
 from .checks.access import RIGHTS_MISSING
 from .checks.registry import CHECKS, HOPS
-from .state import AutoscalerState, State
+from .state.autoscaler import AutoscalerState
+from .state.cluster import State
 
 SCHEMA = "kubegpu.autoscale/doctor/v1"
 # What a caller may leave out: the checks that need it are not missed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from .objects import Manifest, labels_of, name_of
 from .selectors import labels_match
-from .state import State
+from .state.cluster import State
 from .texts import selector_text
 
 

@@ -12,6 +12,9 @@ from .objects import Manifest, arguments, containers_of, environment, labels_of
 
 Container = Mapping[str, Any]
 
+# An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
+ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
+
 _NEVER = re.compile(r"(?!)")
 
 

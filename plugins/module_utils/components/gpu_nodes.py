@@ -1,12 +1,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which nodes the GPU components run on, and which ones a role waits for."""
+"""Which nodes the GPU components run on, and what a role waits for on them.
+
+A node that is down, or a pool without nodes, keeps nothing else from being ready.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..chain.gpu_labels import GPU_LABELS
+from ..chain.objects import Manifest, is_ready, name_of
+from ..marks import RELEASE
 
 
 def label_values(labels: Mapping[str, Any]) -> dict[str, str]:
@@ -33,3 +39,61 @@ def gpu_nodes(pool: Mapping[str, Any]) -> dict[str, Any]:
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": node_terms}}
         },
     }
+
+
+@dataclass(frozen=True)
+class Offers:
+    """GPUs that ready nodes offer. ready: these nodes. waiting: names of those that offer none. shown: each node's."""
+
+    ready: tuple[Manifest, ...]
+    waiting: tuple[str, ...]
+    shown: str
+
+
+def offers(nodes: Sequence[Manifest]) -> Offers:
+    """A node offers GPUs as nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-*."""
+    ready = [node for node in nodes if is_ready(node)]
+    counts = {name_of(node): _offered(node) for node in ready}
+    rows = [f"{name} {counted.get('nvidia.com/gpu', 0)} nvidia.com/gpu" for name, counted in counts.items()]
+    return Offers(
+        ready=tuple(ready),
+        waiting=tuple(name for name, counted in counts.items() if not any(counted.values())),
+        shown=", ".join(rows) or "nothing, because no such node is ready",
+    )
+
+
+def _offered(node: Manifest) -> dict[str, int]:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {name: int(count) for name, count in allocatable.items() if name.startswith("nvidia.com/")}
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Pods of DaemonSets: how many are ready and up to date, and how many ready nodes should have one."""
+
+    ready: int
+    nodes: int
+    is_complete: bool
+
+
+def rollout(daemon_sets: Sequence[Manifest], nodes: Sequence[Manifest]) -> Rollout:
+    """A DaemonSet whose controller has not seen its last change counts as having no pod."""
+    statuses = [(daemon_set["metadata"]["generation"], daemon_set.get("status") or {}) for daemon_set in daemon_sets]
+    # A new DaemonSet has a status without this field.
+    seen = [status for generation, status in statuses if status.get("observedGeneration") == generation]
+    ready = min(
+        sum(status.get("numberReady", 0) for status in seen),
+        sum(status.get("updatedNumberScheduled", 0) for status in seen),
+    )
+    wanted = sum(map(is_ready, nodes))
+    return Rollout(ready=ready, nodes=wanted, is_complete=bool(seen) and ready >= wanted)
+
+
+def runtime_class_users(daemon_sets: Sequence[Manifest], runtime_class: str, *, others_only: bool) -> list[str]:
+    """DaemonSets that run with it. others_only: without those of releases that this collection has installed."""
+    return [
+        name_of(daemon_set)
+        for daemon_set in daemon_sets
+        if daemon_set["spec"]["template"]["spec"].get("runtimeClassName") == runtime_class
+        and not (others_only and RELEASE in (daemon_set["metadata"].get("labels") or {}))
+    ]

@@ -56,6 +56,12 @@ def label_plan(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Mappi
     )
 
 
+def node_name(host: str, variables: Mapping[str, Any]) -> str:
+    """The name of a server's node, by its variables and facts."""
+    facts = variables.get("ansible_facts") or {}
+    return str(variables.get("kubernetes_node_name") or str(facts.get("hostname", host)).lower())
+
+
 def owned(nodes: Sequence[Manifest]) -> list[str]:
     """Nodes that the role has labelled."""
     return [name_of(node) for node in nodes if ANNOTATION in (node["metadata"].get("annotations") or {})]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar
+from types import ModuleType
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from ..errors import HopError
 from ..hops import Hop
@@ -150,3 +151,8 @@ class Check(Generic[S]):
 def check(name: str, *types: FindingType, needs: tuple[str, ...] = ()) -> Callable[[Judge[S]], Check[S]]:
     """Make a check of a function. types: all that it can find, in the order of the documentation."""
     return lambda judge: Check(name, types, judge, needs)
+
+
+def checks_in(*modules: ModuleType) -> tuple[Check[Any], ...]:
+    """The checks that modules declare, in their order."""
+    return tuple(found for module in modules for found in vars(module).values() if isinstance(found, Check))

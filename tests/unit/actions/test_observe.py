@@ -11,7 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.observe 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prometheus_replicas import read_replicas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AutoscalerState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from fake_cluster import FakeTransport, refusal

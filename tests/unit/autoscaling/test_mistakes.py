@@ -6,7 +6,7 @@ import pytest
 import yaml
 from collection import ROOT
 
-MISTAKES = yaml.safe_load((ROOT / "tests" / "mutants" / "replicas.yml").read_text())
+MISTAKES = yaml.safe_load((ROOT / "tools" / "mutants" / "replicas.yml").read_text())
 ARITHMETIC = (ROOT / "plugins" / "module_utils" / "autoscaling" / "replicas.py").read_text()
 
 

@@ -1,4 +1,4 @@
-"""What tests/bench computes from what it measures."""
+"""What tools/bench computes from what it measures."""
 
 from __future__ import annotations
 

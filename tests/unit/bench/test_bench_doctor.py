@@ -1,4 +1,4 @@
-"""What tests/bench/bench_doctor.py feeds to Prometheus and computes from what it measures."""
+"""What tools/bench/bench_doctor.py feeds to Prometheus and computes from what it measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests/bench/bench_scale.py feeds to Prometheus and computes from what it reads."""
+"""What tools/bench/bench_scale.py feeds to Prometheus and computes from what it reads."""
 
 from __future__ import annotations
 

@@ -10,15 +10,11 @@ import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
-    AdapterConfig,
-    ApiState,
-    AutoscalerState,
-    MetricState,
-    PrometheusState,
-    Row,
-    State,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig, ApiState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import PrometheusState, Row
 from collection import ROOT
 
 Manifest = dict[str, Any]
@@ -203,11 +199,11 @@ def metric(**changes: Any) -> MetricState:
         "gpu",
         CUSTOM,
         "Pods",
-        SERIES,
-        SOURCES,
-        "dcgm-exporter",
-        "percent",
-        60.0,
+        series=SERIES,
+        sources=SOURCES,
+        reporter="dcgm-exporter",
+        unit="percent",
+        target_value=60.0,
         expected_objects=frozenset(both),
         values=both,
         recorded={name: (value - 1, value) for name, value in both.items()},
@@ -409,9 +405,9 @@ class Cluster:
                 AutoscalerState(
                     hpa,
                     self.target,
-                    chat,
-                    [self.metric],
-                    self.budget,
+                    pods=chat,
+                    metrics=[self.metric],
+                    budget=self.budget,
                     replicas=self.replicas,
                     rejected_pods=self.rejected,
                     demand=self.demand,

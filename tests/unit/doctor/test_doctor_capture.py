@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import Place, Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Place, Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient

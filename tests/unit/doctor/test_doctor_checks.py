@@ -14,13 +14,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metr
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
-    AdapterConfig,
-    MetricState,
-    ReplicaState,
-    Row,
-    Scope,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import ReplicaState, Row
 from clusters import (
     ADAPTER_RULES,
     EXPORTER,

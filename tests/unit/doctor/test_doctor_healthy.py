@@ -8,13 +8,14 @@ from math import nan
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.exporter_options import given_collect_interval_s
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import (
     PrometheusState,
     ReplicaState,
     Row,
-    given_collect_interval_s,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.targets import exporter_targets
 from clusters import (
     EXPORTER,
     OLD,
@@ -657,9 +658,8 @@ def test_an_exporter_on_its_nodes_network_is_not_taken_for_the_kubelet(host: str
     exporter["status"]["podIP"] = host.strip("[]")
     others = [row for row in cluster.prometheus["up"] if not row.labels["instance"].startswith("10.0.0.1:")]
     own = [Row({"job": "nodes", "instance": f"{host}:{port}"}) for port in (9400, 10250, 9100)]
-    state = cluster.state()
-    assert state.targets_among([*others, *own])["monitoring/dcgm-exporter-gpu1"] is own[0]
-    assert "monitoring/dcgm-exporter-gpu1" not in state.targets_among([*others, *own[1:]])
+    assert exporter_targets([exporter], [*others, *own])["monitoring/dcgm-exporter-gpu1"] is own[0]
+    assert exporter_targets([exporter], [*others, *own[1:]]) == {}
 
 
 @pytest.mark.parametrize("up", [1.0, 0.0])

@@ -366,6 +366,15 @@ def test_a_gpu_that_a_pod_holds_stands_for_the_free_ones(held_first: bool) -> No
     assert ids(cluster.report()) == ["EXPORTER_LOSES_A_GPU"]
 
 
+def test_a_scrape_over_its_limits_misses_no_field() -> None:
+    cluster = Cluster()
+    cluster.silence("chat-0", "chat-1")
+    cluster.prometheus["rows"] = []
+    cluster.prometheus["up"] = [replace(row, value=0.0) for row in cluster.prometheus["up"]]
+    assert "TARGET_DOWN" in ids(cluster.report(grace=False))
+    assert "EXPORTER_FIELD_MISSING" not in ids(cluster.report(grace=False))
+
+
 def test_a_metric_that_has_values_misses_no_field() -> None:
     cluster = Cluster()
     cluster.metric = metric(name="gpu_memory", sources=("DCGM_FI_DEV_FB_USED",))

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.first_error import first_error
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import findings_of
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state import AutoscalerState, MetricState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from clusters import Cluster, metric, turned
 
 PODS = frozenset({"chat-0", "chat-1"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
-from ..state import State
+from ..state.cluster import State
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Checks of a plan: what is asked for, against itself and against what others have. Asked before a change alone."""
+"""Checks of a proposal: what is asked for, against itself and against what others have. Asked before a change alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...hops import Hop
 from ...marks import hand_over, is_managed, is_of, maker
 from ..objects import labels_of
 from ..prometheus_objects import why_not_selected
-from ..state import State
+from ..state.cluster import State
 from ..texts import labels_text
 
 SPEC_NAME_TWICE = FindingType(
@@ -30,7 +30,7 @@ SPEC_NAME_TWICE = FindingType(
 
 @check("each autoscaler has a name of its own", SPEC_NAME_TWICE)
 def one_name_each(state: State) -> Iterator[CheckResult]:
-    for name, times in Counter(map(str, state.plan.autoscalers)).items():
+    for name, times in Counter(map(str, state.proposal.autoscalers)).items():
         if times > 1:
             yield CheckResult(SPEC_NAME_TWICE, "autoscalers", f"{times} autoscalers are called {name}")
 
@@ -48,7 +48,7 @@ SPEC_QUERY_TWICE = FindingType(
 @check("each metric has one query", SPEC_QUERY_TWICE)
 def one_query_each(state: State) -> Iterator[CheckResult]:
     """What is recorded of one workload, or served by somebody else, has a rule of its own or none."""
-    shared = ((namespace, profile.name) for namespace, profile in shared_profiles(state.plan.autoscalers))
+    shared = ((namespace, profile.name) for namespace, profile in shared_profiles(state.proposal.autoscalers))
     for (namespace, name), times in Counter(shared).items():
         if times > 1:
             seen = f"metric {name} has {times} queries in namespace {namespace}"
@@ -78,16 +78,16 @@ SPEC_HPA_OF_INVENTORY = FindingType(
 
 @check("no HPA of that name is another's", SPEC_HPA_OF_ANOTHER, SPEC_HPA_OF_INVENTORY)
 def hpa_of_another(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.plan.autoscalers:
-        live = state.plan.hpas.get(autoscaler.key)
+    for autoscaler in state.proposal.autoscalers:
+        live = state.proposal.hpas.get(autoscaler.key)
         if live is None or autoscaler.adopt:
             continue
         if is_managed(live):
-            if not is_of(live, state.plan.inventory):
-                seen = f"its HPA {maker(live)}, and this run is for inventory {state.plan.inventory}"
+            if not is_of(live, state.proposal.inventory):
+                seen = f"its HPA {maker(live)}, and this run is for inventory {state.proposal.inventory}"
                 yield CheckResult(SPEC_HPA_OF_INVENTORY, f"autoscaler {autoscaler}", seen)
             continue
-        makers = enumeration(state.plan.managers.get(autoscaler.key, ()))
+        makers = enumeration(state.proposal.managers.get(autoscaler.key, ()))
         seen = f"an HPA of that name exists and was not made by this module{makers and f', but by {makers}'}"
         yield CheckResult(SPEC_HPA_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
 
@@ -105,10 +105,10 @@ SPEC_NO_RESOURCE_METRICS = FindingType(
 
 @check("CPU and memory that are asked for are served", SPEC_NO_RESOURCE_METRICS)
 def resource_metrics(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.plan.autoscalers:
+    for autoscaler in state.proposal.autoscalers:
         resources = resources_of(autoscaler)
-        if resources and state.plan.no_resources:
-            seen = f"asks for {enumeration(resources)}, and {state.plan.no_resources}"
+        if resources and state.proposal.no_resources:
+            seen = f"asks for {enumeration(resources)}, and {state.proposal.no_resources}"
             yield CheckResult(SPEC_NO_RESOURCE_METRICS, f"autoscaler {autoscaler}", seen)
 
 
@@ -124,7 +124,7 @@ SPEC_KEDA_UNKNOWN = FindingType(
 
 @check("ScaledObjects can be read", SPEC_KEDA_UNKNOWN)
 def scaled_objects_are_known(state: State) -> Iterator[CheckResult]:
-    if not state.plan.is_keda_known:
+    if not state.proposal.is_keda_known:
         yield CheckResult(SPEC_KEDA_UNKNOWN, "ScaledObjects", "the user may not list scaledobjects of keda.sh")
 
 
@@ -141,7 +141,7 @@ SPEC_CLUSTER_UNKNOWN = FindingType(
 @check("what concerns the whole cluster can be read", SPEC_CLUSTER_UNKNOWN)
 def cluster_is_known(state: State) -> Iterator[CheckResult]:
     """For who has the rights of a namespace alone."""
-    unread = dict.fromkeys(filter(None, (state.plan.unread, *state.unavailable.values())))
+    unread = dict.fromkeys(filter(None, (state.proposal.unread, *state.unavailable.values())))
     if unread:
         yield CheckResult(SPEC_CLUSTER_UNKNOWN, "cluster", "; ".join(unread))
 
@@ -160,7 +160,7 @@ SPEC_RULE_NOT_SELECTED = FindingType(
 @check("Prometheus selects the rules that are made", SPEC_RULE_NOT_SELECTED, needs=("prometheuses", "namespaces"))
 def rules_will_be_selected(state: State) -> Iterator[CheckResult]:
     """A warning: a Thanos Ruler, or a Prometheus outside of the cluster, may read them as well."""
-    rule = state.plan.rule
+    rule = state.proposal.rule
     if rule and (why := why_not_selected(state, rule, "ruleSelector", "ruleNamespaceSelector")):
         place = f"in namespace {rule['metadata']['namespace']} with labels {labels_text(labels_of(rule))}"
         yield CheckResult(SPEC_RULE_NOT_SELECTED, "recording rules", f"they are made {place}; {why}")
@@ -179,10 +179,10 @@ SPEC_RULE_OF_OTHERS = FindingType(
 @check("no query changes what others scale on", SPEC_RULE_OF_OTHERS)
 def shared_rules(state: State) -> Iterator[CheckResult]:
     """The HPAs of a namespace can be seen by whoever may make one there."""
-    wanted = {autoscaler.key for autoscaler in state.plan.autoscalers}
-    for namespace, profile in shared_profiles(state.plan.autoscalers):
+    wanted = {autoscaler.key for autoscaler in state.proposal.autoscalers}
+    for namespace, profile in shared_profiles(state.proposal.autoscalers):
         rule_name = profile.rule_name(namespace)
-        live = (state.plan.rules or {}).get(rule_name)
+        live = (state.proposal.rules or {}).get(rule_name)
         queries = {recording["record"]: recording.get("expr") for recording in recordings_of(live)} if live else {}
         for metric in profile.recorded:
             query = query_in(namespace, metric.query)
@@ -190,7 +190,7 @@ def shared_rules(state: State) -> Iterator[CheckResult]:
                 continue
             users = [
                 "/".join(key)
-                for key, hpa in state.plan.hpas.items()
+                for key, hpa in state.proposal.hpas.items()
                 if key not in wanted and key[0] == namespace and metric.name in metric_names(dict(hpa))
             ]
             if users:
@@ -216,12 +216,12 @@ SPEC_RULE_OF_INVENTORY = FindingType(
 
 @check("no rule of another inventory has to change", SPEC_RULE_OF_INVENTORY)
 def rules_of_inventories(state: State) -> Iterator[CheckResult]:
-    for name, rule in state.plan.foreign_rules.items():
-        command = hand_over(rule["kind"], rule["metadata"]["namespace"], name, state.plan.inventory)
+    for name, rule in state.proposal.foreign_rules.items():
+        command = hand_over(rule["kind"], rule["metadata"]["namespace"], name, state.proposal.inventory)
         yield CheckResult(
             SPEC_RULE_OF_INVENTORY,
             f"PrometheusRule {name}",
-            f"it {maker(rule)}, and inventory {state.plan.inventory} needs another content",
+            f"it {maker(rule)}, and inventory {state.proposal.inventory} needs another content",
             template_vars={"command": command},
         )
 
@@ -246,9 +246,9 @@ SPEC_QUERY_EMPTY = FindingType(
 
 @check("queries give a series a pod", SPEC_QUERY_WRONG, SPEC_QUERY_EMPTY)
 def queries(state: State) -> Iterator[CheckResult]:
-    for metric, message in state.plan.query_errors.items():
+    for metric, message in state.proposal.query_errors.items():
         yield CheckResult(SPEC_QUERY_WRONG, f"metric {metric}", f"its query is not usable: {message}")
-    for metric in state.plan.empty_queries:
+    for metric in state.proposal.empty_queries:
         yield CheckResult(SPEC_QUERY_EMPTY, f"metric {metric}", "its query gives nothing at the moment")
 
 
@@ -264,7 +264,7 @@ RULE_KIND_MISSING = FindingType(
 
 @check("PrometheusRules are served", RULE_KIND_MISSING)
 def rules_are_served(state: State) -> Iterator[CheckResult]:
-    if state.plan.rules is None:
+    if state.proposal.rules is None:
         yield CheckResult(RULE_KIND_MISSING, "cluster", "it has no kind PrometheusRule")
 
 
@@ -281,7 +281,7 @@ RULE_NAMESPACE_MISSING = FindingType(
 
 @check("the namespace of the rules is there", RULE_NAMESPACE_MISSING)
 def rules_have_a_namespace(state: State) -> Iterator[CheckResult]:
-    if namespace := state.plan.no_namespace:
+    if namespace := state.proposal.no_namespace:
         yield CheckResult(RULE_NAMESPACE_MISSING, "recording rules", f"there is no namespace {namespace}")
 
 
@@ -305,12 +305,12 @@ WORKLOAD_NOT_SCALABLE = FindingType(
 
 @check("targets can be scaled", WORKLOAD_KIND_MISSING, WORKLOAD_NOT_SCALABLE)
 def targets_can_be_scaled(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.plan.autoscalers:
+    for autoscaler in state.proposal.autoscalers:
         name, target = f"autoscaler {autoscaler}", autoscaler.target
-        if autoscaler.key in state.plan.unserved:
+        if autoscaler.key in state.proposal.unserved:
             seen = f"the cluster has no kind {target.kind} in {target.api_version}"
             yield CheckResult(WORKLOAD_KIND_MISSING, name, seen)
-        elif autoscaler.key in state.plan.unscalable:
+        elif autoscaler.key in state.proposal.unscalable:
             yield CheckResult(WORKLOAD_NOT_SCALABLE, name, f"{target.kind} has no scale subresource")
 
 
@@ -356,7 +356,7 @@ SPEC_OBJECT_COMPOUNDS = FindingType(
 
 @check("no average is multiplied", SPEC_OBJECT_COMPOUNDS)
 def compounding(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.plan.autoscalers:
+    for autoscaler in state.proposal.autoscalers:
         if any(target.type == OBJECT and not target.is_total for target in autoscaler.metric_targets):
             yield CheckResult(SPEC_OBJECT_COMPOUNDS, f"autoscaler {autoscaler}", "metric_type is Object")
 
@@ -394,7 +394,7 @@ SPEC_CAVEAT = FindingType(
 
 @check("profiles have no caveats", SPEC_CAVEAT)
 def caveats(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.plan.autoscalers:
+    for autoscaler in state.proposal.autoscalers:
         for profile in autoscaler.profiles:
             for caveat in profile.caveats:
                 yield CheckResult(SPEC_CAVEAT, f"autoscaler {autoscaler}", f"profile {profile.name}: {caveat}")

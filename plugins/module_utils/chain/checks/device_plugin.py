@@ -8,7 +8,8 @@ from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
 from ..daemon_sets import NOT_CREATED, failing_pods, missing_on, obstacle, place_of
 from ..objects import youngest
-from ..state import State, is_up, lost_gpus
+from ..state.cluster import State
+from ..state.nodes import is_up, lost_gpus
 from ..texts import first_and_rest
 
 # A driver, an image pull and the first NVML call of a new node.
@@ -27,13 +28,13 @@ DEVICE_PLUGIN_MISSING = FindingType(
 @check("the device plugin is there", DEVICE_PLUGIN_MISSING, needs=("nodes", "daemon_sets", "resource_slices"))
 def plugin_exists(state: State) -> Iterator[CheckResult]:
     bare = state.bare_nodes
-    if bare and not state.plugins:
+    if bare and not state.agents.plugins:
         yield CheckResult(
             DEVICE_PLUGIN_MISSING,
             first_and_rest("node", bare),
             f"{len(bare)} GPU nodes have no {NVIDIA}gpu, and no DaemonSet runs an image of the device plugin",
             state.affected_by_nodes(bare),
-            youngest(state.age_s(node) for node in bare.values()),
+            youngest(state.clock.age_s(node) for node in bare.values()),
         )
 
 
@@ -65,7 +66,9 @@ DEVICE_PLUGIN_NOT_READY = FindingType(
     needs=("nodes", "daemon_sets", "component_pods"),
 )
 def plugin_pods(state: State) -> Iterator[CheckResult]:
-    yield from failing_pods(state, state.pods_of(state.plugins), DEVICE_PLUGIN_NO_NVML, DEVICE_PLUGIN_NOT_READY)
+    yield from failing_pods(
+        state, state.agents.pods_of(state.agents.plugins), DEVICE_PLUGIN_NO_NVML, DEVICE_PLUGIN_NOT_READY
+    )
 
 
 DEVICE_PLUGIN_NOT_ON_NODE = FindingType(
@@ -84,16 +87,16 @@ DEVICE_PLUGIN_NOT_ON_NODE = FindingType(
     "each GPU node has the device plugin", DEVICE_PLUGIN_NOT_ON_NODE, needs=("nodes", "daemon_sets", "component_pods")
 )
 def plugin_on_nodes(state: State) -> Iterator[CheckResult]:
-    pods = state.by_node(state.plugins)
+    pods = state.agents.by_node(state.agents.plugins)
     for name, node in state.bare_nodes.items():
-        if state.plugins and name not in pods:
-            _labels, why = obstacle(state, state.plugins, node)
+        if state.agents.plugins and name not in pods:
+            _labels, why = obstacle(state, state.agents.plugins, node)
             yield CheckResult(
                 DEVICE_PLUGIN_NOT_ON_NODE,
                 f"node {name}",
-                missing_on(state.plugins, why),
+                missing_on(state.agents.plugins, why),
                 state.affected_by_nodes([name]),
-                state.age_s(node),
+                state.clock.age_s(node),
                 template_vars={"why": why},
             )
 
@@ -120,10 +123,12 @@ GPU_UNHEALTHY = FindingType(
 
 @check("nodes offer their GPUs", NODE_WITHOUT_GPUS, GPU_UNHEALTHY, needs=("nodes", "daemon_sets", "component_pods"))
 def allocatable_gpus(state: State) -> Iterator[CheckResult]:
-    pods_by_node, bare = state.by_node(state.plugins), state.bare_nodes
+    pods_by_node, bare = state.agents.by_node(state.agents.plugins), state.bare_nodes
     for name, node in state.gpu_nodes.items():
         pods = pods_by_node.get(name, [])
-        age_s = youngest([state.condition_age_s(node, "Ready"), *(state.condition_age_s(pod, "Ready") for pod in pods)])
+        age_s = youngest(
+            [state.clock.condition_age_s(node, "Ready"), *(state.clock.condition_age_s(pod, "Ready") for pod in pods)]
+        )
         affected = state.affected_by_nodes([name])
         if pods and name in bare:
             yield CheckResult(
@@ -140,9 +145,13 @@ def allocatable_gpus(state: State) -> Iterator[CheckResult]:
 
 def summary(state: State) -> str:
     devices = sum(state.claimable_devices.values())
-    plugins = f"{len(state.pods_of(state.plugins))} pods of the device plugin"
+    plugins = f"{len(state.agents.pods_of(state.agents.plugins))} pods of the device plugin"
     return f"{devices} GPUs can be claimed, {plugins}" if devices else plugins
 
 
 def nothing(state: State) -> str:
-    return "" if state.pods_of(state.plugins) or state.claimable_devices else "no pod of a device plugin is known"
+    return (
+        ""
+        if state.agents.pods_of(state.agents.plugins) or state.claimable_devices
+        else "no pod of a device plugin is known"
+    )

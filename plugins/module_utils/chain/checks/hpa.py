@@ -1,43 +1,29 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether HPAs act: their controller, their conditions, their scaling rules."""
+
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.quantity import parse_quantity
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..adapter_config import name_given
-from ..objects import Manifest, condition, key_of, name_of, owners, youngest
-from ..rollouts import STABLE
-from ..state import ABOUT_GPUS, CONTROLLER_MANAGER, SILENT_S, AutoscalerState, MetricState, State, repeats_values
-from ..texts import condition_text, quote
+from ..controllers import CONTROLLER_MANAGER, SILENT_S, silence_s
+from ..objects import condition, key_of, name_of, owners, youngest
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..texts import condition_text
+from .keda import KEDA, is_set
 from .workload import holders_of_targets, target_of
 
 _START_GRACE_S = 120
 _LONG_S = 1800
-_KEDA = "autoscaling.keda.sh/"
-# Of the HPA controller, unless it is told otherwise.
-_TOLERANCE = 0.1
-# Model servers keep the GPU's memory and engine busy whatever the load.
-_MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
-_STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
-# An HPA that looks so often at one value compounds its own decision; stock (30 s and 15 s) is just at the edge.
-_LOOKS_AT_ONE_VALUE = 2
-# Fields that DCGM gives as 0 to 1.
-_RATIO = re.compile(r"DCGM_FI_PROF_(?:GR_ENGINE_ACTIVE|SM_ACTIVE|SM_OCCUPANCY|DRAM_ACTIVE|PIPE_\w+_ACTIVE)")
-_MADE_PERCENT = re.compile(r"\b100\b|\b1e2\b|\b0?\.01\b")
-_FIELD = "DCGM_FI_"
-# The minor version of Kubernetes that a version of HPAs is gone from.
-_REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Of the metrics APIs, as the API server names it to the controller.
 _REFUSED_GROUP = re.compile(r"\b(?:(?:custom|external)\.)?metrics\.k8s\.io\b")
-_APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
 
 HPA_CONTROLLER_SILENT = FindingType(
     "HPA_CONTROLLER_SILENT",
@@ -53,8 +39,8 @@ HPA_CONTROLLER_SILENT = FindingType(
 @check("the HPA controller is alive", HPA_CONTROLLER_SILENT, needs=("hpas", "leases"))
 def hpa_controller_is_alive(state: State) -> Iterator[CheckResult]:
     """A control plane of one server may have a lease that nobody renews: then its writes show that it is alive."""
-    silent_s = state.silent_s(CONTROLLER_MANAGER)
-    written = [state.last_write_age_s(autoscaler.hpa) for autoscaler in state.autoscalers]
+    silent_s = silence_s(state, CONTROLLER_MANAGER)
+    written = [state.clock.last_write_age_s(autoscaler.hpa) for autoscaler in state.autoscalers]
     if silent_s is None or silent_s <= SILENT_S or (youngest(written) or math.inf) < silent_s - SILENT_S:
         return
     holder = (state.leases[CONTROLLER_MANAGER].get("spec") or {}).get("holderIdentity")
@@ -88,7 +74,7 @@ def hpa_is_seen(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 "status.conditions is empty",
                 state.affected_by([autoscaler]),
-                state.age_s(autoscaler.hpa),
+                state.clock.age_s(autoscaler.hpa),
             )
 
 
@@ -170,12 +156,12 @@ def hpa_conditions(state: State) -> Iterator[CheckResult]:
         template_vars = {"namespace": autoscaler.key[0], "name": autoscaler.key[1], "group": group}
         able, active = condition(autoscaler.hpa, "AbleToScale"), condition(autoscaler.hpa, "ScalingActive")
         if able.get("status") == "False" and (autoscaler.target is not None or "targets" in state.unavailable):
-            since_s = state.condition_age_s(autoscaler.hpa, "AbleToScale")
+            since_s = state.clock.condition_age_s(autoscaler.hpa, "AbleToScale")
             seen = condition_text(able)
             yield CheckResult(HPA_CANNOT_SCALE, name, seen, reached, since_s, template_vars=template_vars)
         if active.get("status") != "False" or not autoscaler.ready_pods or active.get("reason") == "ScalingDisabled":
             continue
-        since_s, seen = state.condition_age_s(autoscaler.hpa, "ScalingActive"), condition_text(active)
+        since_s, seen = state.clock.condition_age_s(autoscaler.hpa, "ScalingActive"), condition_text(active)
         if active.get("reason") == "AmbiguousSelector":
             if len(holders[target_of(autoscaler.hpa)]) < 2:
                 yield CheckResult(HPA_SELECTOR_AMBIGUOUS, name, seen, reached, since_s, template_vars=template_vars)
@@ -184,7 +170,7 @@ def hpa_conditions(state: State) -> Iterator[CheckResult]:
                 template_vars["group"] = named[0]
             yield CheckResult(HPA_FORBIDDEN, name, seen, reached, since_s, template_vars=template_vars)
         else:
-            age_s = youngest([since_s, state.longest_ready_s(autoscaler.ready_pods)])
+            age_s = youngest([since_s, state.clock.longest_ready_s(autoscaler.ready_pods)])
             yield CheckResult(HPA_NOT_ACTIVE, name, seen, reached, age_s, autoscaler.lag_s, template_vars)
 
 
@@ -210,7 +196,9 @@ def hpa_metrics(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 f"status.currentMetrics has no value of {enumeration(missing)}",
                 state.affected_by([autoscaler]) | {f"node {node}" for node in autoscaler.nodes},
-                youngest([state.last_change_age_s(autoscaler.hpa), state.longest_ready_s(autoscaler.ready_pods)]),
+                youngest(
+                    [state.clock.last_change_age_s(autoscaler.hpa), state.clock.longest_ready_s(autoscaler.ready_pods)]
+                ),
                 autoscaler.lag_s,
                 {"namespace": autoscaler.key[0], "name": autoscaler.key[1]},
             )
@@ -264,10 +252,10 @@ HPA_UP_DISABLED = FindingType(
 @check("the HPA may scale up", HPA_UP_DISABLED, needs=("hpas",))
 def hpa_may_scale_up(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
-        if _rules(autoscaler, "scaleUp").get("selectPolicy") == "Disabled":
+        if rules_of(autoscaler, "scaleUp").get("selectPolicy") == "Disabled":
             paused, template_vars = _paused_by_keda(state, autoscaler, "paused-scale-out")
             seen = f"spec.behavior.scaleUp.selectPolicy is Disabled{paused}"
-            age_s = state.last_change_age_s(autoscaler.hpa)
+            age_s = state.clock.last_change_age_s(autoscaler.hpa)
             yield CheckResult(HPA_UP_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s, template_vars=template_vars)
 
 
@@ -298,7 +286,7 @@ HPA_DOWN_DISABLED = FindingType(
 def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
     """Who forbids it may mean it, so that counts once the HPA has wanted fewer for long. A tolerance never says so."""
     for autoscaler in state.autoscalers:
-        rules, limited = _rules(autoscaler, "scaleDown"), condition(autoscaler.hpa, "ScalingLimited")
+        rules, limited = rules_of(autoscaler, "scaleDown"), condition(autoscaler.hpa, "ScalingLimited")
         paused, template_vars = _paused_by_keda(state, autoscaler, "paused-scale-in")
         tolerance = parse_quantity(str(rules.get("tolerance") or 0))
         if rules.get("selectPolicy") == "Disabled":
@@ -307,7 +295,7 @@ def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
             age_s = _limited_age_s(state, autoscaler)
             seen = f"spec.behavior.scaleDown.selectPolicy is Disabled{paused}; {condition_text(limited)}"
         elif tolerance >= 1:
-            age_s = state.last_change_age_s(autoscaler.hpa)
+            age_s = state.clock.last_change_age_s(autoscaler.hpa)
             seen = f"spec.behavior.scaleDown.tolerance is {tolerance:g}"
         else:
             continue
@@ -316,11 +304,11 @@ def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
 
 def _limited_age_s(state: State, autoscaler: AutoscalerState) -> float | None:
     """For how long the reason may have been what it is: with a new reason the condition keeps its time."""
-    scaled = state.seconds_since((autoscaler.hpa.get("status") or {}).get("lastScaleTime"))
-    return youngest([state.condition_age_s(autoscaler.hpa, "ScalingLimited"), scaled])
+    scaled = state.clock.seconds_since((autoscaler.hpa.get("status") or {}).get("lastScaleTime"))
+    return youngest([state.clock.condition_age_s(autoscaler.hpa, "ScalingLimited"), scaled])
 
 
-def _rules(autoscaler: AutoscalerState, direction: str) -> Mapping[str, Any]:
+def rules_of(autoscaler: AutoscalerState, direction: str) -> Mapping[str, Any]:
     return (autoscaler.hpa["spec"].get("behavior") or {}).get(direction) or {}
 
 
@@ -329,291 +317,9 @@ def _paused_by_keda(state: State, autoscaler: AutoscalerState, annotation: str) 
     owner = next((name for kind, name in owners(autoscaler.hpa) if kind == "ScaledObject"), "")
     template_vars = {"namespace": autoscaler.key[0], "owner": owner}
     for scaled_object in state.scaled_objects:
-        if key_of(scaled_object) == (autoscaler.key[0], owner) and _is_set(scaled_object, annotation):
-            return f" by ScaledObject {name_of(scaled_object)}, {_KEDA}{annotation}", template_vars
+        if key_of(scaled_object) == (autoscaler.key[0], owner) and is_set(scaled_object, annotation):
+            return f" by ScaledObject {name_of(scaled_object)}, {KEDA}{annotation}", template_vars
     return "", template_vars
-
-
-def _is_set(scaled_object: Manifest, annotation: str) -> bool:
-    """As KEDA reads it: what is no truth value counts as true."""
-    text = (scaled_object["metadata"].get("annotations") or {}).get(_KEDA + annotation)
-    return text is not None and text.lower() not in ("false", "f", "0")
-
-
-HPA_PAUSED = FindingType(
-    "HPA_PAUSED",
-    Hop.HPA,
-    "warning",
-    cause="the ScaledObject is paused: KEDA has removed its HPA, and nothing scales",
-    fix="kubectl -n {namespace} annotate scaledobject {name} {annotation}-, once it is to scale again",
-)
-
-
-@check("no ScaledObject of GPUs is paused", HPA_PAUSED, needs=("scaled_objects",))
-def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
-    """Of ScaledObjects whose target is looked at, or whose triggers are about GPUs: without an HPA nothing else is."""
-    targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
-    for scaled_object in state.scaled_objects:
-        (namespace, name), annotations = key_of(scaled_object), scaled_object["metadata"].get("annotations") or {}
-        in_scope = not state.scope.name and state.scope.namespace in (None, namespace)
-        triggers = json.dumps(scaled_object["spec"].get("triggers") or [])
-        if target_of(scaled_object) not in targets and not (in_scope and ABOUT_GPUS.search(triggers)):
-            continue
-        annotation = "paused-replicas" if _KEDA + "paused-replicas" in annotations else "paused"
-        if annotation == "paused-replicas" or _is_set(scaled_object, annotation):
-            yield CheckResult(
-                HPA_PAUSED,
-                f"ScaledObject {namespace}/{name}",
-                f"its annotation {_KEDA}{annotation} is {annotations[_KEDA + annotation]!r}",
-                age_s=state.last_change_age_s(scaled_object),
-                template_vars={"namespace": namespace, "name": name, "annotation": _KEDA + annotation},
-            )
-
-
-HPA_SCALED_OBJECT_FAILS = FindingType(
-    "HPA_SCALED_OBJECT_FAILS",
-    Hop.HPA,
-    "error",
-    cause="KEDA cannot work with the ScaledObject that makes the HPA",
-    fix="follow the message; kubectl -n {namespace} describe scaledobject {name}",
-    grace_s=_START_GRACE_S,
-    is_consequence=True,
-    evidence=(
-        Evidence(
-            r"Fallback is True",
-            "KEDA gets no value of a trigger and has set the replicas that the ScaledObject's fallback names",
-            "see the trigger's source: kubectl -n {namespace} describe scaledobject {name}",
-        ),
-    ),
-)
-
-
-@check("KEDA works with the ScaledObjects", HPA_SCALED_OBJECT_FAILS, needs=("scaled_objects",))
-def keda_works(state: State) -> Iterator[CheckResult]:
-    """Of those whose target is looked at."""
-    users = {target_of(autoscaler.hpa): autoscaler for autoscaler in state.autoscalers}
-    for scaled_object in state.scaled_objects:
-        autoscaler = users.get(target_of(scaled_object))
-        ready, fallback = condition(scaled_object, "Ready"), condition(scaled_object, "Fallback")
-        bad = ready if ready.get("status") == "False" else fallback if fallback.get("status") == "True" else None
-        if autoscaler and bad:
-            namespace, name = key_of(scaled_object)
-            yield CheckResult(
-                HPA_SCALED_OBJECT_FAILS,
-                f"ScaledObject {namespace}/{name}",
-                condition_text(bad),
-                state.affected_by([autoscaler]),
-                state.condition_age_s(scaled_object, bad["type"]),
-                template_vars={"namespace": namespace, "name": name},
-            )
-
-
-HPA_FASTER_THAN_METRIC = FindingType(
-    "HPA_FASTER_THAN_METRIC",
-    Hop.HPA,
-    "warning",
-    cause="the HPA looks several times at a value that has not changed yet, and adds pods each time: it overshoots",
-    fix="lower the interval that is longest: dcgm_exporter_collect_interval, dcgm_exporter_scrape_interval or "
-    "prometheus.evaluation_interval; or use a Pods metric",
-)
-
-
-@check("the metric keeps up with the HPA", HPA_FASTER_THAN_METRIC, needs=("hpas", "metrics"))
-def metric_keeps_up(state: State) -> Iterator[CheckResult]:
-    """Only by periods that are known: an assumed period accuses nobody."""
-    for autoscaler in state.autoscalers:
-        budget = autoscaler.budget or {}
-        sources = budget.get("sources") or {}
-        known = [period for period in ("collect", "scrape", "evaluate") if sources.get(period, "assumed") != "assumed"]
-        if not known or not budget.get("sync_s") or _is_held_up(state, budget):
-            continue
-        slowest = max(known, key=lambda period: budget[f"{period}_s"])
-        looks = budget[f"{slowest}_s"] / budget["sync_s"]
-        compounds = any(metric.type != "Pods" for metric in autoscaler.metrics) and not autoscaler.has_readiness_probe
-        if looks > _LOOKS_AT_ONE_VALUE or (compounds and looks == _LOOKS_AT_ONE_VALUE):
-            yield CheckResult(
-                HPA_FASTER_THAN_METRIC,
-                f"HPA {autoscaler}",
-                f"{slowest} takes {budget[f'{slowest}_s']:g} s, the HPA looks every {budget['sync_s']:g} s",
-            )
-
-
-def _is_held_up(state: State, budget: Mapping[str, Any]) -> bool:
-    """By an exporter that is slower than its scrapes, which is said of the exporter."""
-    return bool(state.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
-
-
-HPA_RATIO_AS_PERCENT = FindingType(
-    "HPA_RATIO_AS_PERCENT",
-    Hop.HPA,
-    "error",
-    cause="DCGM's profiling fields are 0 to 1, the target is meant in percent, so it is never reached. The HPA only "
-    "scales down",
-    fix="multiply by 100 in the rule that makes the metric, or give the target as a ratio",
-)
-
-
-@check("targets are in the metric's unit", HPA_RATIO_AS_PERCENT, needs=("hpas", "prometheus", "metrics"))
-def target_units(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.autoscalers:
-        for metric in autoscaler.metrics:
-            text = next(filter(_is_bare_ratio, _texts_of(state, metric)), "")
-            most, largest = _most(autoscaler, metric, text), max(metric.values.values(), default=math.inf)
-            if text and most and largest <= most < (metric.target_value or 0):
-                yield CheckResult(
-                    HPA_RATIO_AS_PERCENT,
-                    f"HPA {autoscaler}",
-                    f"the target of {metric.name} is {metric.target_value:g}, its values are at most "
-                    f"{largest:g}; it is made by {quote(text)}",
-                    state.affected_by([autoscaler]),
-                )
-
-
-def _texts_of(state: State, metric: MetricState) -> Iterator[str]:
-    """The texts that make a metric: its name, recording rules, rules of the adapter."""
-    yield metric.name
-    for name in dict.fromkeys(filter(None, (metric.name, metric.series))):
-        for rule in (state.prometheus.rules or {}).get(name, ()):
-            yield str(rule.get("query", ""))
-    for api in state.apis:
-        for rule in api.config.rules if api.config else ():
-            if name_given(rule) == metric.name:
-                yield f"{rule.get('seriesQuery')} {rule.get('metricsQuery')}"
-
-
-def _is_bare_ratio(text: str) -> bool:
-    return bool(_RATIO.search(text)) and not _MADE_PERCENT.search(text)
-
-
-def _most(autoscaler: AutoscalerState, metric: MetricState, text: str) -> int:
-    """The largest possible value. For a sum it is the GPUs of a pod; 0 if that is not known."""
-    if "sum" not in text:
-        return 1
-    return sum(autoscaler.gpus.values()) if metric.type == "Pods" else 0
-
-
-HPA_METRIC_OF_ALL_GPUS = FindingType(
-    "HPA_METRIC_OF_ALL_GPUS",
-    Hop.HPA,
-    "error",
-    cause="the metric is of the exporter's Service: one number of all GPUs behind it, whoever holds them",
-    fix="use a Pods metric: run gpu_autoscaler for the workload, with adopt: true",
-)
-
-
-@check("metrics are of the workload's GPUs", HPA_METRIC_OF_ALL_GPUS, needs=("hpas",))
-def metrics_are_of_the_workload(state: State) -> Iterator[CheckResult]:
-    """Only DCGM's own names: what a Service of the workload reports may well be of its pods."""
-    for autoscaler in state.autoscalers:
-        for entry in autoscaler.hpa["spec"].get("metrics") or ():
-            described = (entry.get("object") or {}).get("describedObject") or {}
-            name = ((entry.get("object") or {}).get("metric") or {}).get("name", "")
-            if described.get("kind") == "Service" and name.startswith(_FIELD):
-                seen = f"it reads {name} of Service {described['name']}"
-                affected, age_s = state.affected_by([autoscaler]), state.last_change_age_s(autoscaler.hpa)
-                yield CheckResult(HPA_METRIC_OF_ALL_GPUS, f"HPA {autoscaler}", seen, affected, age_s)
-
-
-HPA_MANIFEST_OUTDATED = FindingType(
-    "HPA_MANIFEST_OUTDATED",
-    Hop.HPA,
-    "warning",
-    cause="the HPA's manifest has apiVersion {version}, which Kubernetes refuses from {gone} on. It cannot be applied "
-    "again",
-    fix="write apiVersion: autoscaling/v2 in the manifest, with target.type under each metric; kubectl convert does it",
-)
-
-
-@check("its manifest can be applied again", HPA_MANIFEST_OUTDATED, needs=("hpas",))
-def hpa_manifest(state: State) -> Iterator[CheckResult]:
-    """Silent if the HPA was written later in a version that is served: then there is another manifest."""
-    for autoscaler in state.autoscalers:
-        text = (autoscaler.hpa["metadata"].get("annotations") or {}).get(_LAST_APPLIED, "")
-        match = _APPLIED_VERSION.search(text)
-        gone = _REMOVED.get(match[1]) if match else None
-        if match and gone and _minor_version(state) >= gone and not _is_written_otherwise(autoscaler.hpa):
-            yield CheckResult(
-                HPA_MANIFEST_OUTDATED,
-                f"HPA {autoscaler}",
-                f"it was last applied as {match[1]}, the API server is {state.server_version}",
-                age_s=state.last_change_age_s(autoscaler.hpa),
-                template_vars={"version": match[1], "gone": f"1.{gone}"},
-            )
-
-
-def _minor_version(state: State) -> int:
-    match = re.match(r"v1\.(\d+)", state.server_version or "")
-    return int(match[1]) if match else 0
-
-
-def _is_written_otherwise(hpa: Manifest) -> bool:
-    return any(
-        "f:spec" in (entry.get("fieldsV1") or {}) and entry.get("apiVersion") not in _REMOVED
-        for entry in hpa["metadata"].get("managedFields") or ()
-        if not entry.get("subresource")
-    )
-
-
-HPA_METRIC_STANDS_STILL = FindingType(
-    "HPA_METRIC_STANDS_STILL",
-    Hop.HPA,
-    "warning",
-    cause="model servers take all GPU memory and keep the GPU busy whatever the load, so the value says little",
-    fix="use the metric llm, waiting requests and use of the KV cache; or llm_in_flight, all requests of a server",
-)
-
-
-@check("the metric follows the load of model servers", HPA_METRIC_STANDS_STILL, needs=("hpas", "targets"))
-def model_servers(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.autoscalers:
-        images = [container.get("image", "") for container in autoscaler.template.get("containers") or ()]
-        served = next((image for image in images if _MODEL_SERVERS.search(image)), None)
-        names = {metric.name for metric in autoscaler.metrics}
-        if served and names and names <= _STANDS_STILL:
-            seen = f"image {served} scales on {', '.join(sorted(names))} alone"
-            yield CheckResult(HPA_METRIC_STANDS_STILL, f"HPA {autoscaler}", seen)
-
-
-HPA_AVERAGES_REVISIONS = FindingType(
-    "HPA_AVERAGES_REVISIONS",
-    Hop.HPA,
-    "warning",
-    cause="a rollout tries a new version, and one of its revisions is over the target. The HPA averages over both, so "
-    "it adds no pods",
-    fix="let traffic follow the pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "
-    "kubectl argo rollouts -n {namespace} get rollout {name}",
-    grace_s=_START_GRACE_S,
-)
-
-
-@check("both revisions of a rollout are within the target", HPA_AVERAGES_REVISIONS, needs=("targets", "metrics"))
-def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
-    """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
-    for autoscaler in state.autoscalers:
-        revisions, tolerance = autoscaler.revisions, _rules(autoscaler, "scaleUp").get("tolerance")
-        more = _TOLERANCE if tolerance is None else parse_quantity(str(tolerance))
-        for metric in autoscaler.metrics if revisions else ():
-            means = {name: mean for name, pods in revisions.items() if (mean := _mean(metric, pods)) is not None}
-            together = _mean(metric, [pod for pods in revisions.values() for pod in pods])
-            limit = (metric.target_value or math.inf) * (1 + more)
-            if together is None or together > limit or max(means.values()) <= limit:
-                continue
-            new = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] not in revisions[STABLE]]
-            counts = ", ".join(f"{len(revisions[name])} {name} pods at {mean:.0f}" for name, mean in means.items())
-            yield CheckResult(
-                HPA_AVERAGES_REVISIONS,
-                f"HPA {autoscaler}",
-                f"{metric.name}: {counts}; {together:.0f} on average, and the target is {metric.target_value:g}",
-                state.affected_by([autoscaler]),
-                state.longest_ready_s(new),
-                template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
-            )
-
-
-def _mean(metric: MetricState, pods: Iterable[str]) -> float | None:
-    """Of the pods that have a value; None if there is none, as with metrics of another type."""
-    values = [metric.values[pod] for pod in pods if pod in metric.values]
-    return sum(values) / len(values) if values else None
 
 
 def summary(state: State) -> str:

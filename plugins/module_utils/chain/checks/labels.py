@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...hops import Hop
-from ..objects import Manifest, labels_of, youngest
-from ..state import AutoscalerState, MetricState, State
+from ..objects import Key, Manifest, labels_of, youngest
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..state.metric import MetricState
 from ..texts import pod_names
 
 POD_WITHOUT_GPU_LIMIT = FindingType(
@@ -24,14 +26,14 @@ POD_WITHOUT_GPU_LIMIT = FindingType(
 def gpu_limits(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         metric = next((metric for metric in autoscaler.metrics if metric.is_of_gpus), None)
-        has_gpus = autoscaler.gpus or autoscaler.claims_devices or state.names_a_pod_of(autoscaler)
+        has_gpus = autoscaler.gpus or autoscaler.template.get("resourceClaims") or state.names_a_pod_of(autoscaler)
         if metric and autoscaler.template and not has_gpus:
             yield CheckResult(
                 POD_WITHOUT_GPU_LIMIT,
                 autoscaler.workload,
                 f"no container of its pod template has a limit of nvidia.com/*, and it scales on {metric.name}",
                 state.affected_by([autoscaler]),
-                state.last_change_age_s(autoscaler.target) if autoscaler.target else None,
+                state.clock.last_change_age_s(autoscaler.target) if autoscaler.target else None,
             )
 
 
@@ -108,9 +110,9 @@ SERIES_WITHOUT_NAMESPACE = FindingType(
 )
 def some_pod_is_named(state: State) -> Iterator[CheckResult]:
     users = [autoscaler for autoscaler, metric in _metrics_of_exporters(state) if metric.is_of_gpus]
-    if not users or not state.gpu_rows or state.gpus_name_pods:
+    if not users or not state.prometheus.gpu_rows or state.prometheus.names_pods:
         return
-    labels = [row.labels for row in state.gpu_rows]
+    labels = [row.labels for row in state.prometheus.gpu_rows]
     if any(row.get("exported_pod") or (row.get("pod") and not row.get("namespace")) for row in labels):
         pod = next((row.get("pod") or row.get("exported_pod") for row in labels), None)
         yield CheckResult(
@@ -128,10 +130,10 @@ def some_pod_is_named(state: State) -> Iterator[CheckResult]:
         frozenset({ALL}),
         youngest(
             [
-                state.longest_ready_s(ready_pods),
-                *(state.condition_age_s(pod, "Ready") for pod in state.exporter_pods),
+                state.clock.longest_ready_s(ready_pods),
+                *(state.clock.condition_age_s(pod, "Ready") for pod in state.agents.exporter_pods),
                 state.prometheus_age_s,
-                0.0 if state.named_lately else None,
+                0.0 if _named_lately(state) else None,
             ]
         ),
     )
@@ -166,7 +168,7 @@ def rows_are_the_exporters(state: State) -> Iterator[CheckResult]:
     jobs_at: dict[str, set[str]] = {}
     for row in state.prometheus.up:
         jobs_at.setdefault(row.target[1], set()).add(row.target[0])
-    named = {row.labels.get("instance", ""): row.pod for row in state.gpu_rows if row.pod}
+    named = {row.labels.get("instance", ""): row.pod for row in state.prometheus.gpu_rows if row.pod}
     others = sorted(instance for instance in named if jobs_at.get(instance) and not jobs_at[instance] & jobs)
     if jobs and others:
         namespace, pod = named[others[0]] or ("", "")
@@ -192,16 +194,16 @@ POD_WITHOUT_SERIES = FindingType(
 @check("series name each pod", POD_WITHOUT_SERIES, needs=("component_pods", "prometheus", "metrics"))
 def each_pod_is_named(state: State) -> Iterator[CheckResult]:
     """Pods that no series names, node by node: the exporter of one node may be at fault."""
-    exporters = state.by_node(state.exporters)
+    exporters, named_lately = state.agents.by_node(state.agents.exporters), _named_lately(state)
     for autoscaler, metric in _metrics_of_exporters(state):
-        named = set().union(*(state.pods_named_by.get(source, set()) for source in metric.sources))
+        named = set().union(*(state.prometheus.pods_named_by.get(source, set()) for source in metric.sources))
         by_node: dict[str, list[Manifest]] = {}
         for pod in autoscaler.ready_pods:
             if (autoscaler.key[0], pod["metadata"]["name"]) not in named:
                 by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
         for node, pods in by_node.items():
             # As long as Prometheus remembers that a pod was named, it has just been lost.
-            unnamed = [pod for pod in pods if (autoscaler.key[0], pod["metadata"]["name"]) not in state.named_lately]
+            unnamed = [pod for pod in pods if (autoscaler.key[0], pod["metadata"]["name"]) not in named_lately]
             yield CheckResult(
                 POD_WITHOUT_SERIES,
                 f"pods of {autoscaler.workload}",
@@ -209,13 +211,22 @@ def each_pod_is_named(state: State) -> Iterator[CheckResult]:
                 state.affected_by([autoscaler]) | {f"node {node}"},
                 youngest(
                     [
-                        state.longest_ready_s(unnamed) if unnamed else 0.0,
-                        *(state.condition_age_s(pod, "Ready") for pod in exporters.get(node, ()) if metric.is_of_gpus),
+                        state.clock.longest_ready_s(unnamed) if unnamed else 0.0,
+                        *(
+                            state.clock.condition_age_s(pod, "Ready")
+                            for pod in exporters.get(node, ())
+                            if metric.is_of_gpus
+                        ),
                         state.prometheus_age_s,
                     ]
                 ),
                 more_grace_s=autoscaler.lag_s,
             )
+
+
+def _named_lately(state: State) -> set[Key]:
+    """The pods that any row has named in the last minutes."""
+    return {row.pod for row in state.prometheus.rows_lately if row.pod}
 
 
 def summary(state: State) -> str:

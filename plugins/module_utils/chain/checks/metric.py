@@ -8,7 +8,9 @@ from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..objects import youngest
-from ..state import ApiState, MetricState, State
+from ..state.api import ApiState
+from ..state.cluster import State
+from ..state.metric import MetricState
 
 METRIC_IN_CAPITALS = FindingType(
     "METRIC_IN_CAPITALS",
@@ -58,14 +60,15 @@ METRIC_DISAGREES = FindingType(
     needs=("metrics",),
 )
 def values(state: State) -> Iterator[CheckResult]:
+    apis = {api.group: api for api in state.apis}
     for autoscaler in state.autoscalers:
         name, affected = autoscaler.name, state.affected_by([autoscaler])
         reached = affected | {f"node {node}" for node in autoscaler.nodes}
         for metric in autoscaler.metrics:
-            api = state.api.get(metric.group, ApiState(metric.group))
+            api = apis.get(metric.group, ApiState(metric.group))
             settled_s = [
                 state.rule_age_s(metric.series),
-                *(state.condition_age_s(pod, "Ready") for pod in api.pods),
+                *(state.clock.condition_age_s(pod, "Ready") for pod in api.pods),
             ]
             missing = metric.missing_in_api
             missing_s = state.missing_for_s(autoscaler, missing, of_gpus=metric.is_of_gpus)

@@ -10,7 +10,9 @@ from ...hops import Hop
 from ..adapter_config import fault_of, takes_all
 from ..daemon_sets import place_of
 from ..objects import Manifest, clock, made_s, name_of, seconds, statuses, unix, youngest
-from ..state import ApiState, State
+from ..state.api import ApiState
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
 from ..texts import quote
 
 _START_GRACE_S = 120
@@ -45,10 +47,17 @@ def adapter_rules(state: State) -> Iterator[CheckResult]:
         for seen in [api.config.error] if api.config.error else faults:
             place, affected = (
                 f"ConfigMap {name_of(api.config.config_map)}",
-                state.affected_by(state.users_of(api.group)),
+                state.affected_by(_users_of(state, api.group)),
             )
-            age_s = state.last_change_age_s(api.config.config_map)
+            age_s = state.clock.last_change_age_s(api.config.config_map)
             yield CheckResult(ADAPTER_RULE_WRONG, place, seen, affected, age_s)
+
+
+def _users_of(state: State, group: str) -> list[AutoscalerState]:
+    """Autoscalers with a metric of an API."""
+    return [
+        autoscaler for autoscaler in state.autoscalers if any(metric.group == group for metric in autoscaler.metrics)
+    ]
 
 
 def _query_of(rule: object) -> str:
@@ -78,7 +87,7 @@ def adapter_restarted(state: State) -> Iterator[CheckResult]:
         pods = [pod for pod in api.pods if not pod["metadata"].get("deletionTimestamp")]
         users = [
             autoscaler
-            for autoscaler in state.users_of(api.group)
+            for autoscaler in _users_of(state, api.group)
             if any(
                 metric.group == api.group and metric.missing_in_api and not metric.values
                 for metric in autoscaler.metrics
@@ -149,7 +158,7 @@ def _out_of_memory(state: State, pod: Manifest) -> tuple[str, float | None]:
     """How and when a container was lately ended for want of memory."""
     for status in statuses(pod):
         ended = (status.get("lastState") or {}).get("terminated") or {}
-        age_s = state.seconds_since(ended.get("finishedAt"))
+        age_s = state.clock.seconds_since(ended.get("finishedAt"))
         if ended.get("reason") == "OOMKilled" and age_s is not None and age_s < _RECENT_S:
             return f"OOMKilled {age_s / 60:.0f} minutes ago, {status.get('restartCount')} restarts", age_s
     return "", None
@@ -209,7 +218,7 @@ METRICS_API_UNAVAILABLE = FindingType(
 def apis_are_served(state: State) -> Iterator[CheckResult]:
     for api in state.apis:
         template_vars = {"group": api.group, "owner": api.owner}
-        affected, name = state.affected_by(state.users_of(api.group)), f"APIService v1beta1.{api.group}"
+        affected, name = state.affected_by(_users_of(state, api.group)), f"APIService v1beta1.{api.group}"
         if api.service is None:
             yield CheckResult(METRICS_API_MISSING, name, "there is none", affected, template_vars=template_vars)
         elif api.unavailable or api.listed is None:
@@ -218,14 +227,16 @@ def apis_are_served(state: State) -> Iterator[CheckResult]:
                 name,
                 f"not Available: {api.unavailable}" if api.unavailable else f"{api.owner} does not answer{api.silence}",
                 affected,
-                state.condition_age_s(api.service, "Available") if api.unavailable else _adapter_age_s(state, api),
+                state.clock.condition_age_s(api.service, "Available")
+                if api.unavailable
+                else _adapter_age_s(state, api),
                 template_vars=template_vars,
                 is_cut_off=state.are_cut_off(api.pods),
             )
 
 
 def _adapter_age_s(state: State, api: ApiState) -> float | None:
-    return youngest(state.condition_age_s(pod, "Ready") for pod in api.pods)
+    return youngest(state.clock.condition_age_s(pod, "Ready") for pod in api.pods)
 
 
 METRICS_API_OF_ANOTHER = FindingType(
@@ -245,7 +256,7 @@ def api_knows_series(state: State) -> Iterator[CheckResult]:
     for api in state.apis:
         lacking = [
             (autoscaler, metric)
-            for autoscaler in state.users_of(api.group)
+            for autoscaler in _users_of(state, api.group)
             for metric in autoscaler.metrics
             if metric.group == api.group
             and metric.series
@@ -288,14 +299,14 @@ ADAPTER_LISTS_NOTHING = FindingType(
 @check("the adapter finds Prometheus and lists metrics", ADAPTER_WRONG_URL, ADAPTER_LISTS_NOTHING, needs=("apis",))
 def adapter_lists(state: State) -> Iterator[CheckResult]:
     for api in state.apis:
-        affected = state.affected_by(state.users_of(api.group))
+        affected = state.affected_by(_users_of(state, api.group))
         name = f"Deployment {name_of(api.adapter)}" if api.adapter else api.owner
         if api.is_prometheus_adapter and not api.listed and (why := _wrong_url(state, api)):
-            age_s = state.last_change_age_s(api.adapter) if api.adapter else None
+            age_s = state.clock.last_change_age_s(api.adapter) if api.adapter else None
             yield CheckResult(ADAPTER_WRONG_URL, name, why, affected, age_s, template_vars={"why": why})
         if api.is_prometheus_adapter and api.listed is not None and not api.listed and not api.unavailable:
             ready_pods = [pod for autoscaler in state.autoscalers for pod in autoscaler.ready_pods]
-            series_age_s = state.longest_ready_s(ready_pods) or 0.0
+            series_age_s = state.clock.longest_ready_s(ready_pods) or 0.0
             yield CheckResult(
                 ADAPTER_LISTS_NOTHING,
                 name,
@@ -342,12 +353,18 @@ def adapter_memory(state: State) -> Iterator[CheckResult]:
         if not api.is_prometheus_adapter or not api.adapter:
             continue
         kept_s = seconds(api.option("--metrics-max-age")) or api.relist_s
-        series = {metric.series for autoscaler in state.users_of(api.group) for metric in autoscaler.metrics}
-        slowest_s = max((state.rule_interval_s(name) or 0 for name in series - {""}), default=0)
+        series = {metric.series for autoscaler in _users_of(state, api.group) for metric in autoscaler.metrics}
+        slowest_s = max((_rule_interval_s(state, name) for name in series - {""}), default=0)
         if kept_s < slowest_s:
             seen = f"it looks back {kept_s:g} s, the slowest rule is evaluated every {slowest_s:g} s"
-            age_s = state.last_change_age_s(api.adapter)
+            age_s = state.clock.last_change_age_s(api.adapter)
             yield CheckResult(ADAPTER_FORGETS, f"Deployment {name_of(api.adapter)}", seen, age_s=age_s)
+
+
+def _rule_interval_s(state: State, series: str) -> float:
+    """The slowest of the rules that record a series; 0 if none is known."""
+    intervals = [seconds(rule.get("interval")) for rule in (state.prometheus.rules or {}).get(series, ())]
+    return max((interval for interval in intervals if interval), default=0)
 
 
 ADAPTER_THROTTLED = FindingType(
@@ -365,7 +382,7 @@ ADAPTER_THROTTLED = FindingType(
 def adapter_rate(state: State) -> Iterator[CheckResult]:
     """By the rate of one replica: the control plane keeps its connection, so one may have all requests."""
     for api in state.apis:
-        users = [user for user in state.users_of(api.group) if (user.budget or {}).get("sync_s")]
+        users = [user for user in _users_of(state, api.group) if (user.budget or {}).get("sync_s")]
         asked = sum(metric.type == "Pods" for user in users for metric in user.metrics)
         if not api.is_prometheus_adapter or not api.adapter or not asked:
             continue
@@ -373,7 +390,7 @@ def adapter_rate(state: State) -> Iterator[CheckResult]:
         qps = _number(api.option("--client-qps")) or _STOCK_QPS
         if asked > qps * sync_s:
             seen = f"{asked} Pods metrics every {sync_s:g} s, --client-qps is {qps:g}"
-            age_s = state.last_change_age_s(api.adapter)
+            age_s = state.clock.last_change_age_s(api.adapter)
             name = f"Deployment {name_of(api.adapter)}"
             yield CheckResult(ADAPTER_THROTTLED, name, seen, age_s=age_s, template_vars={"qps": f"{qps:g}"})
 

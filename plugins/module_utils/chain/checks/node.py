@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
 from ..objects import Manifest, condition
-from ..state import State, is_up
+from ..state.cluster import State
+from ..state.nodes import is_up
 from ..texts import condition_text
 
 DRIVER_NEEDS_REBOOT = FindingType(
@@ -56,7 +57,7 @@ def nodes_ready(state: State) -> Iterator[CheckResult]:
                 f"node {name}",
                 condition_text(condition(node, "Ready")),
                 state.affected_by_nodes([name]),
-                state.condition_age_s(node, "Ready"),
+                state.clock.condition_age_s(node, "Ready"),
                 template_vars={"name": name},
             )
 
@@ -106,7 +107,7 @@ def node_conditions(state: State) -> Iterator[CheckResult]:
                     NODE_CONDITION_BAD,
                     f"node {name}",
                     condition_text(found),
-                    age_s=state.condition_age_s(node, found["type"]),
+                    age_s=state.clock.condition_age_s(node, found["type"]),
                     template_vars={"name": name},
                 )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
 from ..daemon_sets import missing_on, nodes_without_exporter
-from ..state import State
+from ..state.cluster import State
 
 NODE_LABEL_MISSING = FindingType(
     "NODE_LABEL_MISSING",
@@ -30,9 +30,9 @@ def exporter_labels(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 NODE_LABEL_MISSING,
                 f"node {name}",
-                missing_on(state.exporters, why),
+                missing_on(state.agents.exporters, why),
                 state.affected_by_nodes([name]),
-                state.age_s(node),
+                state.clock.age_s(node),
                 template_vars={"component": "dcgm-exporter", "labels": labels},
             )
 
@@ -42,4 +42,4 @@ def summary(state: State) -> str:
 
 
 def nothing(state: State) -> str:
-    return "" if state.gpu_nodes and state.exporters else "no dcgm-exporter is known"
+    return "" if state.gpu_nodes and state.agents.exporters else "no dcgm-exporter is known"

@@ -1,28 +1,34 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All checks, by hop from left to right, so that a cause is met before its consequences; in a hop as its file has them.
+"""All checks, by hop from left to right, so that a cause is met before its consequences; in a hop by their file.
 
-A hop's file declares its checks, `summary` in a few words for a hop that is well, and `nothing`: why a hop without a
-finding is not well either, because nothing of it is there. Empty if something could be judged.
+The file with the name of a hop has `summary`, in a few words for a hop that is well, and `nothing`: why a hop without
+a finding is not well either, because nothing of it is there. Empty if something could be judged.
 """
 
 from __future__ import annotations
 
-from ...diagnosis.check import Check, FindingType
+from ...diagnosis.check import Check, FindingType, checks_in
 from ...hops import Hop
-from ..state import State
+from ..state.cluster import State
 from . import (
     access,
     device_plugin,
     exporter,
+    exporter_values,
     hpa,
+    hpa_metrics,
+    keda,
     labels,
     metric,
     metrics_api,
+    monitors,
     node,
     node_labels,
+    prometheus,
     rule,
     scrape,
     workload,
+    workload_pods,
 )
 
 HOPS = {
@@ -39,8 +45,25 @@ HOPS = {
     Hop.HPA: hpa,
     Hop.WORKLOAD: workload,
 }
-CHECKS: tuple[Check[State], ...] = tuple(
-    check for module in HOPS.values() for check in vars(module).values() if isinstance(check, Check)
+CHECKS: tuple[Check[State], ...] = checks_in(
+    access,
+    node,
+    device_plugin,
+    node_labels,
+    exporter,
+    exporter_values,
+    prometheus,
+    monitors,
+    scrape,
+    labels,
+    rule,
+    metrics_api,
+    metric,
+    hpa,
+    keda,
+    hpa_metrics,
+    workload_pods,
+    workload,
 )
 FINDING_TYPES: dict[str, FindingType] = {
     finding_type.id: finding_type for check in CHECKS for finding_type in check.types

@@ -21,7 +21,9 @@ from ..objects import Manifest, is_ready, labels_of, name_of, seconds, youngest
 from ..prometheus_objects import why_not_selected
 from ..rule_texts import NODE_LABELS, RATE, WINDOW, labels_joined, labels_read
 from ..selectors import labels_match
-from ..state import AutoscalerState, MetricState, State
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..state.metric import MetricState
 from ..texts import labels_text, quote
 
 _START_GRACE_S = 120
@@ -55,7 +57,7 @@ def rules_are_selected(state: State) -> Iterator[CheckResult]:
                 f"PrometheusRule {name_of(rule_object)}",
                 f"its labels are {labels_text(labels_of(rule_object))}; {why}",
                 state.affected_by(users),
-                state.last_change_age_s(rule_object),
+                state.clock.last_change_age_s(rule_object),
                 template_vars={"why": why},
             )
 
@@ -243,7 +245,7 @@ def _evaluation(state: State, series: str, rule: Mapping[str, Any], affected: fr
     name, interval_s = f"series {series}", float(rule.get("interval") or 0)
     evaluated = str(rule.get("lastEvaluation", "0001"))
     # Prometheus says the year 1 of a rule that it has not evaluated yet.
-    age_s = None if evaluated.startswith("0001") else state.seconds_since(evaluated)
+    age_s = None if evaluated.startswith("0001") else state.clock.seconds_since(evaluated)
     if rule.get("health") == "err":
         seen = str(rule.get("lastError"))
         yield CheckResult(RULE_FAILS, name, seen, affected, state.rule_age_s(series), 2 * interval_s)
@@ -393,7 +395,7 @@ def rule_webhooks(state: State) -> Iterator[CheckResult]:
                     f"webhook {name}",
                     missing,
                     frozenset(f"node {pod['spec'].get('nodeName')}" for pod in pods),
-                    youngest(state.condition_age_s(pod, "Ready") for pod in pods),
+                    youngest(state.clock.condition_age_s(pod, "Ready") for pod in pods),
                     template_vars={"name": name},
                 )
 
@@ -439,7 +441,7 @@ RULE_LABEL_RENAMED = FindingType(
 @check("rules read labels that there are", RULE_LABEL_RENAMED, needs=_SERIES)
 def rule_labels(state: State) -> Iterator[CheckResult]:
     """Silent about queries that make labels themselves, and where the exporters do not agree."""
-    present = {label for row in state.gpu_rows for label in NODE_LABELS if row.labels.get(label)}
+    present = {label for row in state.prometheus.gpu_rows for label in NODE_LABELS if row.labels.get(label)}
     for series, query in _gpu_queries(state) if len(present) == 1 else ():
         read = labels_read(query)
         if read and not read & present:

@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What holds the replicas of a workload back, or sets them as well: another autoscaler, a manifest, GPUs, quotas."""
+
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
@@ -13,463 +14,23 @@ from ..objects import (
     Manifest,
     clock,
     condition,
-    got_on_s,
-    is_ready,
     key_of,
-    last_seen,
     made_s,
     name_of,
     owners,
-    trouble,
     unix,
     youngest,
 )
-from ..state import SCHEDULER, SILENT_S, AutoscalerState, State, lost_gpus
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..state.nodes import GPU_DRIVER, lost_gpus
 from ..texts import condition_text
+from .workload_pods import PLACES, is_paused, place_of_workload, progress_text
 
-_START_GRACE_S = 120
-# An image of a model server, and its model, take minutes.
-_POD_GRACE_S = 600
 # A pause may be a step of somebody's release.
 _PAUSE_S = 1800
-# Pods start whatever else is broken.
-_PLACES = (Hop.NODE, Hop.DEVICE_PLUGIN)
-# The kubelet's reasons of a container that will not start by itself.
-_FAILURES = (
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "CrashLoopBackOff",
-)
-# Kinds whose pods no other object of that name makes.
-_MAKERS = ("Deployment", "StatefulSet", "ReplicaSet")
 # The HPA's controller, before the API server kept the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
-
-# Why a container does not run, by the words of the kubelet.
-_POD_EVIDENCE = (
-    Evidence(
-        r"ErrImage|ImagePull|InvalidImageName",
-        "the node cannot pull the image",
-        "correct the image, its registry or imagePullSecrets; kubectl -n {namespace} describe pods",
-    ),
-    Evidence(
-        r"CreateContainerConfigError",
-        "a ConfigMap, a Secret or a key of it that the pods refer to is not there",
-        "create it, or correct the pod template; kubectl -n {namespace} describe pods",
-    ),
-    Evidence(
-        r"OOMKilled",
-        "a container needs more memory than its limit",
-        "raise resources.limits.memory of the container",
-    ),
-    Evidence(
-        r"nvidia-container|libnvidia|nvml|CDI device|RunContainerError|CreateContainerError",
-        "the container runtime cannot give the container its GPU",
-        "run the nvidia_container_toolkit role; kubectl -n {namespace} describe pods",
-    ),
-    Evidence(
-        r"MountVolume|FailedMount|AttachVolume|Unable to attach or mount",
-        "a volume of the pods cannot be mounted",
-        "follow the message; kubectl -n {namespace} describe pods",
-    ),
-    Evidence(
-        r"FailedCreatePodSandBox|network",
-        "the node cannot set up the pod's network",
-        "see the pods of the network plugin on that node; on the node: journalctl -u kubelet",
-    ),
-    Evidence(
-        r"ReadinessGatesNotReady",
-        "the containers are ready, and a readiness gate of the pods is not",
-        "see what sets the gate, a load balancer's controller for instance: kubectl -n {namespace} describe pods",
-    ),
-    Evidence(
-        r"UnexpectedAdmissionError|OutOf|TopologyAffinityError",
-        "the kubelet refuses pods that the scheduler gave to its node: their GPUs are not there, or held by others",
-        "see the device plugin's pods on that node and their log; kubectl -n {namespace} describe pods",
-    ),
-    Evidence(
-        r"CrashLoopBackOff|Error|exit code",
-        "a container ends by itself",
-        "kubectl -n {namespace} logs {pod} --previous",
-    ),
-    Evidence(
-        r"probe failed",
-        "the pods run, but their probe fails",
-        "see what the probe asks for, and what the container logs: kubectl -n {namespace} logs {pod}",
-    ),
-)
-
-WORKLOAD_MISSING = FindingType(
-    "WORKLOAD_MISSING",
-    Hop.WORKLOAD,
-    "error",
-    cause="the target of the HPA is not there",
-    fix="create it, or correct target.name and namespace (scaleTargetRef of the HPA)",
-    grace_s=_START_GRACE_S,
-    before="await",
-)
-WORKLOAD_AT_ZERO = FindingType(
-    "WORKLOAD_AT_ZERO",
-    Hop.WORKLOAD,
-    "warning",
-    cause="an HPA leaves a workload with 0 replicas alone",
-    fix="kubectl -n {namespace} scale {target} --replicas=1; to scale from zero use KEDA",
-)
-WORKLOAD_NOT_READY = FindingType(
-    "WORKLOAD_NOT_READY",
-    Hop.WORKLOAD,
-    "error",
-    cause="no pod of the workload is ready, so there is nothing to scale on",
-    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
-    grace_s=_POD_GRACE_S,
-    is_consequence=True,
-    explained_by=(*_PLACES, Hop.WORKLOAD),
-    evidence=(
-        Evidence(
-            r"has no selector",
-            "an HPA finds the pods of its target by the selector of the scale subresource",
-            "see status.selector of {target}, which its controller sets",
-        ),
-        *_POD_EVIDENCE,
-    ),
-)
-WORKLOAD_PODS_NOT_CREATED = FindingType(
-    "WORKLOAD_PODS_NOT_CREATED",
-    Hop.WORKLOAD,
-    "error",
-    cause="the controller of the workload cannot make its pods",
-    fix="kubectl -n {namespace} describe {target}; kubectl -n {namespace} get events",
-    grace_s=_START_GRACE_S,
-    evidence=(
-        Evidence(
-            r"exceeded quota|failed quota|LimitRange|(maximum|minimum) .* usage",
-            "a ResourceQuota or a LimitRange of the namespace leaves no room for the pods",
-            "raise it, or lower max_replicas: kubectl -n {namespace} describe resourcequota,limitrange",
-        ),
-        Evidence(
-            r"PodSecurity",
-            "the namespace's Pod Security level forbids such pods",
-            "change the pod template, or the label pod-security.kubernetes.io/enforce of namespace {namespace}",
-        ),
-        Evidence(
-            r"serviceaccount|service account",
-            "the pods' ServiceAccount is not there",
-            "create it, or correct serviceAccountName of the pod template",
-        ),
-        Evidence(
-            r"RuntimeClass",
-            "the RuntimeClass of the pods is not there",
-            "run the nvidia_device_plugin role, or correct runtimeClassName of the pod template",
-        ),
-        Evidence(
-            r"PriorityClass",
-            "the PriorityClass of the pods is not there",
-            "create it, or correct priorityClassName of the pod template",
-        ),
-        Evidence(
-            r"DeploymentPaused",
-            "the rollout was paused before its first pods, so none is made",
-            "kubectl -n {namespace} rollout resume {target}",
-        ),
-        Evidence(
-            r"webhook|ValidatingAdmissionPolicy",
-            "an admission webhook or policy refuses the pods, or does not answer",
-            "follow the message; kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,"
-            "validatingadmissionpolicies",
-        ),
-    ),
-)
-
-
-@check("its pods exist", WORKLOAD_PODS_NOT_CREATED, needs=("targets", "metrics"))
-def pods_exist(state: State) -> Iterator[CheckResult]:
-    """By the conditions that a Deployment has for it; of other kinds by the events since a pod was last made.
-
-    ReplicaFailure counts even where enough pods exist: those of an update cannot be made then, and the old ones stay.
-    """
-    for autoscaler in state.autoscalers:
-        target, wanted = autoscaler.target, autoscaler.replicas or 0
-        is_failing = condition(target or {}, "ReplicaFailure").get("status") == "True"
-        if target is None or (len(autoscaler.pods) >= wanted and not is_failing):
-            continue
-        failure, progress = condition(target, "ReplicaFailure"), condition(target, "Progressing")
-        newest = max(autoscaler.pods, key=made_s, default=None)
-        events = [
-            event
-            for event in (*_own_events(state, autoscaler, target), *state.events_about_replica_sets(target))
-            if event.get("reason") == "FailedCreate"
-            and (newest is None or (unix(last_seen(event)) or math.inf) >= made_s(newest))
-        ]
-        if failure.get("status") == "True":
-            seen, age_s = condition_text(failure), state.condition_age_s(target, "ReplicaFailure")
-        elif progress.get("reason") == "ReplicaSetCreateError" or (not autoscaler.pods and _is_paused(target)):
-            seen, age_s = _progress_text(progress), state.condition_age_s(target, "Progressing")
-        elif events:
-            seen = str(events[-1].get("message"))
-            began = events[0].get("firstTimestamp") or events[0].get("eventTime")
-            age_s = youngest([state.seconds_since(began), state.age_s(newest) if newest else None])
-        else:
-            continue
-        yield CheckResult(
-            WORKLOAD_PODS_NOT_CREATED,
-            autoscaler.workload,
-            f"{len(autoscaler.pods)} of {wanted} pods exist: {seen}",
-            state.affected_by([autoscaler]),
-            age_s,
-            template_vars=_place(autoscaler),
-        )
-
-
-def _is_paused(target: Manifest) -> bool:
-    return bool((target.get("spec") or {}).get("paused"))
-
-
-def _progress_text(progress: Mapping[str, str]) -> str:
-    """A Deployment that is paused may have no condition that says so."""
-    return condition_text(progress) if progress else "DeploymentPaused: spec.paused is true"
-
-
-def _own_events(state: State, autoscaler: AutoscalerState, target: Manifest) -> list[Manifest]:
-    """Others may have the target's name, and another kind; so has the StatefulSet that a LeaderWorkerSet makes."""
-    kind, events = autoscaler.reference.get("kind", "Deployment"), state.events_about(target)
-    return [event for event in events if event["involvedObject"].get("kind") == kind] if kind in _MAKERS else events
-
-
-@check(
-    "the workload is there and ready",
-    WORKLOAD_MISSING,
-    WORKLOAD_AT_ZERO,
-    WORKLOAD_NOT_READY,
-    needs=("targets", "metrics"),
-)
-def workload_is_ready(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.autoscalers:
-        affected, template_vars = state.affected_by([autoscaler]), _place(autoscaler)
-        name, pods = autoscaler.workload, autoscaler.pods
-        placed = [pod for pod in pods if not _is_pending(pod)]
-        if autoscaler.target is None:
-            age_s = state.age_s(autoscaler.hpa)
-            yield CheckResult(WORKLOAD_MISSING, name, "there is none", affected, age_s, template_vars=template_vars)
-        elif autoscaler.replicas == 0:
-            if not autoscaler.is_meant_to_be_at_zero:
-                age_s = state.last_change_age_s(autoscaler.target)
-                yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
-        elif not pods and _is_paused(autoscaler.target):
-            continue  # said as WORKLOAD_PODS_NOT_CREATED
-        elif not autoscaler.ready_pods and (placed or not pods) and not state.is_before:
-            judged = _worst_first(state, placed)
-            named, reason = next(((pod, reason) for pod, reason, *_age in judged if reason), (None, ""))
-            why = f": {name_of(named)}: {reason}" if named else _without_selector(autoscaler.target)
-            yield CheckResult(
-                WORKLOAD_NOT_READY,
-                name,
-                f"0 of {len(pods)} pods are ready{why}{_without_ready_pods(autoscaler)}",
-                affected,
-                youngest([state.age_s(autoscaler.target), _not_ready_s(state, autoscaler, placed)]),
-                template_vars=_place(autoscaler, named or next((pod for pod, *_rest in judged), None)),
-            )
-
-
-def _without_selector(target: Manifest) -> str:
-    """Of a target that is known by its scale subresource."""
-    is_scale = target.get("kind") == "Scale"
-    lacks_it = is_scale and not (target.get("status") or {}).get("selector")
-    return ": the scale subresource has no selector" if lacks_it else ""
-
-
-def _place(autoscaler: AutoscalerState, pod: Manifest | None = None) -> dict[str, str]:
-    """pod: whose log tells more; without one the target is named for it."""
-    reference = autoscaler.reference
-    target = f"{reference.get('kind')}/{reference['name']}".lower()
-    return {"namespace": autoscaler.key[0], "target": target, "pod": pod["metadata"]["name"] if pod else target}
-
-
-def _why_not_ready(state: State, pod: Manifest) -> str:
-    """By the kubelet's words for its containers, and by the latest warning about the pod if it is not over."""
-    text, ready = trouble(pod), condition(pod, "Ready")
-    if ready.get("reason") == "ReadinessGatesNotReady":
-        text = condition_text(ready)
-    events = [event for event in state.events_about(pod) if (unix(last_seen(event)) or math.inf) >= got_on_s(pod)]
-    messages = [f"{event.get('reason')}: {event.get('message')}" for event in events[-1:]]
-    return "; ".join(filter(None, (text, *messages)))
-
-
-def _without_ready_pods(autoscaler: AutoscalerState) -> str:
-    """A Value is multiplied with the pods that are ready. Source: kubernetes/kubernetes#130130."""
-    entries = [entry.get(entry.get("type", "").lower()) or {} for entry in autoscaler.hpa["spec"].get("metrics") or ()]
-    if any((entry.get("target") or {}).get("type") == "Value" for entry in entries):
-        minimum = autoscaler.hpa["spec"].get("minReplicas", 1)
-        return f"; its HPA has a target of type Value, so it goes to the minimum of {minimum}"
-    return ""
-
-
-def _not_ready_s(state: State, autoscaler: AutoscalerState, placed: Sequence[Manifest]) -> float | None:
-    """Age of the oldest pod that has a node: a rolling update makes young ones beside it, a crash loop keeps it.
-
-    Where an update ends the old pods first there is none for a moment; the workload's status is written then.
-    """
-    if not autoscaler.pods and autoscaler.target:
-        return state.last_write_age_s(autoscaler.target)
-    ages = [state.age_s(pod) for pod in placed]
-    return max((age for age in ages if age is not None), default=None)
-
-
-WORKLOAD_PODS_PENDING = FindingType(
-    "WORKLOAD_PODS_PENDING",
-    Hop.WORKLOAD,
-    "error",
-    cause="pods find no node",
-    fix="add nodes, or set max_replicas to what the GPUs hold; kubectl -n {namespace} describe pods",
-    grace_s=_POD_GRACE_S,
-    is_consequence=True,
-    explained_by=_PLACES,
-    evidence=(
-        Evidence(
-            r"no scheduler has looked",
-            "the scheduler that the pods name does not run, or not any more",
-            "correct schedulerName of {target}, or see that the scheduler runs: kubectl -n kube-system get pods",
-        ),
-        Evidence(
-            r"SchedulingGated|scheduling gate",
-            "a scheduling gate holds the pods back: a queue such as Kueue has not admitted them",
-            "see what owns the gate: kubectl -n {namespace} get pods -o jsonpath='{{..spec.schedulingGates}}'",
-        ),
-        Evidence(
-            r"PersistentVolumeClaim|volume node affinity",
-            "a volume of the pods is not bound, or lies on another node",
-            "kubectl -n {namespace} get pvc",
-        ),
-        Evidence(
-            r"resourceclaim|cannot allocate all claims",
-            "no node has a free device for the pods' ResourceClaims",
-            "kubectl get resourceslices; kubectl -n {namespace} get resourceclaims; add nodes, or lower max_replicas",
-        ),
-        # The scheduler names a reason for each node, and one without GPUs lacks them, too: a cordon says more.
-        Evidence(
-            r"unschedulable",
-            "a node is cordoned, and the others have no place",
-            "kubectl get nodes says which one: kubectl uncordon it, or add nodes",
-        ),
-        Evidence(
-            r"Insufficient nvidia\.com/",
-            "no node that is open to the pods has as many free GPUs as a pod asks for",
-            "add nodes, or set max_replicas to what the GPUs hold; other reasons are in kubectl describe nodes",
-        ),
-        Evidence(
-            r"Insufficient ",
-            "nodes have free GPUs, and too little of something else that the pods ask for",
-            "lower the requests in the pods of {target}, or add nodes; kubectl describe nodes says what is left",
-        ),
-        Evidence(
-            r"taint|affinity",
-            "no GPU is missing: nodes are closed to the pods",
-            "compare taints and labels of kubectl describe nodes with tolerations and selectors of {target}",
-        ),
-    ),
-)
-
-
-def _is_pending(pod: Manifest) -> bool:
-    return condition(pod, "PodScheduled").get("status") == "False" or _is_unseen_by_schedulers(pod)
-
-
-def _is_unseen_by_schedulers(pod: Manifest) -> bool:
-    """A scheduler that takes a pod gives it a node, or says in a condition why not."""
-    is_waiting = (pod.get("status") or {}).get("phase") == "Pending" and not pod["spec"].get("nodeName")
-    return is_waiting and not condition(pod, "PodScheduled")
-
-
-def _why_pending(state: State, pod: Manifest) -> str:
-    scheduled = condition(pod, "PodScheduled")
-    if not scheduled:
-        silent_s = state.silent_s(SCHEDULER)
-        silence = f"; {SCHEDULER} renewed its lease {silent_s:.0f} s ago" if (silent_s or 0) > SILENT_S else ""
-        return f"no scheduler has looked at them, schedulerName is {pod['spec'].get('schedulerName')}{silence}"
-    gated = "SchedulingGated: " if scheduled.get("reason") == "SchedulingGated" else ""
-    return f"{gated}{scheduled.get('message')}"
-
-
-@check("its pods find nodes", WORKLOAD_PODS_PENDING, needs=("metrics",))
-def pods_find_nodes(state: State) -> Iterator[CheckResult]:
-    for autoscaler in state.autoscalers:
-        pods = [pod for pod in autoscaler.pods if _is_pending(pod)]
-        if pods:
-            ages = [state.condition_age_s(pod, "PodScheduled") for pod in pods]
-            yield CheckResult(
-                WORKLOAD_PODS_PENDING,
-                autoscaler.workload,
-                f"{len(pods)} of {len(autoscaler.pods)} pods: {_why_pending(state, pods[0])}",
-                state.affected_by([autoscaler]),
-                max((age for age in ages if age is not None), default=None),
-                template_vars=_place(autoscaler),
-            )
-
-
-WORKLOAD_PODS_FAIL = FindingType(
-    "WORKLOAD_PODS_FAIL",
-    Hop.WORKLOAD,
-    "error",
-    cause="some pods of the workload do not become ready, so the HPA's replicas do not come",
-    fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
-    grace_s=_START_GRACE_S,
-    is_consequence=True,
-    explained_by=_PLACES,
-    evidence=_POD_EVIDENCE,
-)
-
-
-@check("all its pods become ready", WORKLOAD_PODS_FAIL, needs=("targets", "metrics"))
-def pods_become_ready(state: State) -> Iterator[CheckResult]:
-    """Beside pods that are ready. A pod that only starts has longer than one whose container fails."""
-    for autoscaler in state.autoscalers if not state.is_before else ():
-        yield from _rejected(state, autoscaler)
-        waiting = [pod for pod in autoscaler.pods if not is_ready(pod) and not _is_pending(pod)]
-        judged = _worst_first(state, waiting) if autoscaler.ready_pods else []
-        for pod, reason, is_failing, age_s in judged[:1]:
-            seen = f"{len(waiting)} of {len(autoscaler.pods)} pods are not ready: {name_of(pod)}"
-            yield CheckResult(
-                WORKLOAD_PODS_FAIL,
-                autoscaler.workload,
-                f"{seen}: {reason}" if reason else seen,
-                state.affected_by([autoscaler]) | {f"node {pod['spec'].get('nodeName', '')}"},
-                age_s,
-                0 if is_failing else _POD_GRACE_S - _START_GRACE_S,
-                _place(autoscaler, pod),
-            )
-
-
-def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest, str, bool, float | None]]:
-    """Pods that are not ready, with why, whether a container fails, and for how long: first what fails, longest."""
-    judged = []
-    for pod in pods:
-        reason = _why_not_ready(state, pod)
-        is_failing = any(failure in reason for failure in _FAILURES)
-        age_s = state.age_s(pod) if is_failing else state.condition_age_s(pod, "Ready")
-        judged.append((pod, reason, is_failing, age_s))
-    return sorted(judged, key=lambda seen: (seen[2], seen[3] or 0.0), reverse=True)
-
-
-def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult]:
-    """Pods that a kubelet has lately refused to start, while others are missed: each is replaced and refused again."""
-    ages = {name_of(pod): state.age_s(pod) or 0.0 for pod in autoscaler.rejected_pods}
-    lately = [pod for pod in autoscaler.rejected_pods if ages[name_of(pod)] < _POD_GRACE_S]
-    if lately and len(autoscaler.ready_pods) < (autoscaler.replicas or 0):
-        last = min(lately, key=lambda pod: ages[name_of(pod)])
-        status = last["status"]
-        yield CheckResult(
-            WORKLOAD_PODS_FAIL,
-            autoscaler.workload,
-            f"{len(lately)} pods were rejected: {name_of(last)}: {status.get('reason')}: {status.get('message')}",
-            state.affected_by([autoscaler]) | {f"node {last['spec'].get('nodeName', '')}"},
-            max(ages[name_of(pod)] for pod in lately),
-            template_vars=_place(autoscaler, last),
-        )
-
 
 WORKLOAD_TWO_AUTOSCALERS = FindingType(
     "WORKLOAD_TWO_AUTOSCALERS",
@@ -526,7 +87,7 @@ def readiness_probe(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         if autoscaler.template and not autoscaler.has_readiness_probe:
             seen = "no container of its pod template has a readinessProbe"
-            age_s = state.last_change_age_s(autoscaler.target) if autoscaler.target else None
+            age_s = state.clock.last_change_age_s(autoscaler.target) if autoscaler.target else None
             yield CheckResult(WORKLOAD_NO_READINESS_PROBE, autoscaler.workload, seen, age_s=age_s)
 
 
@@ -549,7 +110,7 @@ def capacity(state: State) -> Iterator[CheckResult]:
         return
     known: dict[str, int] = {}
     for autoscaler in state.autoscalers:
-        wanted = autoscaler.gpus or autoscaler.devices_claimed(state.claim_templates)
+        wanted = autoscaler.gpus or _devices_claimed(autoscaler, state.claim_templates)
         if not wanted:
             continue
         fit = _fit(state, autoscaler, wanted, known) // autoscaler.pods_per_replica
@@ -558,6 +119,19 @@ def capacity(state: State) -> Iterator[CheckResult]:
             gpus = ", ".join(f"{number} {resource}" for resource, number in wanted.items())
             seen = f"max_replicas is {most}, but eligible nodes have room for only {fit} replicas ({gpus} a pod)"
             yield CheckResult(WORKLOAD_MAXIMUM_OVER_GPUS, autoscaler.workload, seen, state.affected_by([autoscaler]))
+
+
+def _devices_claimed(autoscaler: AutoscalerState, claim_templates: Iterable[Manifest]) -> dict[str, int]:
+    """GPUs that one pod claims through its ResourceClaimTemplates, by driver; empty if that cannot be told."""
+    names = {claim.get("resourceClaimTemplateName") for claim in autoscaler.template.get("resourceClaims") or ()}
+    requests = [
+        request.get("exactly") or request
+        for claim_template in claim_templates
+        if key_of(claim_template)[0] == autoscaler.key[0] and key_of(claim_template)[1] in names
+        for request in (claim_template["spec"]["spec"].get("devices") or {}).get("requests") or ()
+    ]
+    counts = [request.get("count", 1) for request in requests if request.get("deviceClassName") == GPU_DRIVER]
+    return {GPU_DRIVER: sum(counts)} if counts else {}
 
 
 def _fit(state: State, autoscaler: AutoscalerState, wanted: Mapping[str, int], known: dict[str, int]) -> int:
@@ -607,7 +181,7 @@ def quota(state: State) -> Iterator[CheckResult]:
                     f"max_replicas is {most}, but ResourceQuota {name} has room for only {fit} replicas "
                     f"({resource}: {spec['hard'][resource]})",
                     state.affected_by([autoscaler]),
-                    youngest([state.age_s(resource_quota), state.age_s(autoscaler.hpa)]),
+                    youngest([state.clock.age_s(resource_quota), state.clock.age_s(autoscaler.hpa)]),
                     template_vars={"namespace": autoscaler.key[0], "quota": name},
                 )
 
@@ -682,7 +256,7 @@ def nobody_else_scales(state: State) -> Iterator[CheckResult]:
             autoscaler.workload,
             f"{undone.text}{f'; spec.replicas was last set by {manager}' if manager else ''}",
             age_s=undone.age_s,
-            template_vars={**_place(autoscaler), "manager": manager},
+            template_vars={**place_of_workload(autoscaler), "manager": manager},
         )
 
 
@@ -709,7 +283,7 @@ WORKLOAD_ROLLOUT_STUCK = FindingType(
     cause="an update of the workload has not ended within progressDeadlineSeconds, so old pods stay beside new ones",
     fix="kubectl -n {namespace} rollout status {target}; kubectl -n {namespace} rollout undo {target} goes back",
     is_consequence=True,
-    explained_by=(*_PLACES, Hop.WORKLOAD),
+    explained_by=(*PLACES, Hop.WORKLOAD),
 )
 
 
@@ -721,7 +295,7 @@ def rollout_goes_on(state: State) -> Iterator[CheckResult]:
         if target is None or state.is_before:
             continue
         progress, affected = condition(target, "Progressing"), state.affected_by([autoscaler])
-        age_s = state.condition_age_s(target, "Progressing")
+        age_s = state.clock.condition_age_s(target, "Progressing")
         if progress.get("reason") == "ProgressDeadlineExceeded":
             yield CheckResult(
                 WORKLOAD_ROLLOUT_STUCK,
@@ -729,11 +303,13 @@ def rollout_goes_on(state: State) -> Iterator[CheckResult]:
                 condition_text(progress),
                 affected,
                 age_s,
-                template_vars=_place(autoscaler),
+                template_vars=place_of_workload(autoscaler),
             )
-        elif _is_paused(target) and autoscaler.pods:
-            seen = _progress_text(progress)
-            yield CheckResult(WORKLOAD_PAUSED, autoscaler.workload, seen, age_s=age_s, template_vars=_place(autoscaler))
+        elif is_paused(target) and autoscaler.pods:
+            seen = progress_text(progress)
+            yield CheckResult(
+                WORKLOAD_PAUSED, autoscaler.workload, seen, age_s=age_s, template_vars=place_of_workload(autoscaler)
+            )
 
 
 def summary(state: State) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ansible.module_utils.testing import patch_module_args
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from collection import install
 
 

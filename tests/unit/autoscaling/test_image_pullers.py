@@ -1,4 +1,4 @@
-"""The names of what pulls images ahead, which the API server has to take."""
+"""What pulls the images of workloads ahead: DaemonSets that the API server accepts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from role_values import RoleValues
+from ansible_collections.kubegpu.autoscale.plugins.filter.image_pullers import image_pullers
 
 # Cut at 63 characters, the first two names end with a dash or a dot.
 DASH = "meta-llama-3-1-70b-instruct-awq-int4-eu-central-predictor"
 DOT = "meta-llama-3-1-70b-instruct-awq-int4-eu-central.predictor-of-chat"
+AFFINITY = {"nodeAffinity": {}}
 NAMES = ["chat", DASH, DOT, "x" * 63]
 
 
@@ -20,10 +21,32 @@ def pullers(*names: str, kind: str = "Deployment", **pod_spec: Any) -> list[dict
         {"kind": kind, "metadata": {"name": name, "namespace": "ml"}, "spec": {"template": {"spec": pod}}}
         for name in names
     ]
-    found: list[dict[str, Any]] = RoleValues(
-        "gpu_autoscaling", {}, {"__gpu_autoscaling_seen": {"result": {"objects": [targets]}}, "kubegpu_cluster": {}}
-    )["__gpu_autoscaling_pullers"]
-    return found
+    return image_pullers(targets, "pause", AFFINITY)
+
+
+def test_each_image_is_a_volume_of_a_pause_container() -> None:
+    containers = [{"image": "service"}, {"image": "proxy"}, {"image": "service"}]
+    (puller,) = pullers("chat", initContainers=[{"image": "weights"}], containers=containers, nodeSelector={"a": "b"})
+    pod = puller["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert [volume["image"]["reference"] for volume in pod["volumes"]] == ["weights", "service", "proxy"]
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/images/1", "/images/2", "/images/3"]
+    assert [mount["name"] for mount in container["volumeMounts"]] == [volume["name"] for volume in pod["volumes"]]
+    assert (container["image"], pod["affinity"], pod["nodeSelector"]) == ("pause", AFFINITY, {"a": "b"})
+
+
+def test_a_pod_is_kept_where_the_workload_may_run() -> None:
+    taint = {"key": "dedicated", "operator": "Exists"}
+    (puller,) = pullers("chat", tolerations=[taint])
+    assert [row["key"] for row in puller["spec"]["template"]["spec"]["tolerations"]] == ["dedicated", "nvidia.com/gpu"]
+
+
+def test_what_has_no_pod_template_has_no_puller() -> None:
+    """An object of another kind, or one that is asked for twice."""
+    target = {"kind": "LeaderWorkerSet", "metadata": {"name": "chat", "namespace": "ml"}, "spec": {"replicas": 1}}
+    assert image_pullers([target], "pause", {}) == []
+    assert len(pullers("chat", "chat")) == 1
 
 
 def test_images_are_pulled_with_the_secrets_of_the_workloads_account() -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
+TESTS = Path(__file__).parents[2] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "integration")]
 
 from bench_cluster import autoscalers
 from bench_report import Target, draw, exponent, number, verdicts

@@ -16,8 +16,8 @@ from math import pi, sin
 from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
+TESTS = Path(__file__).parents[2] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "integration")]
 
 from bench_report import Target, number, verdicts
 from collection import ROOT, install

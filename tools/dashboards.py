@@ -1,6 +1,6 @@
 """The dashboards' JSON, as Grafana's editor would save it, from dashboards.yml beside this page.
 
-`python tests/dashboards.py` writes it.
+`python tools/dashboards.py` writes it.
 """
 
 from __future__ import annotations

@@ -1,27 +1,29 @@
 """The pages of docs/doctor: what people write, down to the first finding, then the findings as the checks declare them.
 
-`python tests/doctor_pages.py` writes them.
+`python tools/doctor_pages.py` writes them.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from collection import ROOT, install
 
 install()
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES  # noqa: E402
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import (  # noqa: E402
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import (
     REPORTED,
     SERVER_TITLES,
     TITLES,
     Hop,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks import registry as server  # noqa: E402
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks import registry as server
 
 DOCS = ROOT / "docs" / "doctor"
 WIDTH = 150

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from collection import COLLECTIONS_PATH, ROOT, install
 
 PLACE = ROOT / "build" / "pages"

@@ -1,0 +1,59 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import alerts
+
+DOCUMENTATION = r"""
+name: alert_rules
+short_description: Create the PrometheusRules of alerts
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns a PrometheusRule for each file of alerts, without those that are disabled.
+positional: _input, options, metadata
+options:
+  _input:
+    description: Files of rules by name, each with C(groups) as Prometheus reads them.
+    type: dict
+    required: true
+  options:
+    description: Names of C(disabled) alerts, and C(labels) for the others.
+    type: dict
+    required: true
+  metadata:
+    description: C(namespace) and C(labels) of the objects.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the alerts without one of them
+  ansible.builtin.debug:
+    msg: "{{ (files | kubegpu.autoscale.alert_rules({'disabled': ['GpuHot']}, {'namespace': 'monitoring'})).objects }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The C(objects), and an error C(refused) if a disabled alert does not exist.
+  type: dict
+"""
+
+
+def alert_rules(files: Mapping[str, Any], options: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    given = alerts.AlertOptions(**options)
+    return {
+        "objects": alerts.alert_rules(files, given, metadata),
+        "refused": alerts.unknown_alert(files, given),
+    }
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"alert_rules": alert_rules}

@@ -1,0 +1,55 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_nodes import rollout
+
+DOCUMENTATION = r"""
+name: daemon_set_rollout
+short_description: Count the ready pods of DaemonSets
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Compares the pods of DaemonSets that are ready and up to date with the ready nodes that should have one each.
+positional: _input, nodes
+options:
+  _input:
+    description: The DaemonSets.
+    type: list
+    elements: dict
+    required: true
+  nodes:
+    description: Nodes that should have a pod each.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show whether each node has an exporter
+  ansible.builtin.debug:
+    msg: "{{ (daemon_sets | kubegpu.autoscale.daemon_set_rollout(nodes)).is_complete }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - How many pods are C(ready), how many C(nodes) should have one, and whether the rollout C(is_complete).
+  type: dict
+"""
+
+
+def daemon_set_rollout(daemon_sets: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return asdict(rollout(daemon_sets, nodes))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"daemon_set_rollout": daemon_set_rollout}

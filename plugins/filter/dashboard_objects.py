@@ -1,0 +1,58 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DOCUMENTATION = r"""
+name: dashboard_objects
+short_description: Create the ConfigMaps of dashboards
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns a ConfigMap for each dashboard, from which the sidecar of Grafana loads it.
+positional: _input, metadata
+options:
+  _input:
+    description: Dashboards as JSON, by name.
+    type: dict
+    required: true
+  metadata:
+    description: C(namespace), C(labels) and C(annotations) of the ConfigMaps.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the ConfigMap of a dashboard
+  ansible.builtin.debug:
+    msg: "{{ {'fleet': text} | kubegpu.autoscale.dashboard_objects({'namespace': 'monitoring'}) | first }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The ConfigMaps.
+  type: list
+  elements: dict
+"""
+
+
+def dashboard_objects(dashboards: Mapping[str, str], metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"kubegpu-dashboard-{name}", **metadata},
+            "data": {f"kubegpu-{name}.json": text},
+        }
+        for name, text in dashboards.items()
+    ]
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"dashboard_objects": dashboard_objects}

@@ -1,0 +1,50 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_nodes import offers
+
+DOCUMENTATION = r"""
+name: gpu_offers
+short_description: Show which nodes offer GPUs
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the ready nodes among those that should offer GPUs, and the ones that offer none.
+options:
+  _input:
+    description: Nodes that should offer GPUs.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show which nodes offer no GPU
+  ansible.builtin.debug:
+    msg: "{{ (nodes | kubegpu.autoscale.gpu_offers).waiting }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(ready), the ready nodes. C(waiting), the names of those that offer no GPU. C(shown), what each node offers, as
+      text.
+  type: dict
+"""
+
+
+def gpu_offers(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found = offers(nodes)
+    return {"ready": list(found.ready), "waiting": list(found.waiting), "shown": found.shown}
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gpu_offers": gpu_offers}

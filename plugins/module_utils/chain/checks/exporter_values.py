@@ -1,0 +1,270 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether what the exporter serves is whole, true and new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnosis.check import CheckResult, FindingType, check
+from ...errors import enumeration
+from ...hops import Hop
+from ..exporter_options import collect_interval_s, repeats_values
+from ..objects import (
+    Key,
+    Manifest,
+    containers_of,
+    name_of,
+    youngest,
+)
+from ..signs import EXPORTER
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..texts import first_and_rest
+from .device_plugin import NODE_GRACE_S
+
+# Readiness of the chart's exporter begins after 45 s.
+_START_GRACE_S = 120
+_PROFILED = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+_UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
+_PODS = ("nodes", "daemon_sets", "component_pods")
+
+PROFILING_MISSING = FindingType(
+    "PROFILING_MISSING",
+    Hop.EXPORTER,
+    "error",
+    cause="a metric needs DCGM's profiling fields, which are not there: {why}",
+    fix="grant SYS_ADMIN to the exporter; where GPUs have no profiling use the metric gpu_util",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check("profiling fields", PROFILING_MISSING, needs=("daemon_sets", "prometheus"))
+def profiling(state: State) -> Iterator[CheckResult]:
+    """Only where a metric has no other source: the metric gpu falls back on GPU_UTIL by itself."""
+    needing = [
+        autoscaler
+        for autoscaler in state.autoscalers
+        if any(metric.is_of_gpus and metric.needs_profiling for metric in autoscaler.metrics)
+    ]
+    names = {row.labels.get("__name__", "") for row in state.prometheus.gpu_rows}
+    if not needing or _UTILISATION not in names or _has_profiling(names):
+        return
+    able = any(_may_profile(daemon_set) for daemon_set in state.agents.exporters)
+    why = "these GPUs or this DCGM have none" if able else "the exporter lacks the capability SYS_ADMIN"
+    yield CheckResult(
+        PROFILING_MISSING,
+        first_and_rest("autoscaler", map(str, needing)),
+        f"Prometheus has {_UTILISATION}, but no DCGM_FI_PROF_*: {why}",
+        state.affected_by(needing),
+        youngest(
+            [state.prometheus_age_s, *(state.clock.condition_age_s(pod, "Ready") for pod in state.agents.exporter_pods)]
+        ),
+        template_vars={"why": why},
+    )
+
+
+def _has_profiling(names: set[str]) -> bool:
+    return any("_PROF_" in name for name in names)
+
+
+def _may_profile(daemon_set: Manifest) -> bool:
+    contexts = [container.get("securityContext") or {} for container in containers_of(daemon_set)]
+    return any(
+        context.get("privileged") or "SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ())
+        for context in contexts
+    )
+
+
+PROFILING_FROZEN = FindingType(
+    "PROFILING_FROZEN",
+    Hop.EXPORTER,
+    "error",
+    cause="another profiler (nsys, ncu, a second DCGM) holds the GPU's counters, or an Xid error has stopped sampling",
+    fix="end the other profiler; dcgmi profile --resume; restart the exporter on the node",
+)
+
+
+@check("profiling is alive", PROFILING_FROZEN, needs=("prometheus",))
+def profiling_frozen(state: State) -> Iterator[CheckResult]:
+    for row in state.prometheus.frozen:
+        users = _users_of_pod(state, row.pod)
+        yield CheckResult(
+            PROFILING_FROZEN,
+            f"GPU {row.labels.get('UUID')}",
+            f"{_UTILISATION} is at least {row.value:g} and {_PROFILED} is 0 for 5 minutes",
+            state.affected_by(users) if users else frozenset(),
+        )
+
+
+EXPORTER_LOSES_A_GPU = FindingType(
+    "EXPORTER_LOSES_A_GPU",
+    Hop.EXPORTER,
+    "error",
+    cause="DCGM cannot read a field of the GPU and writes a huge number instead. A rule of this collection leaves it "
+    "out; a rule without bounds scales to the maximum on it",
+    fix="on the node: dmesg | grep -i xid; restart the exporter there, then reset the GPU or reboot the node",
+)
+EXPORTER_IMPOSSIBLE_VALUES = FindingType(
+    "EXPORTER_IMPOSSIBLE_VALUES",
+    Hop.EXPORTER,
+    "warning",
+    cause="DCGM writes a huge number for a field that it cannot read. No autoscaled pod holds the GPU, but a rule "
+    "without bounds may count it",
+    fix="restart the exporter on the node; profiles of this collection leave such values out",
+)
+
+
+@check("values can be true", EXPORTER_LOSES_A_GPU, EXPORTER_IMPOSSIBLE_VALUES, needs=("prometheus",))
+def impossible_values(state: State) -> Iterator[CheckResult]:
+    """For GPUs that autoscaled pods hold. Only if there are no such values, for other GPUs."""
+    held: list[CheckResult] = []
+    others: list[CheckResult] = []
+    for row in state.prometheus.blanks:
+        seen = f"{row.labels.get('__name__', 'DCGM_FI_*')} is {row.value:g}"
+        if users := _users_of_pod(state, row.pod):
+            pod = f"pod {'/'.join(row.pod or ())}"
+            held.append(CheckResult(EXPORTER_LOSES_A_GPU, pod, seen, state.affected_by(users)))
+        else:
+            others.append(CheckResult(EXPORTER_IMPOSSIBLE_VALUES, f"target {row.labels.get('instance')}", seen))
+    yield from held or others
+
+
+def _users_of_pod(state: State, pod: Key | None) -> list[AutoscalerState]:
+    """Autoscalers whose target has the pod."""
+    return [autoscaler for autoscaler in state.autoscalers if pod in autoscaler.pod_keys]
+
+
+EXPORTER_TWICE = FindingType(
+    "EXPORTER_TWICE",
+    Hop.EXPORTER,
+    "warning",
+    cause="two exporters, or two jobs, report the same GPU: a sum counts it twice",
+    fix="keep one of them; the gpu-operator's is switched off by dcgmExporter.enabled: false",
+    grace_s=NODE_GRACE_S,
+)
+
+
+@check("each GPU is reported once", EXPORTER_TWICE, needs=("prometheus",))
+def reported_once(state: State) -> Iterator[CheckResult]:
+    gpus = sorted({row.labels.get("UUID", "") for row in state.prometheus.doubled})
+    if gpus:
+        yield CheckResult(
+            EXPORTER_TWICE,
+            first_and_rest("GPU", gpus),
+            f"{len(gpus)} GPUs are reported by several targets; exporters: "
+            f"{', '.join(map(name_of, state.agents.exporters)) or 'none is a DaemonSet'}",
+            age_s=youngest(state.clock.condition_age_s(pod, "Ready") for pod in state.agents.exporter_pods),
+        )
+
+
+EXPORTER_COLLECTS_SLOWLY = FindingType(
+    "EXPORTER_COLLECTS_SLOWLY",
+    Hop.EXPORTER,
+    "warning",
+    cause="the exporter reads the GPUs less often than Prometheus asks it: values repeat and react late",
+    fix="set dcgm_exporter_collect_interval to the scrape interval or less (DCGM_EXPORTER_INTERVAL, milliseconds)",
+)
+
+
+@check("collect interval", EXPORTER_COLLECTS_SLOWLY, needs=("daemon_sets",))
+def collect_interval(state: State) -> Iterator[CheckResult]:
+    scrapes = state.known_scrape_intervals
+    for daemon_set in state.agents.exporters if scrapes else ():
+        collect_s = collect_interval_s(EXPORTER.container(daemon_set) or {})
+        if repeats_values(collect_s, min(scrapes)):
+            yield CheckResult(
+                EXPORTER_COLLECTS_SLOWLY,
+                f"DaemonSet {name_of(daemon_set)}",
+                f"it reads the GPUs every {collect_s:g} s, Prometheus asks every {min(scrapes):g} s",
+                age_s=state.clock.last_change_age_s(daemon_set),
+            )
+
+
+@check(
+    "profiling fields on each node",
+    PROFILING_MISSING,
+    needs=("nodes", "daemon_sets", "component_pods", "prometheus", "metrics"),
+)
+def profiling_by_node(state: State) -> Iterator[CheckResult]:
+    """DCGM leaves profiling out for a whole node if one of its GPUs has none."""
+    fields = _fields_by_node(state)
+    needed = {
+        node
+        for autoscaler in state.autoscalers
+        if any(metric.is_of_gpus and metric.needs_profiling for metric in autoscaler.metrics)
+        for node in autoscaler.nodes
+    }
+    exporters = state.agents.by_node(state.agents.exporters)
+    for node in sorted(needed) if any(map(_has_profiling, fields.values())) else ():
+        if _UTILISATION in fields.get(node, ()) and not _has_profiling(fields[node]):
+            yield CheckResult(
+                PROFILING_MISSING,
+                f"node {node}",
+                f"its exporter reports {_UTILISATION}, but no DCGM_FI_PROF_*, which other nodes have",
+                state.affected_by_nodes([node]),
+                state.readable_s(exporters.get(node, ())),
+                template_vars={"why": "one GPU of a node without them is enough"},
+            )
+
+
+def _fields_by_node(state: State) -> dict[str, set[str]]:
+    """Which of the metrics' sources each node's exporter reports, where its target can be told from others."""
+    nodes = {
+        row.labels.get("instance", ""): pod["spec"].get("nodeName", "")
+        for pod in state.agents.exporter_pods
+        if (row := state.targets.get(name_of(pod)))
+    }
+    fields: dict[str, set[str]] = {}
+    for row in state.prometheus.gpu_rows:
+        if node := nodes.get(row.labels.get("instance", "")):
+            fields.setdefault(node, set()).add(row.labels.get("__name__", ""))
+    return fields
+
+
+EXPORTER_FIELD_MISSING = FindingType(
+    "EXPORTER_FIELD_MISSING",
+    Hop.EXPORTER,
+    "error",
+    cause="the exporter reports GPUs, but not {fields}. Its list of counters lacks the field, or this version of "
+    "exporter or driver does not give it any more",
+    fix="add the field to the exporter's counters (CSV), go back to the version that had it, or use another metric",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check(
+    "the exporter has the metrics' fields",
+    EXPORTER_FIELD_MISSING,
+    needs=("daemon_sets", "component_pods", "prometheus", "metrics"),
+)
+def metric_fields(state: State) -> Iterator[CheckResult]:
+    """Only where nothing else gives the metric a value, and an exporter is read.
+
+    A scrape that exceeds its sampleLimit leaves readings of before it in Prometheus: series without a staleness marker.
+    """
+    if state.targets and not any(row.value for row in state.targets.values()):
+        return
+    names = {row.labels.get("__name__", "") for row in state.prometheus.gpu_rows}
+    users: dict[tuple[str, ...], list[AutoscalerState]] = {}
+    for autoscaler in state.autoscalers:
+        for metric in autoscaler.metrics:
+            is_told = metric.is_blank_on_mig and autoscaler.mig_instances
+            is_missing = metric.is_of_gpus and metric.sources and not names & set(metric.sources)
+            if is_missing and metric.missing_in_api and not is_told:
+                users.setdefault(metric.sources, []).append(autoscaler)
+    images = {
+        (EXPORTER.container(daemon_set) or {}).get("image", "").split("/")[-1] for daemon_set in state.agents.exporters
+    }
+    others = ", ".join(sorted(names)) or "other readings of GPUs"
+    for sources, autoscalers in users.items() if names or state.prometheus.serving else ():
+        fields = " or ".join(sources)
+        yield CheckResult(
+            EXPORTER_FIELD_MISSING,
+            f"autoscaler {enumeration(list(map(str, autoscalers)))}",
+            f"Prometheus has {others}, but no {fields}; exporter: {', '.join(sorted(images)) or 'no DaemonSet'}",
+            state.affected_by(autoscalers),
+            state.readable_s(state.agents.exporter_pods),
+            template_vars={"fields": fields},
+        )

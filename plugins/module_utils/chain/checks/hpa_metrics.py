@@ -1,0 +1,246 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether an HPA's metrics can be scaled on: their speed, their unit, what they are of."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ...autoscaling.quantity import parse_quantity
+from ...diagnosis.check import CheckResult, FindingType, check
+from ...hops import Hop
+from ..adapter_config import name_given
+from ..exporter_options import repeats_values
+from ..objects import Manifest
+from ..rollouts import STABLE
+from ..state.autoscaler import AutoscalerState
+from ..state.cluster import State
+from ..state.metric import MetricState
+from ..texts import quote
+from .hpa import rules_of
+
+_START_GRACE_S = 120
+# Of the HPA controller, unless it is told otherwise.
+_TOLERANCE = 0.1
+# Model servers keep the GPU's memory and engine busy whatever the load.
+_MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
+_STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
+# An HPA that looks so often at one value compounds its own decision; stock (30 s and 15 s) is just at the edge.
+_LOOKS_AT_ONE_VALUE = 2
+# Fields that DCGM gives as 0 to 1.
+_RATIO = re.compile(r"DCGM_FI_PROF_(?:GR_ENGINE_ACTIVE|SM_ACTIVE|SM_OCCUPANCY|DRAM_ACTIVE|PIPE_\w+_ACTIVE)")
+_MADE_PERCENT = re.compile(r"\b100\b|\b1e2\b|\b0?\.01\b")
+_FIELD = "DCGM_FI_"
+# The minor version of Kubernetes that a version of HPAs is gone from.
+_REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
+
+HPA_FASTER_THAN_METRIC = FindingType(
+    "HPA_FASTER_THAN_METRIC",
+    Hop.HPA,
+    "warning",
+    cause="the HPA looks several times at a value that has not changed yet, and adds pods each time: it overshoots",
+    fix="lower the interval that is longest: dcgm_exporter_collect_interval, dcgm_exporter_scrape_interval or "
+    "prometheus.evaluation_interval; or use a Pods metric",
+)
+
+
+@check("the metric keeps up with the HPA", HPA_FASTER_THAN_METRIC, needs=("hpas", "metrics"))
+def metric_keeps_up(state: State) -> Iterator[CheckResult]:
+    """Only by periods that are known: an assumed period accuses nobody."""
+    for autoscaler in state.autoscalers:
+        budget = autoscaler.budget or {}
+        sources = budget.get("sources") or {}
+        known = [period for period in ("collect", "scrape", "evaluate") if sources.get(period, "assumed") != "assumed"]
+        if not known or not budget.get("sync_s") or _is_held_up(state, budget):
+            continue
+        slowest = max(known, key=lambda period: budget[f"{period}_s"])
+        looks = budget[f"{slowest}_s"] / budget["sync_s"]
+        compounds = any(metric.type != "Pods" for metric in autoscaler.metrics) and not autoscaler.has_readiness_probe
+        if looks > _LOOKS_AT_ONE_VALUE or (compounds and looks == _LOOKS_AT_ONE_VALUE):
+            yield CheckResult(
+                HPA_FASTER_THAN_METRIC,
+                f"HPA {autoscaler}",
+                f"{slowest} takes {budget[f'{slowest}_s']:g} s, the HPA looks every {budget['sync_s']:g} s",
+            )
+
+
+def _is_held_up(state: State, budget: Mapping[str, Any]) -> bool:
+    """By an exporter that is slower than its scrapes, which is said of the exporter."""
+    return bool(state.agents.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
+
+
+HPA_RATIO_AS_PERCENT = FindingType(
+    "HPA_RATIO_AS_PERCENT",
+    Hop.HPA,
+    "error",
+    cause="DCGM's profiling fields are 0 to 1, the target is meant in percent, so it is never reached. The HPA only "
+    "scales down",
+    fix="multiply by 100 in the rule that makes the metric, or give the target as a ratio",
+)
+
+
+@check("targets are in the metric's unit", HPA_RATIO_AS_PERCENT, needs=("hpas", "prometheus", "metrics"))
+def target_units(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.autoscalers:
+        for metric in autoscaler.metrics:
+            text = next(filter(_is_bare_ratio, _texts_of(state, metric)), "")
+            most, largest = _most(autoscaler, metric, text), max(metric.values.values(), default=math.inf)
+            if text and most and largest <= most < (metric.target_value or 0):
+                yield CheckResult(
+                    HPA_RATIO_AS_PERCENT,
+                    f"HPA {autoscaler}",
+                    f"the target of {metric.name} is {metric.target_value:g}, its values are at most "
+                    f"{largest:g}; it is made by {quote(text)}",
+                    state.affected_by([autoscaler]),
+                )
+
+
+def _texts_of(state: State, metric: MetricState) -> Iterator[str]:
+    """The texts that make a metric: its name, recording rules, rules of the adapter."""
+    yield metric.name
+    for name in dict.fromkeys(filter(None, (metric.name, metric.series))):
+        for rule in (state.prometheus.rules or {}).get(name, ()):
+            yield str(rule.get("query", ""))
+    for api in state.apis:
+        for rule in api.config.rules if api.config else ():
+            if name_given(rule) == metric.name:
+                yield f"{rule.get('seriesQuery')} {rule.get('metricsQuery')}"
+
+
+def _is_bare_ratio(text: str) -> bool:
+    return bool(_RATIO.search(text)) and not _MADE_PERCENT.search(text)
+
+
+def _most(autoscaler: AutoscalerState, metric: MetricState, text: str) -> int:
+    """The largest possible value. For a sum it is the GPUs of a pod; 0 if that is not known."""
+    if "sum" not in text:
+        return 1
+    return sum(autoscaler.gpus.values()) if metric.type == "Pods" else 0
+
+
+HPA_METRIC_OF_ALL_GPUS = FindingType(
+    "HPA_METRIC_OF_ALL_GPUS",
+    Hop.HPA,
+    "error",
+    cause="the metric is of the exporter's Service: one number of all GPUs behind it, whoever holds them",
+    fix="use a Pods metric: run gpu_autoscaler for the workload, with adopt: true",
+)
+
+
+@check("metrics are of the workload's GPUs", HPA_METRIC_OF_ALL_GPUS, needs=("hpas",))
+def metrics_are_of_the_workload(state: State) -> Iterator[CheckResult]:
+    """Only DCGM's own names: what a Service of the workload reports may well be of its pods."""
+    for autoscaler in state.autoscalers:
+        for entry in autoscaler.hpa["spec"].get("metrics") or ():
+            described = (entry.get("object") or {}).get("describedObject") or {}
+            name = ((entry.get("object") or {}).get("metric") or {}).get("name", "")
+            if described.get("kind") == "Service" and name.startswith(_FIELD):
+                seen = f"it reads {name} of Service {described['name']}"
+                affected, age_s = state.affected_by([autoscaler]), state.clock.last_change_age_s(autoscaler.hpa)
+                yield CheckResult(HPA_METRIC_OF_ALL_GPUS, f"HPA {autoscaler}", seen, affected, age_s)
+
+
+HPA_MANIFEST_OUTDATED = FindingType(
+    "HPA_MANIFEST_OUTDATED",
+    Hop.HPA,
+    "warning",
+    cause="the HPA's manifest has apiVersion {version}, which Kubernetes refuses from {gone} on. It cannot be applied "
+    "again",
+    fix="write apiVersion: autoscaling/v2 in the manifest, with target.type under each metric; kubectl convert does it",
+)
+
+
+@check("its manifest can be applied again", HPA_MANIFEST_OUTDATED, needs=("hpas",))
+def hpa_manifest(state: State) -> Iterator[CheckResult]:
+    """Silent if the HPA was written later in a version that is served: then there is another manifest."""
+    for autoscaler in state.autoscalers:
+        text = (autoscaler.hpa["metadata"].get("annotations") or {}).get(_LAST_APPLIED, "")
+        match = _APPLIED_VERSION.search(text)
+        gone = _REMOVED.get(match[1]) if match else None
+        if match and gone and _minor_version(state) >= gone and not _is_written_otherwise(autoscaler.hpa):
+            yield CheckResult(
+                HPA_MANIFEST_OUTDATED,
+                f"HPA {autoscaler}",
+                f"it was last applied as {match[1]}, the API server is {state.server_version}",
+                age_s=state.clock.last_change_age_s(autoscaler.hpa),
+                template_vars={"version": match[1], "gone": f"1.{gone}"},
+            )
+
+
+def _minor_version(state: State) -> int:
+    match = re.match(r"v1\.(\d+)", state.server_version or "")
+    return int(match[1]) if match else 0
+
+
+def _is_written_otherwise(hpa: Manifest) -> bool:
+    return any(
+        "f:spec" in (entry.get("fieldsV1") or {}) and entry.get("apiVersion") not in _REMOVED
+        for entry in hpa["metadata"].get("managedFields") or ()
+        if not entry.get("subresource")
+    )
+
+
+HPA_METRIC_STANDS_STILL = FindingType(
+    "HPA_METRIC_STANDS_STILL",
+    Hop.HPA,
+    "warning",
+    cause="model servers take all GPU memory and keep the GPU busy whatever the load, so the value says little",
+    fix="use the metric llm, waiting requests and use of the KV cache; or llm_in_flight, all requests of a server",
+)
+
+
+@check("the metric follows the load of model servers", HPA_METRIC_STANDS_STILL, needs=("hpas", "targets"))
+def model_servers(state: State) -> Iterator[CheckResult]:
+    for autoscaler in state.autoscalers:
+        images = [container.get("image", "") for container in autoscaler.template.get("containers") or ()]
+        served = next((image for image in images if _MODEL_SERVERS.search(image)), None)
+        names = {metric.name for metric in autoscaler.metrics}
+        if served and names and names <= _STANDS_STILL:
+            seen = f"image {served} scales on {', '.join(sorted(names))} alone"
+            yield CheckResult(HPA_METRIC_STANDS_STILL, f"HPA {autoscaler}", seen)
+
+
+HPA_AVERAGES_REVISIONS = FindingType(
+    "HPA_AVERAGES_REVISIONS",
+    Hop.HPA,
+    "warning",
+    cause="a rollout tries a new version, and one of its revisions is over the target. The HPA averages over both, so "
+    "it adds no pods",
+    fix="let traffic follow the pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "
+    "kubectl argo rollouts -n {namespace} get rollout {name}",
+    grace_s=_START_GRACE_S,
+)
+
+
+@check("both revisions of a rollout are within the target", HPA_AVERAGES_REVISIONS, needs=("targets", "metrics"))
+def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
+    """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
+    for autoscaler in state.autoscalers:
+        revisions, tolerance = autoscaler.revisions, rules_of(autoscaler, "scaleUp").get("tolerance")
+        more = _TOLERANCE if tolerance is None else parse_quantity(str(tolerance))
+        for metric in autoscaler.metrics if revisions else ():
+            means = {name: mean for name, pods in revisions.items() if (mean := _mean(metric, pods)) is not None}
+            together = _mean(metric, [pod for pods in revisions.values() for pod in pods])
+            limit = (metric.target_value or math.inf) * (1 + more)
+            if together is None or together > limit or max(means.values()) <= limit:
+                continue
+            new = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] not in revisions[STABLE]]
+            counts = ", ".join(f"{len(revisions[name])} {name} pods at {mean:.0f}" for name, mean in means.items())
+            yield CheckResult(
+                HPA_AVERAGES_REVISIONS,
+                f"HPA {autoscaler}",
+                f"{metric.name}: {counts}; {together:.0f} on average, and the target is {metric.target_value:g}",
+                state.affected_by([autoscaler]),
+                state.clock.longest_ready_s(new),
+                template_vars={"namespace": autoscaler.key[0], "name": autoscaler.reference["name"]},
+            )
+
+
+def _mean(metric: MetricState, pods: Iterable[str]) -> float | None:
+    """Of the pods that have a value; None if there is none, as with metrics of another type."""
+    values = [metric.values[pod] for pod in pods if pod in metric.values]
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,263 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether a monitor makes the exporter a target, or a workload's own pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...diagnosis.check import ALL, CheckResult, FindingType, check
+from ...hops import Hop
+from ..controllers import rejection
+from ..daemon_sets import place_of
+from ..objects import Manifest, containers_of, labels_of, name_of
+from ..prometheus_objects import why_not_selected
+from ..selectors import labels_match
+from ..state.cluster import State
+from ..texts import labels_text, names_of, selector_text
+
+_MONITORS = ("daemon_sets", "component_pods", "prometheus", "services", "service_monitors", "pod_monitors")
+_SELECTED = (*_MONITORS, "prometheuses", "namespaces")
+
+MONITOR_REJECTED = FindingType(
+    "MONITOR_REJECTED",
+    Hop.SCRAPE,
+    "error",
+    cause="the Prometheus operator takes the monitor for invalid and leaves it out of the configuration",
+    fix="correct what the message names: kubectl -n {namespace} edit {kind} {name}",
+)
+
+
+@check("the operator accepts the monitors", MONITOR_REJECTED, needs=(*_MONITORS, "controller_events"))
+def monitors_are_accepted(state: State) -> Iterator[CheckResult]:
+    """Monitors of the exporter while nothing of it arrives, and of pods whose metrics have no value."""
+    if is_exporter_unseen(state):
+        for monitor, *_fields in _monitors(state):
+            yield from _rejection(state, monitor, frozenset({ALL}))
+    for autoscaler in state.autoscalers:
+        if not any(metric.missing_in_api for metric in autoscaler.metrics if not metric.is_of_gpus):
+            continue
+        for monitor in (*state.service_monitors, *state.pod_monitors):
+            if any(_reads_pod(state, monitor, pod) for pod in autoscaler.ready_pods[:1]):
+                yield from _rejection(state, monitor, state.affected_by([autoscaler]))
+
+
+def _rejection(state: State, monitor: Manifest, affected: frozenset[str]) -> Iterator[CheckResult]:
+    kind = "PodMonitor" if _is_pod_monitor(monitor) else "ServiceMonitor"
+    if said := rejection(state, monitor, kind):
+        yield CheckResult(
+            MONITOR_REJECTED,
+            f"{kind} {name_of(monitor)}",
+            said.text,
+            affected,
+            said.age_s,
+            template_vars={**place_of(monitor), "kind": kind.lower()},
+        )
+
+
+def _reads_pod(state: State, monitor: Manifest, pod: Manifest) -> bool:
+    """Whether a monitor selects a pod, by itself or by a Service."""
+    namespace, selector = pod["metadata"]["namespace"], monitor["spec"].get("selector")
+    if not _looks_in(monitor, namespace):
+        return False
+    if _is_pod_monitor(monitor):
+        return labels_match(selector, labels_of(pod))
+    return any(
+        service["metadata"]["namespace"] == namespace
+        and labels_match(selector, labels_of(service))
+        and labels_match({"matchLabels": service["spec"].get("selector")}, labels_of(pod))
+        for service in state.services
+        if service["spec"].get("selector")
+    )
+
+
+MONITOR_MISSING = FindingType(
+    "MONITOR_MISSING",
+    Hop.SCRAPE,
+    "error",
+    cause="no ServiceMonitor or PodMonitor points at the exporter, and nothing else scrapes it",
+    fix="run the dcgm_exporter role, or set serviceMonitor.enabled in the chart's values",
+    is_consequence=True,
+)
+
+
+@check("a monitor points at the exporter", MONITOR_MISSING, needs=(*_MONITORS, "prometheuses"))
+def monitor_exists(state: State) -> Iterator[CheckResult]:
+    if is_exporter_unseen(state) and state.prometheuses and not list(_monitors(state)):
+        yield CheckResult(
+            MONITOR_MISSING,
+            names_of(state.agents.exporters),
+            f"no ServiceMonitor or PodMonitor selects {names_of(_exporter_services(state)) or 'its pods'}, "
+            "and Prometheus has no target of it",
+            frozenset({ALL}),
+        )
+
+
+def is_exporter_unseen(state: State) -> bool:
+    """Exporters run, Prometheus answers, and nothing of them arrives: then the monitors are looked at."""
+    return bool(state.agents.exporter_pods) and not (
+        state.prometheus.error or state.prometheus.gpu_rows or state.targets
+    )
+
+
+def _monitors(state: State) -> Iterator[tuple[Manifest, str, str]]:
+    """The exporter's monitors, with the fields of the Prometheus object that select them."""
+    for service_monitor in state.service_monitors:
+        if _is_of_exporter(state, service_monitor):
+            yield service_monitor, "serviceMonitorSelector", "serviceMonitorNamespaceSelector"
+    for pod_monitor in state.pod_monitors:
+        if _is_of_exporter(state, pod_monitor):
+            yield pod_monitor, "podMonitorSelector", "podMonitorNamespaceSelector"
+
+
+def _is_of_exporter(state: State, monitor: Manifest) -> bool:
+    """By its name and selector, because a wrong selector selects nothing; or by what it selects."""
+    is_named = "dcgm" in f"{monitor['metadata']['name']} {monitor['spec'].get('selector')}"
+    return is_named or bool(_selected_services(state, monitor)) or _selects_pods(state, monitor)
+
+
+def _is_pod_monitor(monitor: Manifest) -> bool:
+    return "podMetricsEndpoints" in monitor["spec"]
+
+
+def _looks_in(monitor: Manifest, namespace: str) -> bool:
+    selector = monitor["spec"].get("namespaceSelector") or {}
+    return bool(selector.get("any")) or namespace in (selector.get("matchNames") or [monitor["metadata"]["namespace"]])
+
+
+def _selects_pods(state: State, monitor: Manifest) -> bool:
+    return _is_pod_monitor(monitor) and any(
+        _looks_in(monitor, pod["metadata"]["namespace"])
+        and labels_match(monitor["spec"].get("selector"), labels_of(pod))
+        for pod in state.agents.exporter_pods
+    )
+
+
+def _exporter_services(state: State) -> list[Manifest]:
+    some_pods = state.agents.exporter_pods[:1] + state.agents.exporter_pods[-1:]
+    return [
+        service
+        for service in state.services
+        if (selector := service["spec"].get("selector"))
+        and any(
+            pod["metadata"]["namespace"] == service["metadata"]["namespace"]
+            and labels_match({"matchLabels": selector}, labels_of(pod))
+            for pod in some_pods
+        )
+    ]
+
+
+def _selected_services(state: State, monitor: Manifest) -> list[Manifest]:
+    return [
+        service
+        for service in (() if _is_pod_monitor(monitor) else _exporter_services(state))
+        if _looks_in(monitor, service["metadata"]["namespace"])
+        and labels_match(monitor["spec"].get("selector"), labels_of(service))
+    ]
+
+
+MONITOR_NOT_SELECTED = FindingType(
+    "MONITOR_NOT_SELECTED",
+    Hop.SCRAPE,
+    "error",
+    cause="no Prometheus object selects the exporter's monitor: {why}",
+    fix="set dcgm_exporter_monitor_labels, or label the monitor: {labels}",
+    is_consequence=True,
+)
+
+
+@check("Prometheus selects the monitor", MONITOR_NOT_SELECTED, needs=_SELECTED)
+def monitor_is_selected(state: State) -> Iterator[CheckResult]:
+    if not is_exporter_unseen(state) or not state.prometheuses:
+        return
+    monitors = list(_monitors(state))
+    missed = [(monitor, why) for monitor, *fields in monitors if (why := why_not_selected(state, monitor, *fields))]
+    if missed and len(missed) == len(monitors):
+        monitor, why = missed[0]
+        selector = state.prometheuses[0]["spec"].get("serviceMonitorSelector") or {}
+        yield CheckResult(
+            MONITOR_NOT_SELECTED,
+            f"monitor {name_of(monitor)}",
+            f"its labels are {labels_text(labels_of(monitor))}; {why}",
+            frozenset({ALL}),
+            state.clock.last_change_age_s(monitor),
+            template_vars={"why": why, "labels": labels_text(selector.get("matchLabels") or {})},
+        )
+
+
+MONITOR_FITS_NO_SERVICE = FindingType(
+    "MONITOR_FITS_NO_SERVICE",
+    Hop.SCRAPE,
+    "error",
+    cause="the exporter's monitor finds nothing to scrape: {why}",
+    fix="correct its selector, namespaceSelector or port; the dcgm_exporter role keeps them alike",
+    is_consequence=True,
+)
+
+
+@check("the monitor fits a Service and its port", MONITOR_FITS_NO_SERVICE, needs=_SELECTED)
+def monitor_fits(state: State) -> Iterator[CheckResult]:
+    """Of the monitors that a Prometheus selects, none finds a Service, or a port of it."""
+    if not is_exporter_unseen(state):
+        return
+    monitors = [monitor for monitor, *fields in _monitors(state) if not why_not_selected(state, monitor, *fields)]
+    misfits = [(monitor, why) for monitor in monitors if (why := _misfit(state, monitor))]
+    if misfits and len(misfits) == len(monitors):
+        monitor, why = misfits[0]
+        name = f"monitor {name_of(monitor)}"
+        age_s = state.clock.last_change_age_s(monitor)
+        yield CheckResult(MONITOR_FITS_NO_SERVICE, name, why, frozenset({ALL}), age_s, template_vars={"why": why})
+
+
+def _misfit(state: State, monitor: Manifest) -> str:
+    selector = selector_text(monitor["spec"].get("selector"))
+    if _is_pod_monitor(monitor):
+        containers = [container for daemon_set in state.agents.exporters for container in containers_of(daemon_set)]
+        if not _selects_pods(state, monitor):
+            return f"its selector {selector} fits no pod of {names_of(state.agents.exporters)}"
+        ports = {port.get("name") for container in containers for port in container.get("ports") or ()}
+        return _wrong_port(monitor["spec"].get("podMetricsEndpoints") or (), ports)
+    services = _exporter_services(state)
+    if not services:
+        return f"no Service selects the pods of {names_of(state.agents.exporters)}"
+    selected = _selected_services(state, monitor)
+    if not selected:
+        return (
+            f"its selector {selector} does not fit Service {name_of(services[0])}, "
+            f"labelled {labels_text(labels_of(services[0]))}, or not its namespace"
+        )
+    ports = {port.get("name") for service in selected for port in service["spec"].get("ports") or ()}
+    return _wrong_port(monitor["spec"].get("endpoints") or (), ports)
+
+
+def _wrong_port(endpoints: Sequence[Manifest], ports: set[str | None]) -> str:
+    asked = [str(endpoint["port"]) for endpoint in endpoints if endpoint.get("port")]
+    if not asked or set(asked) & ports or any("targetPort" in endpoint for endpoint in endpoints):
+        return ""
+    return f"it asks for port {', '.join(asked)}, the ports are called {', '.join(sorted(map(str, ports)))}"
+
+
+MONITOR_INTERVAL_IGNORED = FindingType(
+    "MONITOR_INTERVAL_IGNORED",
+    Hop.SCRAPE,
+    "warning",
+    cause="port and interval stand in two endpoints (`- port` and `- interval`), so the interval belongs to no port",
+    fix="put interval under the same list item as port",
+)
+
+
+@check("the monitor's interval belongs to a port", MONITOR_INTERVAL_IGNORED, needs=_MONITORS)
+def monitor_intervals(state: State) -> Iterator[CheckResult]:
+    for monitor, *_fields in _monitors(state):
+        endpoints = monitor["spec"].get("endpoints") or monitor["spec"].get("podMetricsEndpoints") or ()
+        without_port = [
+            endpoint
+            for endpoint in endpoints
+            if "interval" in endpoint and not {"port", "targetPort", "portNumber"} & set(endpoint)
+        ]
+        if without_port and len(endpoints) > 1:
+            yield CheckResult(
+                MONITOR_INTERVAL_IGNORED,
+                f"monitor {name_of(monitor)}",
+                f"an endpoint has interval {without_port[0]['interval']} and no port, another has the port",
+                age_s=state.clock.last_change_age_s(monitor),
+            )

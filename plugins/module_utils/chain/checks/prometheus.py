@@ -1,0 +1,224 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether Prometheus answers, stores what it scrapes, and is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
+from ...hops import Hop
+from ..daemon_sets import place_of
+from ..objects import condition, is_ready, labels_of, name_of, youngest
+from ..state.cluster import State
+from ..state.targets import exporter_targets
+from ..texts import condition_text
+
+_PODS = ("daemon_sets", "component_pods", "prometheus")
+
+PROMETHEUS_UNREACHABLE = FindingType(
+    "PROMETHEUS_UNREACHABLE",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus does not answer",
+    fix="get its pods ready; open its port from the control plane to the nodes, or set prometheus.url",
+    grace_s=300,
+    explained_by=(Hop.NODE,),
+    evidence=(
+        Evidence(
+            r"x509|certificate|\btls\b",
+            "the certificate of Prometheus is not accepted",
+            "set prometheus.ca_cert to the authority of its certificate, or prometheus.scheme to http",
+        ),
+        Evidence(
+            r"\b40[13]\b|forbidden|unauthorized",
+            "the login may not ask Prometheus",
+            "allow the user to get services/proxy in Prometheus' namespace, or set prometheus.url and "
+            "prometheus.bearer_token",
+        ),
+        Evidence(
+            r"not found|\b404\b",
+            "there is no such Service, port or path",
+            "run the prometheus_stack role, or set prometheus.namespace, prometheus.service, prometheus.port and "
+            "prometheus.path_prefix",
+        ),
+        Evidence(
+            r"no endpoints",
+            "the Service of Prometheus has no ready pod",
+            "kubectl -n {namespace} get pods; kubectl -n {namespace} describe prometheus",
+        ),
+    ),
+    before="await",
+)
+
+
+@check("Prometheus answers", PROMETHEUS_UNREACHABLE, needs=("prometheus",))
+def prometheus_answers(state: State) -> Iterator[CheckResult]:
+    if state.prometheus.error:
+        yield CheckResult(
+            PROMETHEUS_UNREACHABLE,
+            f"Prometheus {state.prometheus.name}",
+            state.prometheus.error,
+            frozenset({ALL}),
+            state.prometheus_age_s,
+            template_vars={"namespace": state.prometheus.name.partition("/")[0]},
+            is_cut_off=state.are_cut_off(state.prometheus.pods),
+        )
+
+
+PROMETHEUS_REPLICAS_DIFFER = FindingType(
+    "PROMETHEUS_REPLICAS_DIFFER",
+    Hop.SCRAPE,
+    "error",
+    cause="the Service of Prometheus answers with any of its pods, and they do not have the same: values come and go",
+    fix="compare Status > Targets and Status > Rule health of both: kubectl -n {namespace} port-forward {pod} 9090",
+    grace_s=120,
+    is_consequence=True,
+    explained_by=(Hop.NODE,),
+    evidence=(
+        Evidence(
+            r"\(shard ",
+            "the Service of Prometheus answers with any of its shards, and each scrapes a part of the targets",
+            "set spec.shards of the Prometheus object to 1, or prometheus.service to one that asks all shards, such as "
+            "Thanos",
+        ),
+    ),
+)
+
+
+@check(
+    "the replicas of Prometheus have the same",
+    PROMETHEUS_REPLICAS_DIFFER,
+    needs=(*_PODS, "metrics", "prometheus_replicas"),
+)
+def replicas_agree(state: State) -> Iterator[CheckResult]:
+    """By names of series and by targets: values differ in any case, as each replica scrapes at moments of its own."""
+    replicas = state.prometheus.replicas
+    titles = _replica_titles(state)
+    place = {"namespace": state.prometheus.name.partition("/")[0]}
+    for series in sorted(frozenset().union(*(replica.series for replica in replicas.values()))):
+        lacking = [name for name, replica in replicas.items() if series not in replica.series]
+        users = [
+            autoscaler
+            for autoscaler in state.autoscalers
+            if any(series in (metric.series, *metric.sources) for metric in autoscaler.metrics)
+        ]
+        if lacking and users:
+            ready_s = [state.clock.longest_ready_s(autoscaler.ready_pods) for autoscaler in users]
+            yield CheckResult(
+                PROMETHEUS_REPLICAS_DIFFER,
+                f"Prometheus {state.prometheus.name}",
+                f"{', '.join(titles[name] for name in lacking)} has no {series}, which the other has",
+                state.affected_by(users),
+                youngest([state.rule_age_s(series), max((age for age in ready_s if age is not None), default=None)]),
+                max((autoscaler.lag_s for autoscaler in users), default=0),
+                {**place, "pod": lacking[0]},
+            )
+    up = {name: exporter_targets(state.agents.exporter_pods, replica.up) for name, replica in replicas.items()}
+    for pod in filter(is_ready, state.agents.exporter_pods):
+        lacking = [name for name, targets in up.items() if name_of(pod) not in targets]
+        if lacking and len(lacking) < len(up):
+            node = pod["spec"].get("nodeName", "")
+            yield CheckResult(
+                PROMETHEUS_REPLICAS_DIFFER,
+                f"Prometheus {state.prometheus.name}",
+                f"{', '.join(titles[name] for name in lacking)} cannot scrape {name_of(pod)} on node {node}, "
+                "which the other can",
+                state.affected_by_nodes([node]),
+                youngest([state.clock.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
+                template_vars={**place, "pod": lacking[0]},
+            )
+
+
+def _replica_titles(state: State) -> dict[str, str]:
+    """Names of the replicas' pods, with the shard where there are several."""
+    shards = {
+        pod["metadata"]["name"]: labels_of(pod).get("operator.prometheus.io/shard", "0")
+        for pod in state.prometheus.pods
+        if pod["metadata"]["name"] in state.prometheus.replicas
+    }
+    several = len(set(shards.values())) > 1
+    return {name: f"{name} (shard {shard})" if several else name for name, shard in shards.items()}
+
+
+PROMETHEUS_STORES_NOTHING = FindingType(
+    "PROMETHEUS_STORES_NOTHING",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus scrapes its targets, and stores none of the samples: its disk is full, or it cannot write there",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus; enlarge its volume, or lower retention and retentionSize",
+    grace_s=300,
+)
+PROMETHEUS_RELOAD_FAILS = FindingType(
+    "PROMETHEUS_RELOAD_FAILS",
+    Hop.SCRAPE,
+    "warning",
+    cause="Prometheus could not load its last configuration and goes on with the one before: monitors and rules that "
+    "were changed since are not in force",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus names the fault. Correct the monitor, the rule or the "
+    "additional scrape configuration that has it",
+)
+PROMETHEUS_WAL_CORRUPT = FindingType(
+    "PROMETHEUS_WAL_CORRUPT",
+    Hop.SCRAPE,
+    "warning",
+    cause="Prometheus has found its write-ahead log corrupt since its start and has dropped samples: its disk was "
+    "full or fails, or it was killed",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus; see the free space and the state of its volume",
+)
+
+
+@check(
+    "Prometheus stores what it scrapes, as it is configured",
+    PROMETHEUS_STORES_NOTHING,
+    PROMETHEUS_RELOAD_FAILS,
+    PROMETHEUS_WAL_CORRUPT,
+    needs=("prometheus",),
+)
+def prometheus_is_well(state: State) -> Iterator[CheckResult]:
+    """By what it says of itself. Something in front of several Prometheus says nothing of the kind."""
+    prometheus = state.prometheus
+    name, runtime = f"Prometheus {prometheus.name}", prometheus.runtime
+    pod = next((pod["metadata"]["name"] for pod in prometheus.pods), "POD")
+    template_vars = {"namespace": prometheus.name.partition("/")[0], "pod": pod}
+    if prometheus.unstored:
+        seen = f"{prometheus.unstored} targets are up, and `up` has no series"
+        yield CheckResult(
+            PROMETHEUS_STORES_NOTHING,
+            name,
+            seen,
+            frozenset({ALL}),
+            state.prometheus_age_s,
+            template_vars=template_vars,
+        )
+    if runtime.get("reloadConfigSuccess") is False:
+        seen = f"reloadConfigSuccess is false, the configuration in force is of {runtime.get('lastConfigTime')}"
+        yield CheckResult(PROMETHEUS_RELOAD_FAILS, name, seen, template_vars=template_vars)
+    if corruptions := runtime.get("corruptionCount"):
+        seen = f"corruptionCount is {corruptions} since {runtime.get('startTime')}"
+        yield CheckResult(PROMETHEUS_WAL_CORRUPT, name, seen, template_vars=template_vars)
+
+
+PROMETHEUS_NOT_RECONCILED = FindingType(
+    "PROMETHEUS_NOT_RECONCILED",
+    Hop.SCRAPE,
+    "warning",
+    cause="the Prometheus operator cannot bring the Prometheus object about: what was changed since is not in force",
+    fix="follow the message; kubectl -n {namespace} describe prometheus {name}",
+    grace_s=300,
+)
+
+
+@check("the operator brings Prometheus about", PROMETHEUS_NOT_RECONCILED, needs=("prometheuses",))
+def prometheus_is_reconciled(state: State) -> Iterator[CheckResult]:
+    """Of the namespace whose Prometheus is asked."""
+    for prometheus in state.prometheuses:
+        found = condition(prometheus, "Reconciled")
+        is_ours = prometheus["metadata"]["namespace"] == state.prometheus.name.partition("/")[0]
+        if is_ours and found.get("status") == "False":
+            yield CheckResult(
+                PROMETHEUS_NOT_RECONCILED,
+                f"Prometheus {name_of(prometheus)}",
+                condition_text(found),
+                age_s=state.clock.condition_age_s(prometheus, "Reconciled"),
+                template_vars=place_of(prometheus),
+            )

@@ -1,0 +1,32 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How a dcgm-exporter is started."""
+
+from __future__ import annotations
+
+from .objects import Manifest, arguments, environment, flag
+
+_STOCK_COLLECT_S = 30.0
+
+
+def given_collect_interval_s(container: Manifest) -> float | None:
+    """Seconds between two readings of the GPUs, by dcgm-exporter's arguments or environment in milliseconds."""
+    given = flag(container, "-c", "--collect-interval"), environment(container).get("DCGM_EXPORTER_INTERVAL", "")
+    # A shell has a -c as well, with a script behind it.
+    return next((float(value) / 1000 for value in given if value.isdecimal()), None)
+
+
+def collect_interval_s(container: Manifest) -> float:
+    return given_collect_interval_s(container) or _STOCK_COLLECT_S
+
+
+def repeats_values(collect_s: float, scrape_s: float) -> bool:
+    """Whether Prometheus sees the same reading again and again; stock pairs (30 s and 15 s) repeat one only once."""
+    return collect_s > 2 * scrape_s + 1  # samples are some milliseconds off
+
+
+def names_pods(container: Manifest) -> bool:
+    """Whether dcgm-exporter is told to name pods."""
+    told = environment(container).get("DCGM_EXPORTER_KUBERNETES", "").lower()
+    return told in ("true", "1") or any(
+        argument in ("-k", "--kubernetes", "--kubernetes=true") for argument in arguments(container)
+    )

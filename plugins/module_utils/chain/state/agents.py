@@ -1,0 +1,76 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What runs on each GPU node: exporters and device plugins, with their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..objects import Manifest, labels_of, name_of
+from ..selectors import labels_match
+from ..signs import EXPORTER, plugin_container
+
+
+@dataclass(frozen=True)
+class Agents:
+    """daemon_sets: of the cluster. pods: of the namespaces of its components."""
+
+    daemon_sets: Sequence[Manifest] = ()
+    pods: Sequence[Manifest] = ()
+
+    @cached_property
+    def exporters(self) -> list[Manifest]:
+        """DaemonSets of dcgm-exporter, whoever installed them."""
+        return [daemon_set for daemon_set in self.daemon_sets if EXPORTER.container(daemon_set)]
+
+    @cached_property
+    def plugins(self) -> list[Manifest]:
+        """DaemonSets of NVIDIA's device plugin, of the operator or of a cloud; GPU feature discovery is none."""
+        return [daemon_set for daemon_set in self.daemon_sets if plugin_container(daemon_set)]
+
+    @cached_property
+    def _pods_by_daemon_set(self) -> dict[str, list[Manifest]]:
+        by_namespace: dict[str, list[Manifest]] = {}
+        for pod in self.pods:
+            by_namespace.setdefault(pod["metadata"]["namespace"], []).append(pod)
+        return {
+            name_of(daemon_set): [
+                pod
+                for pod in by_namespace.get(daemon_set["metadata"]["namespace"], ())
+                if labels_match(daemon_set["spec"]["selector"], labels_of(pod))
+            ]
+            for daemon_set in (*self.exporters, *self.plugins)
+        }
+
+    def pods_of(self, daemon_sets: Iterable[Manifest]) -> list[Manifest]:
+        return [pod for daemon_set in daemon_sets for pod in self._pods_by_daemon_set[name_of(daemon_set)]]
+
+    def by_node(self, daemon_sets: Iterable[Manifest]) -> dict[str, list[Manifest]]:
+        found: dict[str, list[Manifest]] = {}
+        for pod in self.pods_of(daemon_sets):
+            found.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
+        return found
+
+    @cached_property
+    def exporter_pods(self) -> list[Manifest]:
+        return self.pods_of(self.exporters)
+
+    @property
+    def without_pods(self) -> list[Manifest]:
+        """Exporters and device plugins whose controller has yet to make a pod."""
+        return [
+            daemon_set
+            for daemon_set in (*self.exporters, *self.plugins)
+            if (status := daemon_set.get("status") or {}).get("currentNumberScheduled", 0)
+            < status.get("desiredNumberScheduled", 0)
+        ]
+
+    @property
+    def waiting_exporters(self) -> list[Manifest]:
+        """Their pods that have a node, and no container yet."""
+        return [
+            pod
+            for pod in self.exporter_pods
+            if pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") == "Pending"
+        ]

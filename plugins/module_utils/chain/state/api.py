@@ -1,0 +1,53 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The metrics APIs that HPAs ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from ..objects import Manifest, containers_of, flag, seconds
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """The file that prometheus-adapter reads when it starts.
+
+    config_map: that holds it. error: why it is no YAML, or not the adapter's. rules: of all kinds of metrics.
+    """
+
+    config_map: Manifest
+    error: str = ""
+    rules: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class ApiState:
+    """One metrics API.
+
+    service: its APIService, None if there is none. owner: who serves it. unavailable: why it does not, or empty.
+    listed:  the metrics that it offers, None if it does not answer. silence: its answer then.
+    adapter: the Deployment behind it, if that is one. pods: of its service.
+    config:  of prometheus-adapter; None if it is not known.
+    """
+
+    group: str
+    service: Manifest | None = None
+    _: KW_ONLY
+    owner: str = ""
+    is_prometheus_adapter: bool = False
+    unavailable: str = ""
+    listed: frozenset[str] | None = None
+    silence: str = ""
+    adapter: Manifest | None = None
+    pods: Sequence[Manifest] = ()
+    config: AdapterConfig | None = None
+
+    def option(self, name: str) -> str:
+        """What the adapter's command line gives for an option."""
+        return next(filter(None, (flag(container, name) for container in containers_of(self.adapter or {}))), "")
+
+    @property
+    def relist_s(self) -> float:
+        return seconds(self.option("--metrics-relist-interval")) or 600.0 if self.adapter else 60.0

@@ -1,0 +1,115 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One metric of an autoscaler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from math import isnan
+from typing import Any
+
+from ...autoscaling.promql import DCGM_EXPORTER
+
+# A value agrees with Prometheus if it lies no further from its samples than this share of the target value.
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class MetricState:
+    """One metric of one autoscaler, as the chain shows it.
+
+    group:            the API that the HPA asks.
+    type:             of the HPA's entry: Pods, Object or External.
+    series:           the recorded series behind it; empty if somebody else serves the metric.
+    sources:          the exporters' series that the rule reads. reporter: who serves these.
+    expected_objects: who has to have a value: each ready pod, or the target itself.
+    listed:           whether the API offers the metric; None if the API does not answer.
+    refusal:          the API's answer in place of values.
+    values:           of the API, by object. recorded: the latest samples in Prometheus, by object.
+    sampled_s:        when the newest of these samples was taken, by object. now_s: Prometheus' clock. Unix seconds.
+    agreed:           objects whose value agreed with Prometheus in an earlier look.
+    """
+
+    name: str
+    group: str
+    type: str
+    _: KW_ONLY
+    series: str = ""
+    sources: tuple[str, ...] = ()
+    reporter: str = ""
+    unit: str = ""
+    target_value: float | None = None
+    expected_objects: frozenset[str] = frozenset()
+    listed: bool | None = True
+    refusal: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    sampled_s: Mapping[str, float] = field(default_factory=dict)
+    now_s: float = 0.0
+    agreed: frozenset[str] = frozenset()
+
+    @property
+    def is_of_gpus(self) -> bool:
+        return self.reporter == DCGM_EXPORTER.name
+
+    @property
+    def needs_profiling(self) -> bool:
+        return bool(self.sources) and all("_PROF_" in source for source in self.sources)
+
+    @property
+    def is_blank_on_mig(self) -> bool:
+        """The driver reports no utilisation of MIG instances."""
+        return set(self.sources) == {"DCGM_FI_DEV_GPU_UTIL"}
+
+    @property
+    def missing_in_api(self) -> list[str]:
+        return sorted(self.expected_objects - set(self.values))
+
+    @property
+    def missing_in_prometheus(self) -> list[str]:
+        return sorted(self.expected_objects - set(self.recorded)) if self.series else []
+
+    @property
+    def disagreeing(self) -> list[str]:
+        """Objects whose value in the API is none of those that Prometheus has recorded lately; NaN says nothing."""
+        if not self.series:
+            return []
+        known = self.expected_objects & set(self.values) & set(self.recorded) - self.agreed
+        return sorted(name for name in known if not self.agrees(name) and not isnan(self.recorded[name][-1]))
+
+    @property
+    def is_proven(self) -> bool:
+        is_complete = bool(self.expected_objects) and not self.missing_in_api
+        return is_complete and not self.missing_in_prometheus and not self.disagreeing
+
+    @property
+    def oldest_sample_s(self) -> float | None:
+        """Age of the oldest of the objects' newest samples, in seconds."""
+        newest = [self.sampled_s[name] for name in self.expected_objects & set(self.sampled_s)]
+        return round(self.now_s - min(newest), 1) if newest else None
+
+    def agrees(self, name: str) -> bool:
+        """Whether Prometheus, or another replica of it, may have recorded the object's value lately.
+
+        Replicas scrape at other moments and the Service answers with either. So a value may lie as far beside the
+        samples as these lie apart, or TOLERANCE of the target value.
+        """
+        samples = self.recorded.get(name)
+        if not samples:
+            return False
+        low, high = min(samples), max(samples)
+        slack = max(high - low, TOLERANCE * (self.target_value or 0))
+        return low - slack <= self.values[name] <= high + slack
+
+    def describe(self) -> dict[str, Any]:
+        """As modules return it."""
+        seen = sorted(self.expected_objects & set(self.recorded))
+        return {
+            "metric": self.name,
+            "type": self.type,
+            "target_value": self.target_value,
+            "listed": bool(self.listed),
+            "values": {name: self.values[name] for name in sorted(self.expected_objects & set(self.values))},
+            "prometheus": {name: round(self.recorded[name][-1], 3) for name in seen},
+            "age_s": self.oldest_sample_s,
+        }

@@ -1,0 +1,89 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Nodes with GPUs, and whose GPUs pods can get."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ...autoscaling.capacity import NVIDIA, gpus_of, is_gpu
+from ...autoscaling.quantity import parse_quantity
+from ..gpu_labels import has_gpu_label
+from ..objects import Manifest, condition, labels_of
+
+# What keeps NVIDIA's GPU operator from giving a node's GPUs to pods: nobody gets them, or virtual machines do.
+_LEFT_ALONE = re.compile(
+    r"nvidia\.com/gpu\.deploy\.operands=false|nvidia\.com/gpu\.workload\.config=vm-(passthrough|vgpu)"
+)
+# The DRA driver of NVIDIA's GPUs.
+GPU_DRIVER = "gpu.nvidia.com"
+
+Facts = Mapping[str, Mapping[str, Any]]
+
+
+def gpu_nodes(
+    nodes: Iterable[Manifest], facts: Facts, claimable_devices: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Manifest]:
+    """By name. facts: results of gpu_facts by node. claimable_devices: as that function gives them."""
+    return {
+        name: node
+        for node in nodes
+        if ((name := node["metadata"]["name"]) in claimable_devices or _has_gpus(node, facts.get(name, {})))
+        and (not _has_label(node, _LEFT_ALONE) or _has_gpus_of_pods(node))
+    }
+
+
+def claimable_devices(resource_slices: Iterable[Manifest]) -> dict[str, int]:
+    """GPUs that pods can claim by dynamic resource allocation, by node: devices of ResourceSlices."""
+    devices: Counter[str] = Counter()
+    for resource_slice in resource_slices:
+        spec = resource_slice["spec"]
+        if spec.get("driver") == GPU_DRIVER and spec.get("nodeName"):
+            devices[spec["nodeName"]] += len(spec.get("devices") or ())
+    return dict(devices)
+
+
+def _has_gpus(node: Manifest, facts: Mapping[str, Any]) -> bool:
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return (
+        any(is_gpu(resource) and str(amount) != "0" for resource, amount in capacity.items())
+        or offers_gpus(node)
+        or has_gpu_label(labels_of(node))
+        or bool(facts.get("gpus"))
+    )
+
+
+def is_up(node: Manifest) -> bool:
+    """Whether a node's kubelet reports; a node without that condition is taken for one that does."""
+    return condition(node, "Ready").get("status", "True") == "True"
+
+
+def offers_gpus(node: Manifest) -> bool:
+    return any(gpus_of([node]).values())
+
+
+def _has_gpus_of_pods(node: Manifest) -> bool:
+    """Healthy or not. GPUs of virtual machines have other names, by their model."""
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return any(
+        resource.startswith((f"{NVIDIA}gpu", f"{NVIDIA}mig-")) and str(amount) != "0"
+        for resource, amount in capacity.items()
+    )
+
+
+def _has_label(node: Manifest, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(f"{key}={value}") for key, value in labels_of(node).items())
+
+
+def lost_gpus(node: Manifest) -> str:
+    """Which of a node's GPUs the device plugin has taken out of use; empty if none."""
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    allocatable = gpus_of([node])
+    return ", ".join(
+        f"{allocatable.get(resource, 0)} of {int(parse_quantity(str(amount)))} {resource} are allocatable"
+        for resource, amount in capacity.items()
+        if is_gpu(resource) and allocatable.get(resource, 0) < parse_quantity(str(amount))
+    )

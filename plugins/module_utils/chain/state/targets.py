@@ -1,0 +1,43 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which of Prometheus' targets are pods of the exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..objects import Manifest, name_of
+from ..signs import EXPORTER
+from .prometheus import Row
+
+_STOCK_PORT = 9400
+
+
+def exporter_targets(pods: Iterable[Manifest], rows: Iterable[Row]) -> dict[str, Row]:
+    """Rows of the exporter's pods by pod, found by the labels of the target or by its address."""
+    by_name: dict[str, list[Row]] = {}
+    by_host: dict[str, list[Row]] = {}
+    for target in rows:
+        labels = target.labels
+        by_name.setdefault(f"{labels.get('namespace')}/{labels.get('pod')}", []).append(target)
+        by_host.setdefault(labels.get("instance", "").rpartition(":")[0].strip("[]"), []).append(target)
+    return {
+        name_of(pod): row
+        for pod in pods
+        if (row := _at_its_port(pod, by_name.get(name_of(pod)) or _at_its_address(pod, by_host)))
+    }
+
+
+def _at_its_address(pod: Manifest, by_host: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
+    """Rows of an exporter's pod. One on its node's network has its address in common with the kubelet and others."""
+    rows = by_host.get((pod.get("status") or {}).get("podIP") or "-", ())
+    return [row for row in rows if _is_at_its_port(pod, row)] if pod["spec"].get("hostNetwork") else rows
+
+
+def _at_its_port(pod: Manifest, rows: Sequence[Row]) -> Row | None:
+    """The exporter's own row among those of its pod, where a mesh's proxy may be another target; of two jobs one up."""
+    return max(rows, key=lambda row: (_is_at_its_port(pod, row), row.value), default=None)
+
+
+def _is_at_its_port(pod: Manifest, row: Row) -> bool:
+    ports = [port["containerPort"] for port in (EXPORTER.container(pod) or {}).get("ports") or ()] or [_STOCK_PORT]
+    return row.labels.get("instance", "").rpartition(":")[2] in map(str, ports)

@@ -1,0 +1,39 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Warnings about objects that wait or fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..objects import Manifest, last_seen
+
+
+@dataclass(frozen=True)
+class Warnings:
+    events: Sequence[Manifest] = ()
+
+    @cached_property
+    def _by_object(self) -> dict[str, dict[str, list[Manifest]]]:
+        """By namespace and name of the object, oldest first."""
+        events: dict[str, dict[str, list[Manifest]]] = {}
+        for event in sorted(self.events, key=last_seen):
+            about = event.get("involvedObject") or {}
+            of_namespace = events.setdefault(about.get("namespace", ""), {})
+            of_namespace.setdefault(about.get("name", ""), []).append(event)
+        return events
+
+    def about(self, manifest: Manifest) -> list[Manifest]:
+        """Warnings about an object, oldest first."""
+        metadata = manifest["metadata"]
+        return self._by_object.get(metadata["namespace"], {}).get(metadata["name"], [])
+
+    def about_replica_sets(self, deployment: Manifest) -> list[Manifest]:
+        """Warnings about the ReplicaSets of a Deployment, which have its name and a hash."""
+        metadata = deployment["metadata"]
+        replica_set = re.compile(rf"{re.escape(metadata['name'])}-[a-z0-9]{{6,10}}")
+        by_name = self._by_object.get(metadata["namespace"], {})
+        events = [event for name, events in by_name.items() if replica_set.fullmatch(name) for event in events]
+        return [event for event in events if event["involvedObject"].get("kind") == "ReplicaSet"]

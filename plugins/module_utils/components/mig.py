@@ -1,0 +1,141 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which nodes get another MIG profile, and why a profile cannot be applied.
+
+The GPU operator's MIG manager partitions the GPUs of a node by its label, and reports that by another one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..chain.objects import Manifest, labels_of, name_of
+
+CONFIG_LABEL = "nvidia.com/mig.config"
+STATE_LABEL = "nvidia.com/mig.config.state"
+# The profile that a node had before this role set its own; its presence says that the profile is the role's.
+BEFORE_ANNOTATION = "kubegpu.autoscale/mig-before"
+# Tells the role's cordon from one that was set by hand, which stays.
+CORDON_ANNOTATION = "kubegpu.autoscale/cordoned-for-mig"
+WHOLE = "all-disabled"
+
+_MANAGER_LABEL = "nvidia.com/gpu.deploy.mig-manager"
+_STRATEGY_LABEL = "nvidia.com/mig.strategy"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the inventory wants.
+
+    state:    present or absent. pool: labels of the nodes that the inventory is about.
+    strategy: of the operator that this collection installs; empty for another one, whose nodes are labelled with it.
+    """
+
+    state: str
+    profile: str = ""
+    strategy: str = ""
+    pool: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_present(self) -> bool:
+        return self.state == "present"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A node that gets another profile, or whose change was interrupted.
+
+    has, wanted: profiles; empty for none. applied: the manager has reported the wanted one already.
+    cordoned:    by hand, before this role.
+    cordon, start, end: labels and annotations that the node gets with the role's cordon, for the manager, and when it
+                 is done; none removes one.
+    """
+
+    name: str
+    has: str
+    wanted: str
+    applied: bool
+    cordoned: bool
+    cordon: Mapping[str, Any]
+    start: Mapping[str, Any]
+    end: Mapping[str, Any]
+
+
+def changes(request: Request, nodes: Sequence[Manifest]) -> list[Change]:
+    return [change for node in nodes if (change := _change(request, node))]
+
+
+def _change(request: Request, node: Manifest) -> Change | None:
+    labels, annotations = labels_of(node), node["metadata"].get("annotations") or {}
+    has = labels.get(CONFIG_LABEL, "")
+    is_ours, is_marked = BEFORE_ANNOTATION in annotations, CORDON_ANNOTATION in annotations
+    before = annotations.get(BEFORE_ANNOTATION, has)
+    wanted = request.profile if request.is_present else before or WHOLE
+    applied = has == wanted and labels.get(STATE_LABEL) == "success"
+    if request.is_present and applied and not is_marked:
+        return None
+    if not request.is_present and not is_ours and not is_marked:
+        return None
+    is_unschedulable = bool((node.get("spec") or {}).get("unschedulable"))
+    return Change(
+        name=name_of(node),
+        has=has,
+        wanted=wanted,
+        applied=applied,
+        cordoned=is_unschedulable and not is_marked,
+        cordon={"annotations": {CORDON_ANNOTATION: ""}},
+        # What the manager has reported of the profile before would count for this one. It follows profiles that
+        # change: one that it has applied it does not report twice.
+        start={
+            "labels": {CONFIG_LABEL: wanted, STATE_LABEL: None},
+            "annotations": {BEFORE_ANNOTATION: before},
+        },
+        end=_end(request, before),
+    )
+
+
+def _end(request: Request, before: str) -> dict[str, Any]:
+    """A removal also takes away what says that the profile is the role's, and the profile if there was none before."""
+    if request.is_present:
+        return {"labels": {}, "annotations": {CORDON_ANNOTATION: None}}
+    return {
+        "labels": {} if before else {CONFIG_LABEL: None, STATE_LABEL: None},
+        "annotations": {CORDON_ANNOTATION: None, BEFORE_ANNOTATION: None},
+    }
+
+
+def refusals(request: Request, nodes: Sequence[Manifest]) -> list[str]:
+    """Errors that stop the role before a node is drained. A removal has none."""
+    return list(_refusals(request, nodes)) if request.is_present else []
+
+
+def _refusals(request: Request, nodes: Sequence[Manifest]) -> Iterator[str]:
+    if not request.profile:
+        yield (
+            "MIG: gpu_mig_state is present, and gpu_mig_profile is empty. Nothing was changed."
+            " Next: set gpu_mig_profile, all-1g.10gb for instance;"
+            " the ConfigMap default-mig-parted-config of the GPU operator has their names."
+        )
+    if not nodes:
+        pool = f", of the pool {json.dumps(dict(request.pool))}" if request.pool else ""
+        yield (
+            f"MIG: no node has the label nvidia.com/mig.capable=true{pool}. Nothing was changed."
+            " GPU feature discovery, a part of the GPU operator, sets it."
+            " Next: `kubectl get nodes -L nvidia.com/gpu.product`."
+        )
+    if unmanaged := [name_of(node) for node in nodes if labels_of(node).get(_MANAGER_LABEL) != "true"]:
+        yield (
+            f"MIG: {', '.join(unmanaged)} has no MIG manager. Nothing was changed."
+            " Next: `kubectl -n gpu-operator get pods -l app=nvidia-mig-manager`;"
+            " gpu_operator_state: present installs the GPU operator, which includes the MIG manager."
+        )
+    strategies = {request.strategy or labels_of(node).get(_STRATEGY_LABEL) for node in nodes}
+    if "balanced" in request.profile and "single" in strategies:
+        yield (
+            f"MIG: {request.profile} creates instances of several sizes, and with the strategy `single` a node offers"
+            " none of them. Nothing was changed."
+            " Next: gpu_operator_values: {mig: {strategy: mixed}} and nvidia.com/mig-* in the workloads;"
+            " or a profile of one size, all-1g.10gb for instance."
+        )

@@ -1,0 +1,53 @@
+"""The PrometheusRules of the role gpu_alerts: which alerts are in them, and with which labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.filter.alert_rules import alert_rules
+from ansible_collections.kubegpu.autoscale.plugins.filter.dashboard_objects import dashboard_objects
+
+HOT = {"alert": "GpuHot", "expr": "temperature > 90", "labels": {"severity": "warning"}}
+LOST = {"alert": "GpuLost", "expr": "absent(gpus)", "labels": {"severity": "error", "team": "ops"}}
+HOURS = {"record": "gpu:hours", "expr": "sum(gpus)"}
+FILES = {
+    "gpus": {"groups": [{"name": "heat", "rules": [HOT]}, {"name": "all", "interval": "1m", "rules": [LOST, HOURS]}]},
+    "hours": {"groups": [{"name": "hours", "rules": [HOURS]}]},
+}
+METADATA = {"namespace": "monitoring", "labels": {"release": "stack"}}
+
+
+def made(**options: Any) -> dict[str, Any]:
+    found: dict[str, Any] = alert_rules(FILES, options, METADATA)
+    return found
+
+
+def test_each_file_is_a_rule_object() -> None:
+    gpus, hours = made()["objects"]
+    assert gpus["metadata"] == {"name": "kubegpu-alerts-gpus", **METADATA}
+    assert gpus["spec"] == FILES["gpus"]
+    assert (hours["metadata"]["name"], hours["spec"]) == ("kubegpu-alerts-hours", FILES["hours"])
+
+
+def test_an_alert_that_is_disabled_is_left_out_with_a_group_that_is_empty_without_it() -> None:
+    assert made(disabled=["GpuHot"])["objects"][0]["spec"]["groups"] == [FILES["gpus"]["groups"][1]]
+
+
+def test_labels_of_the_inventory_go_to_alerts_alone_and_win() -> None:
+    [heat, rest] = made(labels={"team": "ml"})["objects"][0]["spec"]["groups"]
+    assert heat["rules"] == [{**HOT, "labels": {"severity": "warning", "team": "ml"}}]
+    assert rest["rules"] == [{**LOST, "labels": {"severity": "error", "team": "ml"}}, HOURS]
+
+
+def test_a_disabled_alert_that_does_not_exist_is_an_error() -> None:
+    assert made(disabled=["GpuHot"])["refused"] == ""
+    assert made(disabled=["GpuHot", "GpuCold"])["refused"] == (
+        "gpu_alerts_disabled: unknown alert GpuCold. Nothing was changed. Next: use names of GpuHot, GpuLost."
+    )
+
+
+def test_a_dashboard_is_a_config_map() -> None:
+    [found] = dashboard_objects({"fleet": "{}"}, {"namespace": "monitoring", "labels": {"grafana_dashboard": "1"}})
+    assert found["metadata"]["name"] == "kubegpu-dashboard-fleet"
+    assert found["metadata"]["labels"] == {"grafana_dashboard": "1"}
+    assert found["data"] == {"kubegpu-fleet.json": "{}"}

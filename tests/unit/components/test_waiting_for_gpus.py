@@ -1,0 +1,91 @@
+"""What roles wait for on nodes: a pod of each DaemonSet, and GPUs that are offered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.filter.daemon_set_rollout import daemon_set_rollout
+from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_offers import gpu_offers
+from ansible_collections.kubegpu.autoscale.plugins.filter.runtime_class_users import runtime_class_users
+from ansible_collections.kubegpu.autoscale.plugins.filter.server_gpu_facts import server_gpu_facts
+
+
+def node(name: str = "n", ready: str = "True", **allocatable: str) -> dict[str, Any]:
+    conditions = [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": ready}]
+    offered = {f"nvidia.com/{key}": count for key, count in allocatable.items()}
+    return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": {"cpu": "4"} | offered}}
+
+
+def daemon_set(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"generation": 2}, "status": {"observedGeneration": 2, **status}}
+
+
+def pods(ready: int, updated: int) -> dict[str, Any]:
+    return daemon_set(numberReady=ready, updatedNumberScheduled=updated)
+
+
+NODES = [node("a"), node("b"), node("down", "Unknown")]
+
+
+@pytest.mark.parametrize(
+    ("daemon_sets", "nodes", "expected"),
+    [
+        ([pods(2, 2)], NODES, (2, 2, True)),
+        ([pods(1, 2)], NODES, (1, 2, False)),
+        ([pods(2, 1)], NODES, (1, 2, False)),
+        ([{**pods(2, 2), "metadata": {"generation": 3}}], NODES, (0, 2, False)),
+        ([], NODES, (0, 2, False)),
+        ([daemon_set()], [], (0, 0, True)),
+        ([], [], (0, 0, False)),
+        ([{"metadata": {"generation": 1}, "status": {"numberReady": 0}}], [], (0, 0, False)),
+    ],
+    ids=["ready", "one is not ready", "one is not new", "changed", "no exporter", "no node", "nothing", "made now"],
+)
+def test_each_ready_node_gets_a_pod(daemon_sets: list[Any], nodes: list[Any], expected: tuple[int, int, bool]) -> None:
+    found = daemon_set_rollout(daemon_sets, nodes)
+    assert (found["ready"], found["nodes"], found["is_complete"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("offered", "waits"),
+    [({}, True), ({"gpu": "0"}, True), ({"gpu": "8"}, False), ({"gpu": "0", "mig-1g.10gb": "7"}, False)],
+    ids=["no plugin", "a plugin that was removed", "GPUs", "instances"],
+)
+def test_a_node_offers_gpus_under_one_name_or_another(offered: dict[str, str], waits: bool) -> None:
+    found = gpu_offers([node("gpu1", **offered), node("down", "False")])
+    assert found["waiting"] == (["gpu1"] if waits else [])
+    assert [ready["metadata"]["name"] for ready in found["ready"]] == ["gpu1"]
+
+
+def test_what_each_node_offers_is_shown() -> None:
+    nodes = [node("gpu1"), node("gpu2", gpu="8")]
+    assert gpu_offers(nodes)["shown"] == "gpu1 0 nvidia.com/gpu, gpu2 8 nvidia.com/gpu"
+    assert gpu_offers([])["shown"] == "nothing, because no such node is ready"
+
+
+def runs_with(name: str, runtime_class: str | None, **metadata: Any) -> dict[str, Any]:
+    pod = {"runtimeClassName": runtime_class} if runtime_class else {}
+    return {"metadata": {"namespace": "gpus", "name": name, **metadata}, "spec": {"template": {"spec": pod}}}
+
+
+def test_a_runtime_class_is_used_by_daemon_sets() -> None:
+    """In check mode those of the collection still exist, and do not count."""
+    ours = runs_with("ours", "nvidia", labels={"kubegpu.autoscale/release": "exporter"})
+    daemon_sets = [ours, runs_with("theirs", "nvidia"), runs_with("other", "runc"), runs_with("none", None)]
+    assert runtime_class_users(daemon_sets, "nvidia") == ["gpus/ours", "gpus/theirs"]
+    assert runtime_class_users(daemon_sets, "nvidia", others_only=True) == ["gpus/theirs"]
+
+
+def test_facts_of_servers_have_the_names_of_their_nodes() -> None:
+    facts = {"gpus": []}
+    hostvars = {
+        "a": {"ansible_facts": {"hostname": "GPU-A", "gpu_facts": facts}},
+        "b": {"ansible_facts": {"hostname": "gpu-b", "gpu_facts": facts}, "kubernetes_node_name": "other"},
+        "not-surveyed": {"ansible_facts": {"hostname": "c"}},
+        "unreachable": {},
+    }
+    assert server_gpu_facts(list(hostvars), hostvars) == [
+        {"node": "gpu-a", "facts": facts},
+        {"node": "other", "facts": facts},
+    ]
