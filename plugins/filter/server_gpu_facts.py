@@ -16,8 +16,8 @@ author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
   - Returns what P(kubegpu.autoscale.gpu_facts#module) found on each server, by the name of its node.
-  - The facts also have C(expected_gpus), if the variable C(nvidia_driver_expected_gpus) is set, and C(fabric), the state
-    of the NVLink fabric by GPU, if C(gpu_proof_described) is the result of C(nvidia-smi -q).
+  - The facts also have C(expected_gpus), if the variable C(nvidia_driver_expected_gpus) is set, and C(fabric), the
+    state of the NVLink fabric by GPU, if C(gpu_proof_described) is the result of C(nvidia-smi -q).
 positional: _input, hostvars
 options:
   _input:

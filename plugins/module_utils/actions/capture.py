@@ -57,6 +57,7 @@ from ..errors import HopError
 from ..formats.yaml import from_yaml
 from ..hops import Hop
 from ..marks import is_managed
+from ..proof.record import NAME, NAMESPACE, record_of
 from .ask_prometheus import ask_prometheus, with_scrape_errors
 from .backend import PrometheusAdapter
 from .history import read_history
@@ -167,7 +168,18 @@ def capture(
         events=_events(kube, reading, state),
         controller_events=[event for events in said for event in events],
         leases=_leases(kube, reading) if wanted else {},
+        cuda_errors=_cuda_errors(kube, lists["nodes"]),
     )
+
+
+def _cuda_errors(kube: ReadOnce, nodes: Sequence[Manifest]) -> dict[str, Mapping[str, Any]]:
+    """By the record of proofs, where there is one that may be read."""
+    record = attempt(partial(kube.get, CONFIG_MAPS, NAME, NAMESPACE))
+    if not isinstance(record, dict):
+        return {}
+    names = {node.get("status", {}).get("nodeInfo", {}).get("machineID"): node["metadata"]["name"] for node in nodes}
+    machines = record_of(record).machines.items()
+    return {names[machine]: entry.error for machine, entry in machines if entry.error and machine in names}
 
 
 def _said(kube: ReadOnce, reason: str, namespaces: Collection[str]) -> Sequence[Manifest]:

@@ -15,7 +15,7 @@ from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.reaction_budget import ReactionBudget
 from ..autoscaling.spec import Autoscaler, read_specs
 from ..chain.objects import condition, is_ready, trouble
-from ..chain.state import AutoscalerState
+from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError
 from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient

@@ -14,7 +14,7 @@ from ..autoscaling.manifests import Manifest, RuleOptions
 from ..chain.objects import condition, labels_of, statuses
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
-from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, PRIORITY_CLASSES, KubeClient
+from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, KubeClient, Resource
 from ..cluster.lease import Lease
 from ..cluster.parallel import all_in_parallel
 from ..cluster.prometheus import PrometheusClient
@@ -34,6 +34,7 @@ from .proof_reading import Reader, Seen
 from .reconcile import remove
 from .wait import Deadline, wait_until
 
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 REMOVAL_S = 120
 ADMISSION_S = 30
 FORBIDDEN, CONFLICT = 403, 409
