@@ -123,7 +123,7 @@ def test_a_plan_imports_little() -> None:
         "diagnosis", "errors", "formats", "hops", "nodes", "server"
     }  # fmt: skip
     assert {name for name in shipped(action) if name.startswith("server.")} == {
-        f"server.{name}" for name in ("driver", "gpu_node", "pci", "pci_products")
+        f"server.{name}" for name in ("driver", "fabric", "gpu_node", "pci", "pci_products")
     }
 
 
