@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
@@ -33,16 +33,12 @@ class Entry:
     error: Mapping[str, Any] = field(default_factory=dict)
 
     def changes(self, versions: Mapping[str, str]) -> list[str]:
-        """What is another version now. What is not known now, or was not then, is no change."""
+        """What is another version now. What is not known now is no change."""
         return [
-            f"{name} {self.versions[name]} -> {version}"
+            f"{name} {self.versions.get(name, 'unknown')} -> {version}"
             for name, version in sorted(versions.items())
-            if name in self.versions and self.versions[name] != version
+            if self.versions.get(name) != version
         ]
-
-    def knowing(self, versions: Mapping[str, str]) -> Entry:
-        """The same entry with versions that were not known then."""
-        return replace(self, versions={**versions, **self.versions})
 
 
 @dataclass(frozen=True)

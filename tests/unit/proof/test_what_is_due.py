@@ -69,6 +69,12 @@ def test_a_driver_that_this_run_does_not_know_is_no_change() -> None:
     assert plan(read(node()), proven(before), CHAIN).is_empty
 
 
+def test_a_driver_that_was_not_known_then_is_one() -> None:
+    (before,) = read(node())
+    planned = plan(read(node(), servers=[server()]), proven(before), CHAIN)
+    assert reasons(planned) == {"gpu1": "driver unknown -> 580.178.04"}
+
+
 def test_another_chart_of_the_chain() -> None:
     (found,) = read(node())
     planned = plan([found], proven(found), {**CHAIN, "adapter": "prometheus-adapter-5.4.0"})
