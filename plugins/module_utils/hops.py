@@ -14,8 +14,11 @@ class Hop(StrEnum):
     SPEC = "autoscaler spec"
     API_SERVER = "API server"
     ACCESS = "access"
+    SERVER = "server"
+    APT = "apt"
     DRIVER = "driver"
     RUNTIME = "runtime"
+    KUBERNETES = "kubernetes"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -48,6 +51,9 @@ REPORTED = tuple(TITLES)
 CHAIN = REPORTED[1:]
 # What is checked on a server before it becomes a node.
 SERVER_TITLES = {
+    Hop.SERVER: "Server before it becomes a node",
+    Hop.APT: "Packages of a server",
     Hop.DRIVER: "NVIDIA driver of a server",
     Hop.RUNTIME: "Container runtime of a server",
+    Hop.KUBERNETES: "Kubernetes on a server",
 }

@@ -11,7 +11,7 @@ from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from .capture import capture
+from ..reading.look import Look
 from .outcome import Outcome
 
 # The verdicts that fail the module, by its option fail_on.
@@ -40,8 +40,8 @@ def examine(
     Raises: ApiError, HopError if the cluster could not be reached, or without a login.
     """
     started_s = time.monotonic()
-    state = capture(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
-    report = health_report(state, grace=grace)
+    look = Look(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
+    report = health_report(look.state(), grace=grace)
     report["duration_s"] = round(time.monotonic() - started_s, 3)
     outcome = Outcome(result=report)
     if report["verdict"] in FAILS_ON[fail_on]:

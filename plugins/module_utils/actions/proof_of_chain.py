@@ -23,10 +23,10 @@ from ..errors import HopError, first_of_all
 from ..hops import Hop
 from ..proof import manifests
 from ..proof.nodes import GpuNode
+from ..reading.intervals import Intervals
+from ..reading.observe import Observer
+from ..reading.prometheus_replicas import read_replicas
 from .backend import Backend
-from .intervals import Intervals
-from .observe import Observer
-from .prometheus_replicas import read_replicas
 from .reconcile import reconcile
 from .verify import first_errors
 from .wait import Deadline, wait_until

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..chain.objects import Manifest, labels_of, name_of
 from ..chain.selectors import labels_match
+from ..formats.mappings import merged
 from ..formats.yaml import to_yaml
 from .gpu_nodes import label_values
 
@@ -104,15 +105,7 @@ def _text(pool: Pool) -> str:
     if _sharing(pool) != "none":
         offered = {"name": "nvidia.com/gpu", "replicas": int(pool.get("replicas") or 1)}
         config["sharing"] = {_STRATEGIES[_sharing(pool)]: {"resources": [offered]}}
-    return to_yaml([_merged(config, pool.get("config") or {})]).removeprefix("---\n")
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+    return to_yaml([merged(config, pool.get("config") or {})]).removeprefix("---\n")
 
 
 def _wrong_names(options: Sharing) -> Iterator[str]:

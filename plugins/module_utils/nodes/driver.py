@@ -31,7 +31,7 @@ from .driver_packages import (
 )
 from .gpu_facts import GpuFacts
 from .host import Host
-from .versions import number, numbers
+from .versions import any_revision, number, numbers
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
@@ -142,8 +142,8 @@ class Driver:
 
     @cached_property
     def version(self) -> str:
-        """In apt's notation. A release without the packages' revision stands for each of its revisions."""
-        return re.sub(r"^([0-9.]+)$", r"\1-*", self.options.version or self.default_version)
+        """In apt's notation."""
+        return any_revision(self.options.version or self.default_version)
 
     @property
     def default_version(self) -> str:

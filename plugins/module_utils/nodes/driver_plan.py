@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
 from . import dpkg
 from .answers import Answer
-from .apt_sources import plain
+from .apt_sources import installed_before, plain
 from .checks.driver import AFTER, BEFORE
 from .driver import Driver, DriverOptions, DriverSurvey, Failure
+from .files import slurped
 from .gpu_facts import GpuFacts
 from .host import Host
 from .sentences import errors, warnings
@@ -146,7 +146,7 @@ def _survey(read: Mapping[str, Any]) -> DriverSurvey:
         described=Answer.of(read["described"]),
         rebooted=read["rebooted"],
         is_ours=read["pin"].get("exists"),
-        before=tuple(line for line in _text(read["before"]).splitlines() if not line.startswith("#")),
+        before=installed_before(read["before"]),
         failure=_failure(read) if read["failure"] else None,
     )
 
@@ -161,9 +161,4 @@ def _failure(read: Mapping[str, Any]) -> Failure:
     failed = read["failure"]
     words = " ".join(str(failed[name]) for name in ("msg", "stderr") if failed.get(name))
     logs = sorted(read["build_logs"], key=lambda file: float(file["mtime"]))
-    return Failure(words, tuple(file["path"] for file in logs), _text(read["build_log"]))
-
-
-def _text(slurped: Mapping[str, Any]) -> str:
-    """Content of a file that ansible.builtin.slurp has read; empty if it could not."""
-    return b64decode(slurped.get("content") or "").decode(errors="replace")
+    return Failure(words, tuple(file["path"] for file in logs), slurped(read["build_log"]))

@@ -79,6 +79,11 @@ class GpuFacts:
         return tuple(gpu for gpu in self.gpus if gpu.generation == UNKNOWN)
 
     @property
+    def can_be_used(self) -> bool:
+        """Whether containers can get the GPUs."""
+        return bool(self.gpus) and self.loaded is not None and not self.reboot_reason
+
+    @property
     def kernels_own(self) -> str:
         """Module of the kernel's own driver that has to go before the installed driver can be used; may be empty."""
         found = re.match(r"(nouveau|nova_core) ", self.reboot_reason)

@@ -12,7 +12,15 @@ from collection import ROOT
 
 PLUGINS = "ansible_collections.kubegpu.autoscale.plugins"
 ARGUMENTS = import_module(f"{PLUGINS}.action.node_plan").ARGUMENTS
-SUBJECTS = {"nvidia_driver": "driver", "nvidia_container_toolkit": "toolkit"}
+SUBJECTS = {
+    "nvidia_driver": "driver",
+    "containerd": "containerd",
+    "nvidia_container_toolkit": "toolkit",
+    "docker": "docker",
+    "kubernetes": "kubernetes",
+}
+# Those of _common that plans take.
+SHARED = {"kubegpu_versions": {"type": "dict"}, "kubegpu_image_mirror": {"type": "str"}}
 DOCUMENTED = yaml.safe_load(import_module(f"{PLUGINS}.modules.node_plan").DOCUMENTATION)["options"]
 
 
@@ -38,7 +46,7 @@ def test_documentation_says_what_the_argument_spec_says() -> None:
 @pytest.mark.parametrize("role", SUBJECTS)
 def test_an_option_of_a_role_has_its_type_in_the_plan(role: str) -> None:
     specs = yaml.safe_load((ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text())
-    options = specs["argument_specs"]["main"]["options"] | {"kubegpu_versions": {"type": "dict"}}
+    options = specs["argument_specs"]["main"]["options"] | SHARED
     planned = ARGUMENTS[SUBJECTS[role]]["options"]["options"]["options"]
     handed_over = handed(role)[SUBJECTS[role]]["options"]
     of_role = {name: options[re.sub(r"[{} ]", "", template)] for name, template in handed_over.items()}

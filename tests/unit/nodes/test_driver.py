@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.driver import AFTER, BEFORE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import PINNED, SYSTEMS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import PINNED
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
 from collection import ROOT
 from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, plan
@@ -603,11 +603,6 @@ def test_each_file_that_may_be_written_is_shipped(tmp_path: Path) -> None:
 def test_all_that_is_pinned_is_listed() -> None:
     [survey] = yaml.safe_load((ROLE / "tasks" / "survey.yml").read_text())
     assert {*PINNED, "nvlsm"} <= {*survey["ansible.builtin.command"]["argv"]}
-
-
-def test_the_systems_are_those_of_the_collection() -> None:
-    common = yaml.safe_load((ROOT / "roles" / "_common" / "vars" / "main.yml").read_text())
-    assert sorted(SYSTEMS) == sorted(common["_common_supported_os"])
 
 
 @pytest.mark.parametrize(

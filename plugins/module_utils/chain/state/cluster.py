@@ -19,7 +19,7 @@ from .clock import Clock
 from .nodes import claimable_devices, gpu_nodes, is_up, offers_gpus
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal
-from .targets import exporter_targets
+from .targets import exporter_targets, own_targets
 from .warnings import Warnings
 
 
@@ -163,8 +163,7 @@ class State:
     def own_targets(self) -> dict[Key, Row]:
         """`up` of the pods that autoscalers scale, by namespace and name: what their own metrics are read from."""
         pods = {key for autoscaler in self.autoscalers for key in autoscaler.pod_keys}
-        named = {(row.labels.get("namespace", ""), row.labels.get("pod", "")): row for row in self.prometheus.up}
-        return {key: row for key, row in named.items() if key in pods}
+        return own_targets(pods, self.prometheus.up)
 
     def names_a_pod_of(self, autoscaler: AutoscalerState) -> bool:
         """Whether any series names a pod of the autoscaler."""
