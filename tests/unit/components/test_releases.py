@@ -44,8 +44,9 @@ def test_a_role_goes_on(seen: dict[str, Any], adopt: Any) -> None:
             {},
             "false",
             "The role would change: chart: 4.0.0 -> 4.8.2; values: a."
-            " Next: use it as it is (docs/existing-clusters.md), give the role another release or namespace, or adopt"
-            " it with those changes: `-e dcgm_exporter_adopt=true`.",
+            " Next: use it as it is (docs/existing-clusters.md), give the role another release or namespace,"
+            " or adopt it with those changes:"
+            " `-e dcgm_exporter_adopt=true`.",
         ),
         (
             {"status": "pending-upgrade"},
