@@ -49,7 +49,7 @@ def main() -> None:
         result["error"] = failure(error)
     text = json.dumps({**result, "seconds": round(time.monotonic() - began, 3)})
     print(text)
-    MESSAGE.write_text(text)
+    MESSAGE.write_text(text, encoding="utf-8")
     if result["error"] or any(row["error"] for row in result["gpus"]):
         sys.exit(1)
 
