@@ -159,3 +159,26 @@ WATCH: ArgSpec = {
         },
     },
 }
+
+PROOF: ArgSpec = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "namespace": {"type": "str", "default": "kubegpu-proof"},
+    "image": {"type": "str"},
+    "scripts": {"type": "dict", "default": {}},
+    "runtime_class": {"type": "str", "default": "nvidia"},
+    "tolerations": {"type": "list", "elements": "dict", "default": []},
+    "node_selector": {"type": "dict", "default": {}},
+    "nodes": {"type": "list", "elements": "str", "default": []},
+    "servers": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "node": {"type": "str", "required": True},
+            "facts": {"type": "dict", "required": True},
+        },
+    },
+    "chain": {"type": "bool", "default": True},
+    "repeat": {"type": "bool", "default": False},
+    "wait_timeout": {"type": "int", "default": 300},
+}

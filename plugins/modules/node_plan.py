@@ -250,6 +250,9 @@ options:
             type: list
             elements: str
             default: []
+          expected_gpus:
+            description: C(nvidia_driver_expected_gpus).
+            type: int
       survey:
         description: What was read on the server. Results of commands are passed as they were registered.
         type: dict
@@ -278,6 +281,10 @@ options:
             default: {}
           shown:
             description: Result of C(nvidia-smi) with PCI address, driver version and persistence mode.
+            type: dict
+            default: {}
+          described:
+            description: Result of C(nvidia-smi -q), where NVSwitches join the GPUs.
             type: dict
             default: {}
           rebooted:

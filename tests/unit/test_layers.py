@@ -27,6 +27,7 @@ LEFT = (
     "components",
     "gitops",
     "loadtest",
+    "proof",
     "report",
 )
 PACKAGES = (*LEFT, "cluster", "reading", "actions", "runtime")
@@ -39,6 +40,7 @@ PURE = {
     "components",
     "gitops",
     "loadtest",
+    "proof",
     "report",
     "formats",
 }
@@ -121,7 +123,7 @@ def test_a_plan_imports_little() -> None:
         "diagnosis", "errors", "formats", "hops", "nodes", "secrets", "server"
     }  # fmt: skip
     assert {name for name in shipped(action) if name.startswith("server.")} == {
-        f"server.{name}" for name in ("driver", "gpu_node", "pci", "pci_products")
+        f"server.{name}" for name in ("driver", "fabric", "gpu_node", "pci", "pci_products")
     }
 
 

@@ -19,6 +19,7 @@ from .sentences import errors, warnings
 # Files below the role's folder `files`, by their path on a server.
 NOUVEAU = "/etc/modprobe.d/kubegpu-nouveau.conf"
 NVLINK = "/etc/modules-load.d/kubegpu-nvlink.conf"
+UVM = "/etc/systemd/system/kubegpu-nvidia-uvm.service"
 PERSISTENCE = "/etc/systemd/system/nvidia-persistenced.service.d/kubegpu.conf"
 
 _NAMES = {"type": "list", "elements": "str"}
@@ -35,6 +36,7 @@ OPTIONS: dict[str, Any] = {
     "mok_certificate": {"type": "str"},
     "reboot_ok": {"type": "bool"},
     "ignored_gpus": _NAMES | {"default": []},
+    "expected_gpus": {"type": "int"},
 }
 _RESULT = {"type": "dict", "default": {}}
 SURVEY: dict[str, Any] = {
@@ -44,6 +46,7 @@ SURVEY: dict[str, Any] = {
     "key_test": _RESULT,
     "offered": _RESULT,
     "shown": _RESULT,
+    "described": _RESULT,
     "rebooted": {"type": "bool", "default": False},
     "pin": _RESULT,
     "before": _RESULT,
@@ -93,7 +96,8 @@ def _files(driver: Driver) -> dict[str, Any]:
     return {
         "modules": (NOUVEAU, NVLINK) if driver.facts.needs_nvlsm else (NOUVEAU,),
         "units": (PERSISTENCE,) if driver.is_prebuilt else (),
-        "all": (NOUVEAU, NVLINK, PERSISTENCE),
+        "boot": (UVM,),
+        "all": (NOUVEAU, NVLINK, PERSISTENCE, UVM),
         "unit_folder": PERSISTENCE.rpartition("/")[0],
     }
 
@@ -113,6 +117,7 @@ def _steps(driver: Driver) -> dict[str, Any]:
         "unload": _unload(facts.kernels_own),
         "reboot": driver.is_wanted and bool(driver.reboot_reason) and driver.may_reboot,
         "join_gpus": facts.needs_fabric_manager and not driver.reboot_reason,
+        "describe": facts.needs_fabric_manager and not driver.reboot_reason,
         "put_back": driver.is_wanted and driver.may_reboot,
         "stay": driver.stays,
         "read_log": failure.path if failure else "",
@@ -138,6 +143,7 @@ def _survey(read: Mapping[str, Any]) -> DriverSurvey:
         key_test=Answer.of(read["key_test"]),
         offered=Answer.of(read["offered"]),
         shown=Answer.of(read["shown"]),
+        described=Answer.of(read["described"]),
         rebooted=read["rebooted"],
         is_ours=read["pin"].get("exists"),
         before=installed_before(read["before"]),

@@ -24,13 +24,24 @@ from ..chain.state.nodes import gpu_nodes
 from ..chain.state.prometheus import PrometheusState
 from ..chain.state.targets import exporter_targets, own_targets
 from ..cluster.errors import ApiError
-from ..cluster.kube import EVENTS, HPAS, LEASES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_QUOTAS, KubeClient, Resource
+from ..cluster.kube import (
+    CONFIG_MAPS,
+    EVENTS,
+    HPAS,
+    LEASES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_QUOTAS,
+    KubeClient,
+    Resource,
+)
 from ..cluster.listing import list_in, list_in_reach
 from ..cluster.metrics_api import GROUPS
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import is_managed
+from ..proof.record import NAME, NAMESPACE, record_of
 from .apis import read_api, service_of
 from .gaps import attempt
 from .history import read_history
@@ -118,6 +129,7 @@ class Look(Reader):
             controller_events=self.controller_events,
             events=self.events,
             leases=self.leases,
+            cuda_errors=self.cuda_errors,
             unavailable=self.gaps.unavailable,
             denied=self.gaps.denied,
         )
@@ -320,6 +332,18 @@ class Look(Reader):
             for name in CONTROLLERS
         }
         return {name: lease for name, lease in found.items() if lease}
+
+    @cached_property
+    def cuda_errors(self) -> dict[str, Mapping[str, Any]]:
+        """By node, from the record of proofs, where there is one that may be read."""
+        record = attempt(partial(self.kube.get, CONFIG_MAPS, NAME, NAMESPACE))
+        if not isinstance(record, dict):
+            return {}
+        names = {
+            node.get("status", {}).get("nodeInfo", {}).get("machineID"): node["metadata"]["name"] for node in self.nodes
+        }
+        machines = record_of(record).machines.items()
+        return {names[machine]: entry.error for machine, entry in machines if entry.error and machine in names}
 
 
 def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:

@@ -344,6 +344,7 @@ class Cluster:
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
+    cuda_errors: Manifest = field(default_factory=dict)
     unavailable: Manifest = field(default_factory=dict)
     denied: Manifest = field(default_factory=dict)
     controller_events: list[Manifest] = field(default_factory=list)
@@ -414,6 +415,7 @@ class Cluster:
                 )
             ],
             facts=self.facts,
+            cuda_errors=self.cuda_errors,
             unavailable=self.unavailable,
             denied=self.denied,
             controller_events=self.controller_events,

@@ -44,6 +44,7 @@ class State:
     now_s:           Unix seconds, by Prometheus' clock if it answers.
     proposal:        what is asked for, if the state is the one that a change would lead to; empty otherwise.
     facts:           results of gpu_facts by node.
+    cuda_errors:     why CUDA failed when a node was proven last, by node.
     webhooks:        ValidatingWebhookConfigurations.
     controller_events: that the Prometheus operator rejects an object, and that the HPA controller has scaled.
     leases:          of the control plane's controllers, by name.
@@ -83,6 +84,7 @@ class State:
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cuda_errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     denied: Mapping[str, str] = field(default_factory=dict)
     user: str = ""

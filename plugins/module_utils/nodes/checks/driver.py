@@ -429,9 +429,70 @@ def driver_stays_loaded(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, found, "has persistence mode off")
 
 
+WITHOUT_UVM = FindingType(
+    "DRIVER_WITHOUT_UVM",
+    Hop.DRIVER,
+    "error",
+    "/dev/nvidia-uvm is missing: nvidia-smi works, and no CUDA program of a container starts (cuInit fails with 999)",
+    "on the node: `systemctl status kubegpu-nvidia-uvm`, `modprobe nvidia-uvm`, `nvidia-modprobe -u -c=0`",
+)
+EXISTING_WITHOUT_UVM = FindingType(
+    "DRIVER_EXISTING_WITHOUT_UVM",
+    Hop.DRIVER,
+    "warning",
+    "/dev/nvidia-uvm is missing: nvidia-smi works, and no CUDA program of a container starts (cuInit fails with 999). "
+    "The role does not change a driver that it did not install",
+    "on the node, now and at each boot: `nvidia-modprobe -u -c=0`",
+)
+
+
+@check("nvidia-uvm is loaded", WITHOUT_UVM, EXISTING_WITHOUT_UVM)
+def uvm_is_loaded(driver: Driver) -> Iterator[CheckResult]:
+    if driver.survey.shown is not None and driver.facts.loaded and not driver.facts.has_uvm:
+        found = EXISTING_WITHOUT_UVM if driver.is_existing else WITHOUT_UVM
+        yield seen_on(driver.host, found, f"has driver {driver.facts.loaded} loaded and no /dev/nvidia-uvm")
+
+
+FABRIC_NOT_COMPLETED = FindingType(
+    "DRIVER_FABRIC_NOT_COMPLETED",
+    Hop.DRIVER,
+    "error",
+    "the fabric manager runs and has not joined the GPUs, so every CUDA program ends with error 802",
+    "on the node: `nvidia-smi -q | grep -A4 Fabric`, `journalctl -u nvidia-fabricmanager`, "
+    "`journalctl -k --grep 'NVRM|Xid'`",
+)
+
+
+@check("the NVLink fabric has completed", FABRIC_NOT_COMPLETED)
+def fabric_has_completed(driver: Driver) -> Iterator[CheckResult]:
+    if driver.unfinished_fabric:
+        states = ", ".join(driver.unfinished_fabric)
+        yield seen_on(driver.host, FABRIC_NOT_COMPLETED, f"reports Fabric State {states}, not Completed")
+
+
+GPU_MISSING = FindingType(
+    "DRIVER_GPU_MISSING",
+    Hop.DRIVER,
+    "error",
+    "a GPU has fallen off the bus, or nvidia_driver_expected_gpus is too high",
+    "on the node: `lspci -d 10de:`, `journalctl -k --grep 'NVRM|Xid'`; power-cycle the server. If the GPU was removed, "
+    "set nvidia_driver_expected_gpus: {there} for the host",
+    before="refuse",
+)
+
+
+@check("no GPU is missing", GPU_MISSING)
+def no_gpu_is_missing(driver: Driver) -> Iterator[CheckResult]:
+    expected, there = driver.options.expected_gpus, len(driver.facts.gpus)
+    if expected is not None and there < expected:
+        seen = f"has {there} GPUs by PCI, and nvidia_driver_expected_gpus is {expected}"
+        yield seen_on(driver.host, GPU_MISSING, seen, there=str(there))
+
+
 # Asked before anything is changed, and afterwards.
 BEFORE = (
     each_gpu_is_identified,
+    no_gpu_is_missing,
     modules_drive_the_gpus,
     source_serves_the_server,
     branch_drives_the_gpus,
@@ -443,4 +504,12 @@ BEFORE = (
     components_are_enabled,
     key_is_enrolled,
 )
-AFTER = (packages_were_installed, parts_are_of_one_release, no_reboot_is_due, all_gpus_are_shown, driver_stays_loaded)
+AFTER = (
+    packages_were_installed,
+    parts_are_of_one_release,
+    no_reboot_is_due,
+    all_gpus_are_shown,
+    driver_stays_loaded,
+    uvm_is_loaded,
+    fabric_has_completed,
+)
