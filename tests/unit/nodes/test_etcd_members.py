@@ -130,7 +130,7 @@ def test_a_control_plane_that_leaves_keeps_the_majority(
 
 def test_a_node_that_works_is_the_only_reason() -> None:
     """Whether etcd could do without it is another question, when it is lost."""
-    [refusal] = departures([node("cp1"), node("cp2")], etcd(cp1="healthy", cp2="healthy"), lost=["cp2"])["refused"]
+    [refusal] = departures([node("cp1"), node("cp2")], etcd(cp1="down", cp2="healthy"), lost=["cp2"])["refused"]
     assert "that node is Ready" in refusal
 
 
