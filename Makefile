@@ -13,7 +13,7 @@ PACK ?= build/pack
 PLAN ?= full
 # Of the order in which a lab is broken; the run says which one it took.
 SEED ?= $(shell echo $$RANDOM)
-BROKEN_LAB = $(BIN)/python -m pytest --ansible-inventory inventories/lab -v --durations 25 --seed $(SEED)
+BROKEN_LAB = $(BIN)/python -m pytest --ansible-inventory inventories/lab -v --durations 25 --timeout 0 --seed $(SEED)
 # What `make test-systems` makes servers of, one after the other.
 SYSTEMS ?= debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04
 # One lab a checkout, so that a second checkout on the machine has its own beside. A Mac may have shasum alone.
@@ -102,7 +102,7 @@ quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k 
 
 fuzz: ## 20,000 lists of autoscalers, right and wrong: the collection's own error, or what the API server accepts (FUZZ=20000)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
-	@FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/autoscaling/test_fuzz.py --hypothesis-show-statistics $(ARGS)
+	@FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/autoscaling/test_fuzz.py --hypothesis-show-statistics --timeout 0 $(ARGS)
 
 lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff check .

@@ -60,6 +60,7 @@ class Machine:
     member:    whether kubeadm has made it a node.
     local:     whether Ansible runs on it.
     shows:     nvidia-smi's lines.
+    device_files: in /dev; none where nobody looks there.
     """
 
     system: str = "Debian 12"
@@ -75,6 +76,7 @@ class Machine:
     member: bool = False
     local: bool = False
     shows: Sequence[str] = ()
+    device_files: Sequence[str] = ()
 
 
 def plan(folder: Path, machine: Machine, **survey: Any) -> dict[str, Any]:
@@ -201,6 +203,9 @@ def _write(root: Path, machine: Machine) -> None:
             (pci / "vpd").write_text("SW_MNG")
         if device == MUTE:
             (pci / "vpd").mkdir()
+    for name in machine.device_files:
+        (root / "dev").mkdir(exist_ok=True)
+        (root / "dev" / name).touch()
     status = root / "var" / "lib" / "dpkg" / "status"
     status.parent.mkdir(parents=True)
     status.write_text("".join(_status(row) for row in machine.installed))

@@ -12,6 +12,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.selectors 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 
 _IN_NAMESPACE = re.compile(r"(?P<version>/apis?/.+)/namespaces/(?P<namespace>[^/]+)(?P<plural>/[^/]+)")
+# path, whether it is `!=`, value
+_FIELD = re.compile(r"^([A-Za-z.]+)(!?)={1,2}(.*)$")
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ class FakeTransport:
         found = _IN_NAMESPACE.fullmatch(path)
         everywhere = f"{method} {found['version']}{found['plural']}" if found else ""
         if found and f"{method} {path}" not in self.answers and everywhere in self.answers:
-            return _selected(self.answer(everywhere), found["namespace"], query.get("labelSelector", ""))
-        return self.answer(f"{method} {path}")
+            listed = self.answer(everywhere)
+            its = [item for item in listed["items"] if item["metadata"].get("namespace") == found["namespace"]]
+            return _selected({**listed, "items": its}, query)
+        answer = self.answer(f"{method} {path}")
+        return _selected(answer, query) if method == "GET" and _lists_objects(answer) else answer
 
     def answer(self, request: str) -> Any:
         answer = self.answers.get(request, refusal(404, "not found"))
@@ -70,7 +75,33 @@ def refusal(status: int, message: str, **body: Any) -> ApiError:
     return ApiError(status, {"message": message, **body}, "a request")
 
 
-def _selected(listed: dict[str, Any], namespace: str, selector: str) -> dict[str, Any]:
-    its = [item for item in listed["items"] if item["metadata"].get("namespace") == namespace]
-    chosen = parse_selector(selector) or {}
-    return {**listed, "items": [item for item in its if labels_match(chosen, item["metadata"].get("labels") or {})]}
+def _lists_objects(answer: Any) -> bool:
+    """Not a list of metrics, whose items have no metadata: there a selector is the adapter's."""
+    return isinstance(answer, dict) and all("metadata" in item for item in answer.get("items") or [{}])
+
+
+def _selected(listed: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """As an API server selects.
+
+    Raises: NotImplementedError for a parameter that an API server would heed and this does not.
+    """
+    if unknown := query.keys() - {"labelSelector", "fieldSelector", "limit", "continue"}:
+        raise NotImplementedError(f"FakeTransport: query parameters {', '.join(sorted(unknown))}")
+    labels = parse_selector(query.get("labelSelector", "")) or {}
+    fields = [_FIELD.findall(term)[0] for term in query.get("fieldSelector", "").split(",") if term]
+    return {
+        **listed,
+        "items": [
+            item
+            for item in listed.get("items") or []
+            if labels_match(labels, item["metadata"].get("labels") or {})
+            and all((_field(item, path) == value) != bool(negated) for path, negated, value in fields)
+        ],
+    }
+
+
+def _field(item: Mapping[str, Any], path: str) -> str:
+    value: Any = item
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return "" if value is None else str(value)

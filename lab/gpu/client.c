@@ -127,3 +127,13 @@ int driver_processes(const char *gpu, struct gpu_process out[MAX_PROCESSES]) {
     if (sscanf(line + 1, GPU_PROCESS_FORMAT, &out[count].pid, &out[count].util, &out[count].used_bytes) != 3) return -1;
   return count;
 }
+
+int driver_fabric(char *state, size_t size) {
+  char answer[128];
+  int connection = driver_connect();
+  int length = connection < 0 ? -1 : driver_request(connection, "fabric", answer, sizeof answer);
+  if (connection >= 0) close(connection);
+  if (length < 0 || strncmp(answer, "fabric ", 7)) return -1;
+  snprintf(state, size, "%.*s", (int)strcspn(answer + 7, "\n"), answer + 7);
+  return 0;
+}

@@ -2,17 +2,21 @@
 // in the PTX; the driver says when the GPU has got to its end, and waiting for that costs no processor.
 #include "driver.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int CUresult;
 enum {
   SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-  INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NOT_FOUND = 500, LAUNCH_FAILED = 719, UNKNOWN = 999,
+  INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NOT_FOUND = 500, LAUNCH_FAILED = 719, SYSTEM_NOT_READY = 802,
+  SYSTEM_DRIVER_MISMATCH = 803, UNKNOWN = 999,
 };
 #define CONTEXT_BYTES (256 * MIB) // about what a context takes on a real GPU
 
@@ -85,11 +89,33 @@ static int find_devices(void) {
   return count < 0 ? -1 : found;
 }
 
+static bool is_of_the_driver(void) {
+  Dl_info own;
+  char said[128], release[64];
+  const char *mine = dladdr((void *)is_of_the_driver, &own) ? library_release(own.dli_fname) : DRIVER_VERSION;
+  int length = driver_request(connection, "driver", said, sizeof said);
+  return length >= 0 && sscanf(said, "driver %63s", release) == 1 && !strcmp(release, mine);
+}
+
+// What stops CUDA although NVML works, by the codes of real drivers.
+static CUresult obstacle(void) {
+  char fabric[32], path[128];
+  struct stat node;
+  if (!is_of_the_driver()) return SYSTEM_DRIVER_MISMATCH;
+  if (!driver_fabric(fabric, sizeof fabric) && strcmp(fabric, "N/A") && strcmp(fabric, "Completed")) return SYSTEM_NOT_READY;
+  return stat(machine_path(path, sizeof path, "/dev/nvidia-uvm"), &node) ? UNKNOWN : SUCCESS;
+}
+
 CUresult cuInit(unsigned flags) {
   if (flags) return INVALID_VALUE;
   if (gpu_count < 0) {
     connection = driver_connect();
-    gpu_count = connection < 0 ? -1 : find_devices();
+    CUresult stopped = connection < 0 ? NO_DEVICE : obstacle();
+    if (stopped) {
+      if (connection >= 0) close(connection);
+      return stopped;
+    }
+    gpu_count = find_devices();
   }
   return gpu_count > 0 ? SUCCESS : NO_DEVICE;
 }
@@ -232,6 +258,8 @@ CUresult cuGetErrorName(CUresult error, const char **out) {
     case INVALID_IMAGE: *out = "CUDA_ERROR_INVALID_IMAGE"; break;
     case INVALID_CONTEXT: *out = "CUDA_ERROR_INVALID_CONTEXT"; break;
     case NOT_FOUND: *out = "CUDA_ERROR_NOT_FOUND"; break;
+    case SYSTEM_NOT_READY: *out = "CUDA_ERROR_SYSTEM_NOT_READY"; break;
+    case SYSTEM_DRIVER_MISMATCH: *out = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"; break;
     case LAUNCH_FAILED: *out = "CUDA_ERROR_LAUNCH_FAILED"; break;
     default: *out = "CUDA_ERROR_UNKNOWN";
   }

@@ -3,6 +3,7 @@
 // They talk over a stream socket, one line a request, one answer a request:
 //   driver                   -> `driver RELEASE PERSISTENCE`: what is loaded, and whether it stays loaded, 1 or 0
 //   state                    -> `gpus COUNT`, then a line a GPU: struct gpu_state in this order
+//   fabric                   -> `fabric STATE`: N/A without NVSwitches, else what /run/nvidia-fabricmanager/state has, as nvidia-smi words it
 //   launch GPU NANOSECONDS   -> `until T`: the kernel's end on CLOCK_MONOTONIC, after all that was launched before it
 //   alloc GPU BYTES          -> `ok`; BYTES < 0 frees; what a client holds goes with its connection
 //   processes GPU            -> `processes COUNT`, then a line a process that has memory there or ran a kernel: struct gpu_process
@@ -121,6 +122,7 @@ static inline const char *library_release(const char *library) {
 
 // client.c
 int driver_connect(void);                                                                    // a connection, or -1
+int driver_fabric(char *state, size_t size);                                                 // 0, or -1
 int driver_request(int connection, const char *request, char *answer, size_t size);          // length of the answer, or -1
 int driver_gpus(struct gpu_state out[MAX_GPUS]);                                             // GPUs with a device node here, or -1
 int driver_instances(unsigned gpu, struct gpu_instance out[MAX_INSTANCES]);                  // MIG devices with device nodes here, or -1

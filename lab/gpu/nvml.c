@@ -279,6 +279,16 @@ nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t
   if (asked == NVML_SUCCESS) *out = persistence ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
   return asked;
 }
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *out) {
+  static const char *const STATES[] = {"N/A", "Not Started", "In Progress", "Completed"}; // NVML_GPU_FABRIC_STATE_*
+  char state[32];
+  LOOK_UP(device, out);
+  if (driver_fabric(state, sizeof state)) return NVML_ERROR_UNKNOWN;
+  *out = (nvmlGpuFabricInfo_t){.status = NVML_SUCCESS};
+  for (unsigned i = 0; i < sizeof STATES / sizeof *STATES; i++)
+    if (!strcmp(state, STATES[i])) out->state = i;
+  return NVML_SUCCESS;
+}
 GETTER(nvmlDeviceGetBrand, nvmlBrandType_t, model->brand)
 GETTER(nvmlDeviceGetArchitecture, nvmlDeviceArchitecture_t, model->architecture)
 GETTER(nvmlDeviceGetNumGpuCores, unsigned, model->cores)

@@ -1,5 +1,5 @@
 // nvidia-persistenced of the lab: the daemon, and behind it the driver. Its start is what loading the kernel module is on a real
-// machine: device nodes appear and /proc/driver/nvidia/version. Then it keeps the time of each GPU: kernels run one after the other,
+// machine: device nodes appear and /proc/driver/nvidia/version. Those of nvidia-uvm are another module's: nvidia-modprobe makes them. Then it keeps the time of each GPU: kernels run one after the other,
 // and utilisation is the part of the last second in which one did.
 #include "driver.h"
 
@@ -59,7 +59,7 @@ static bool persistence = true; // no option means on
 static struct client clients[MAX_CLIENTS];
 static struct pollfd polled[MAX_CLIENTS + 2] = {[0 ... MAX_CLIENTS + 1] = {.fd = -1, .events = POLLIN}};
 
-static const struct { const char *name; unsigned minor; } SHARED_NODES[] = {{"nvidiactl", 255}, {"nvidia-uvm", 0}, {"nvidia-uvm-tools", 1}};
+static const char *const UVM_NODES[] = {"nvidia-uvm", "nvidia-uvm-tools"};
 
 static void die(const char *what) {
   fprintf(stderr, "nvidia-persistenced: %s: %s\n", what, strerror(errno));
@@ -377,6 +377,22 @@ static unsigned long long room(const struct part *part) {
   return (part->place ? PROFILES[part->gpu->instances[part->place - 1].state.profile].memory_mib : model->memory_mib - model->reserved_mib) * MIB;
 }
 
+static unsigned sysfs(const char *address, const char *attribute);
+
+// What the fabric manager has left of it; N/A where no NVSwitch joins the GPUs.
+static void answer_fabric(int fd) {
+  char state[32] = "";
+  bool joined = false;
+  DIR *devices = opendir(below("/sys/bus/pci/devices"));
+  for (struct dirent *device; devices && (device = readdir(devices));)
+    joined |= sysfs(device->d_name, "vendor") == 0x10de && sysfs(device->d_name, "class") >> 8 == 0x0680;
+  if (devices) closedir(devices);
+  FILE *file = joined ? fopen(below("/run/nvidia-fabricmanager/state"), "r") : NULL;
+  if (file && fscanf(file, "%31[^\n]", state) != 1) *state = 0;
+  if (file) fclose(file);
+  answer(fd, "fabric %s\n", joined ? *state ? state : "Not Started" : "N/A");
+}
+
 static void serve(int fd, struct client *client) {
   char verb[16] = "", field[16] = "", value[32] = "";
   unsigned index = 0;
@@ -386,6 +402,7 @@ static void serve(int fd, struct client *client) {
   struct part part;
   if (!strcmp(client->line, "driver")) return answer(fd, "driver %s %d\n", release, persistence);
   if (!strcmp(client->line, "state")) return answer_state(fd);
+  if (!strcmp(client->line, "fabric")) return answer_fabric(fd);
   if (sscanf(client->line, "%15s %u%n", verb, &index, &at) != 2) return answer(fd, "error not understood\n");
   if (index >= gpu_count) return answer(fd, "error no GPU %u\n", index);
   struct gpu *gpu = &gpus[index];
@@ -494,7 +511,8 @@ static void unload(void) {
   unlink(below("/run/nvidia-persistenced/socket"));
   umount2(below("/proc/driver"), MNT_DETACH);
   for (unsigned i = 0; i < gpu_count; i++) unlink(below("/dev/nvidia%u", i));
-  for (size_t i = 0; i < sizeof SHARED_NODES / sizeof *SHARED_NODES; i++) unlink(below("/dev/%s", SHARED_NODES[i].name));
+  unlink(below("/dev/nvidiactl"));
+  for (size_t i = 0; i < sizeof UVM_NODES / sizeof *UVM_NODES; i++) unlink(below("/dev/%s", UVM_NODES[i]));
   remove_caps();
 }
 
@@ -511,7 +529,7 @@ static void load(void) {
     snprintf(name, sizeof name, "nvidia%u", i);
     make_node(name, 195, i, 0666);
   }
-  for (size_t i = 0; i < sizeof SHARED_NODES / sizeof *SHARED_NODES; i++) make_node(SHARED_NODES[i].name, i ? 511 : 195, SHARED_NODES[i].minor, 0666);
+  make_node("nvidiactl", 195, 255, 0666);
   if (mount("lab-gpu", below("/proc/driver"), "tmpfs", 0, "mode=555") < 0) die(below("/proc/driver"));
   mkdir(below("/proc/driver/nvidia"), 0555);
   write_file(below("/proc/driver/nvidia/version"), "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (lab)\nGCC version:\n", release);

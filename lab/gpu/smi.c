@@ -1,4 +1,4 @@
-// nvidia-smi of the lab: the default table, `-L`, `--query-gpu=FIELDS --format=csv[,noheader][,nounits]`, and of MIG `-i GPU -mig 0|1`,
+// nvidia-smi of the lab: the default table, `-L`, `-q` as far as the fabric goes, `--query-gpu=FIELDS --format=csv[,noheader][,nounits]`, and of MIG `-i GPU -mig 0|1`,
 // `mig -i GPU -cgi PROFILES -C`, `mig -lgi`, `mig -dci` and `mig -dgi`.
 #include "nvml.h"
 
@@ -147,6 +147,22 @@ static int list(unsigned count) {
   return 0;
 }
 
+// A part of what the real one says, in its words.
+static int describe(unsigned count) {
+  static const char *const STATES[] = {"N/A", "Not Started", "In Progress", "Completed"};
+  char driver[80];
+  check(nvmlSystemGetDriverVersion(driver, sizeof driver));
+  printf("\n==============NVSMI LOG==============\n\n%-42s: %s\n%-42s: %u\n", "Driver Version", driver, "Attached GPUs", count);
+  for (unsigned i = 0; i < count; i++) {
+    struct reading r = read_gpu(i);
+    nvmlGpuFabricInfo_t fabric;
+    check(nvmlDeviceGetGpuFabricInfo(gpu_at(i), &fabric));
+    printf("GPU %s\n    %-38s: %s\n    %-38s: P0\n    Fabric\n        %-34s: %s\n        %-34s: %s\n", r.pci.busId, "Product Name", r.name,
+           "Performance State", "State", STATES[fabric.state], "Status", fabric.state == NVML_GPU_FABRIC_STATE_COMPLETED ? "Success" : "N/A");
+  }
+  return 0;
+}
+
 // ---- MIG
 
 static int switch_mig(unsigned gpu, unsigned mode) {
@@ -254,19 +270,20 @@ static int mig(int argc, char **argv, unsigned count) {
 
 int main(int argc, char **argv) {
   const char *fields = NULL, *format = "", *mode = NULL;
-  bool listed = false;
+  bool listed = false, described = false;
   unsigned count, gpu = 0, only = 0;
   check(nvmlInit_v2());
   check(nvmlDeviceGetCount_v2(&count));
   if (argc > 1 && !strcmp(argv[1], "mig")) return mig(argc - 2, argv + 2, count);
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "-L") || !strcmp(argv[i], "--list-gpus")) listed = true;
+    else if (!strcmp(argv[i], "-q") || !strcmp(argv[i], "--query")) described = true;
     else if (!strncmp(argv[i], "--query-gpu=", 12)) fields = argv[i] + 12;
     else if (!strncmp(argv[i], "--format=csv", 12)) format = argv[i] + 12;
     else if (!strcmp(argv[i], "-i") && i + 1 < argc) gpu = atoi(argv[++i]), only = 1;
     else if (!strcmp(argv[i], "-mig") && i + 1 < argc) mode = argv[++i];
     else {
-      printf("Invalid combination of input arguments. The lab's nvidia-smi knows -L, --query-gpu=FIELDS --format=csv, -mig and mig.\n");
+      printf("Invalid combination of input arguments. The lab's nvidia-smi knows -L, -q, --query-gpu=FIELDS --format=csv, -mig and mig.\n");
       return 1;
     }
   }
@@ -277,6 +294,7 @@ int main(int argc, char **argv) {
   }
   if (fields) return query(fields, format, count);
   if (listed) return list(count);
+  if (described) return describe(count);
   table(count);
   return 0;
 }

@@ -7,19 +7,55 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_plan import (
+    APT,
+    APT_OFFER,
+    apt_offer_plan,
+    apt_plan,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd_plan import CONTAINERD, containerd_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker_plan import (
+    DOCKER,
+    DOCKER_DAEMON,
+    docker_daemon_plan,
+    docker_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_plan import KUBERNETES, kubernetes_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.reach_plan import REACH, reach_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_plan import (
+    SERVER,
+    SERVERS,
+    server_plan,
+    servers_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
 
 HOST: dict[str, Any] = {
     "name": {"type": "str", "required": True},
     "system": {"type": "str", "required": True},
+    "release": {"type": "str", "default": ""},
     "kernel": {"type": "str", "required": True},
     "architecture": {"type": "str", "required": True},
     "is_local": {"type": "bool", "default": False},
     "clusters": {"type": "list", "elements": "str", "default": []},
 }
-PLANS = {"driver": (DRIVER, driver_plan), "toolkit": (TOOLKIT, toolkit_plan)}
+PLANS = {
+    "server": (SERVER, server_plan),
+    "servers": (SERVERS, servers_plan),
+    "apt": (APT, apt_plan),
+    "apt_offer": (APT_OFFER, apt_offer_plan),
+    "driver": (DRIVER, driver_plan),
+    "containerd": (CONTAINERD, containerd_plan),
+    "drop_in": (DROP_IN, drop_in_plan),
+    "toolkit": (TOOLKIT, toolkit_plan),
+    "docker": (DOCKER, docker_plan),
+    "docker_daemon": (DOCKER_DAEMON, docker_daemon_plan),
+    "kubernetes": (KUBERNETES, kubernetes_plan),
+    "reach": (REACH, reach_plan),
+}
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "dict", "required": True, "options": HOST},
     **{name: {"type": "dict", "options": arguments} for name, (arguments, _plan) in PLANS.items()},

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import alerts
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 
 DOCUMENTATION = r"""
 name: alert_rules
@@ -45,7 +46,7 @@ _value:
 
 
 def alert_rules(files: Mapping[str, Any], options: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    given = alerts.AlertOptions(**options)
+    given = alerts.AlertOptions(**plain(options))
     return {
         "objects": alerts.alert_rules(files, given, metadata),
         "refused": alerts.unknown_alert(files, given),

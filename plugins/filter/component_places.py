@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.defaults import EVALUATION_INTERVAL_S
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.places import Cluster, Wanted, place
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.prometheus import Choice, full_name
 
@@ -35,9 +36,8 @@ options:
     type: dict
     default: {}
   interval:
-    description: Seconds between two scrapes, by the size of the fleet.
+    description: Seconds between two scrapes, by the size of the fleet. By default those of a small one.
     type: int
-    default: 2
 """
 
 EXAMPLES = r"""
@@ -59,7 +59,7 @@ def component_places(
     cluster: Mapping[str, Any],
     wanted: Mapping[str, Mapping[str, Any]],
     prometheus: Mapping[str, Any] | None = None,
-    interval: int = 2,
+    interval: int = EVALUATION_INTERVAL_S,
 ) -> dict[str, Any]:
     seen = _cluster(cluster, wanted)
     choice = Choice(seen, prometheus or {}, cluster.get("serves_monitors", True))

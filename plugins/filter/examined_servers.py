@@ -16,7 +16,8 @@ author:
 description:
   - Returns the servers that the entry point C(server) of the role gpu_doctor has examined, with what the plans of
     other roles found there.
-  - The plan of a role is the variable C(__ROLE_plan), a result of P(kubegpu.autoscale.node_plan#module).
+  - The plan of a role is the variable C(__ROLE_plan), a result of P(kubegpu.autoscale.node_plan#module). That of the
+    server itself is C(_common_server_plan).
 positional: _input, hostvars, roles
 options:
   _input:
@@ -63,7 +64,7 @@ def examined_servers(servers: Sequence[str], hostvars: Mapping[str, Any], roles:
 
 def _described(host: str, variables: Mapping[str, Any], roles: Sequence[str]) -> dict[str, Any]:
     gathered = variables["__gpu_doctor_gathered"]
-    results = (variables.get(f"__{role}_plan") or {} for role in roles)
+    results = (variables.get(name) or {} for name in ("_common_server_plan", *(f"__{role}_plan" for role in roles)))
     plans = [plan for plan in results if "findings" in plan]
     return {
         "name": host,

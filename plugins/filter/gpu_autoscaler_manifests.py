@@ -15,6 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.bef
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.proposal import Proposal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import DEFAULT_INVENTORY
 
 
@@ -37,8 +38,8 @@ def gpu_autoscaler_manifests(
         "exporter_labels": exporter_labels,
     }
     try:
-        rules = rule_options(_plain(given), inventory=inventory_id)
-        autoscalers = read_specs(_plain(specs))
+        rules = rule_options(plain(given), inventory=inventory_id)
+        autoscalers = read_specs(plain(specs))
         _refuse_contradictions(autoscalers)
         return manifests(autoscalers, rules)
     except HopError as err:
@@ -51,15 +52,6 @@ def _refuse_contradictions(autoscalers: Sequence[Autoscaler]) -> None:
     found = [result.error() for check in (one_name_each, one_query_each) for result in check.judge(state)]
     if found:
         raise first_of_all(found)
-
-
-def _plain(value: Any) -> Any:
-    """The value without templates, all of which are resolved before anything is judged."""
-    if isinstance(value, Mapping):
-        return {name: _plain(value[name]) for name in value}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value
 
 
 class FilterModule:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.mig import Request, changes, refusals
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 
 DOCUMENTATION = r"""
 name: mig_plan
@@ -47,7 +48,7 @@ _value:
 
 
 def mig_plan(nodes: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = Request(**request)
+    wanted = Request(**plain(request))
     return {"changes": [asdict(change) for change in changes(wanted, nodes)], "refusals": refusals(wanted, nodes)}
 
 

@@ -47,8 +47,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(configurations) by name, C(faults), C(labels) to change with C(node), C(config), C(is_own) and C(present), the
-      error C(conflict), and the C(commands) that label nodes by hand.
+    - C(configurations) by name, the C(chart_values) with these, C(faults), C(labels) to change with C(node), C(config),
+      C(is_own) and C(present), the error C(conflict), and the C(commands) that label nodes by hand.
   type: dict
 """
 
@@ -57,9 +57,10 @@ def plugin_pools(options: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] 
     """Raises: AnsibleFilterError where a number of replicas is none."""
     try:
         sharing = pools.Sharing(**{**options, "replicas": int(options.get("replicas", 1))})
-        labels = pools.labels_to_change(sharing, nodes)
+        labels, configurations = pools.labels_to_change(sharing, nodes), pools.configurations(sharing)
         return {
-            "configurations": pools.configurations(sharing),
+            "configurations": configurations,
+            "chart_values": {"config": {"map": configurations, "default": pools.DEFAULT}} if configurations else {},
             "faults": pools.faults(sharing),
             "labels": [asdict(label) for label in labels],
             "conflict": pools.conflict(labels),

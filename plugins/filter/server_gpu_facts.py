@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import node_name
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.fabric import fabric_states
 
 DOCUMENTATION = r"""
 name: server_gpu_facts
@@ -15,6 +16,8 @@ author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
   - Returns what P(kubegpu.autoscale.gpu_facts#module) found on each server, by the name of its node.
+  - The facts also have C(expected_gpus), if the variable C(nvidia_driver_expected_gpus) is set, and C(fabric), the
+    state of the NVLink fabric by GPU, if C(gpu_proof_described) is the result of C(nvidia-smi -q).
 positional: _input, hostvars
 options:
   _input:
@@ -46,10 +49,17 @@ _value:
 def server_gpu_facts(servers: Sequence[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
     facts = {host: hostvars[host].get("ansible_facts") or {} for host in servers}
     return [
-        {"node": node_name(host, hostvars[host]), "facts": known["gpu_facts"]}
+        {"node": node_name(host, hostvars[host]), "facts": {**known["gpu_facts"], **_besides(hostvars[host])}}
         for host, known in facts.items()
         if "gpu_facts" in known
     ]
+
+
+def _besides(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a server's GPUs beside the facts."""
+    expected = variables.get("nvidia_driver_expected_gpus")
+    fabric = fabric_states(str((variables.get("gpu_proof_described") or {}).get("stdout") or ""))
+    return {**({} if expected is None else {"expected_gpus": int(expected)}), **({"fabric": fabric} if fabric else {})}
 
 
 class FilterModule:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 
+from .autoscaling import defaults
 from .marks import DEFAULT_INVENTORY
 
 ArgSpec = dict[str, Any]
@@ -74,9 +75,9 @@ PROMETHEUS: ArgSpec = {
         "type": "dict",
         "apply_defaults": True,
         "options": {
-            "namespace": {"type": "str", "default": "monitoring"},
-            "service": {"type": "str", "default": "kube-prometheus-stack-prometheus"},
-            "port": {"type": "int", "default": 9090},
+            "namespace": {"type": "str", "default": defaults.NAMESPACE},
+            "service": {"type": "str", "default": defaults.SERVICE},
+            "port": {"type": "int", "default": defaults.PORT},
             "scheme": {"type": "str", "choices": ["http", "https"], "default": "http"},
             "path_prefix": {"type": "str", "default": ""},
             "url": {"type": "str"},
@@ -84,8 +85,8 @@ PROMETHEUS: ArgSpec = {
             "bearer_token": {"type": "str", "no_log": True},
             "plain_http": {"type": "bool", "default": False},
             "rule_namespace": {"type": "str"},
-            "rule_labels": {"type": "dict", "default": {"release": "kube-prometheus-stack"}},
-            "evaluation_interval": {"type": "int", "default": 2},
+            "rule_labels": {"type": "dict", "default": {"release": defaults.RELEASE}},
+            "evaluation_interval": {"type": "int", "default": defaults.EVALUATION_INTERVAL_S},
             "exporter_labels": {"type": "dict"},
         },
     },
@@ -181,4 +182,27 @@ WATCH: ArgSpec = {
             "timeout": {"type": "float", "default": 120},
         },
     },
+}
+
+PROOF: ArgSpec = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "namespace": {"type": "str", "default": "kubegpu-proof"},
+    "image": {"type": "str"},
+    "scripts": {"type": "dict", "default": {}},
+    "runtime_class": {"type": "str", "default": "nvidia"},
+    "tolerations": {"type": "list", "elements": "dict", "default": []},
+    "node_selector": {"type": "dict", "default": {}},
+    "nodes": {"type": "list", "elements": "str", "default": []},
+    "servers": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "node": {"type": "str", "required": True},
+            "facts": {"type": "dict", "required": True},
+        },
+    },
+    "chain": {"type": "bool", "default": True},
+    "repeat": {"type": "bool", "default": False},
+    "wait_timeout": {"type": "int", "default": 300},
 }

@@ -15,8 +15,10 @@ class Hop(StrEnum):
     API_SERVER = "API server"
     ACCESS = "access"
     SERVER = "server"
+    APT = "apt"
     DRIVER = "driver"
     RUNTIME = "runtime"
+    KUBERNETES = "kubernetes"
     NODE = "node"
     DEVICE_PLUGIN = "device_plugin"
     NODE_LABELS = "node_labels"
@@ -49,9 +51,11 @@ REPORTED = tuple(TITLES)
 CHAIN = REPORTED[1:]
 # What is checked on a server before it becomes a node.
 SERVER_TITLES = {
-    Hop.SERVER: "Servers of the inventory",
+    Hop.SERVER: "Server before it becomes a node",
+    Hop.APT: "Packages of a server",
     Hop.DRIVER: "NVIDIA driver of a server",
     Hop.RUNTIME: "Container runtime of a server",
+    Hop.KUBERNETES: "Kubernetes on a server",
 }
 # Left to right where both are reported.
 ORDER = (Hop.ACCESS, *SERVER_TITLES, *CHAIN)

@@ -185,7 +185,7 @@ fix:
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.read_autoscalers import read_autoscalers
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.show_autoscalers import show_autoscalers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import PROMETHEUS, VERIFY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_keys
@@ -203,7 +203,7 @@ def main() -> None:
     params = module.params
     with module.boundary():
         kube = module.kube_client()
-        module.outcome = read_autoscalers(
+        module.outcome = show_autoscalers(
             kube,
             module.prometheus_client(kube),
             PrometheusAdapter(kube),

@@ -270,7 +270,7 @@ fix:
   type: str
 """
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import PlanOptions, make_plans
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan_autoscalers import PlanOptions, make_plans
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import PLAN, PROMETHEUS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_keys
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule

@@ -47,7 +47,9 @@ options:
         type: str
         required: true
       facts:
-        description: The fact C(gpu_facts).
+        description:
+          - The fact C(gpu_facts). In it C(expected_gpus) is the number of GPUs that the server should have, and
+            C(fabric) the state of its NVLink fabric by GPU.
         type: dict
         required: true
   servers:

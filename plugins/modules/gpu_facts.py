@@ -17,7 +17,8 @@ author:
 options:
   root:
     description:
-      - Folder that holds the machine's C(sys), C(proc), C(var/lib/dpkg), C(boot), C(lib/modules) and C(usr/src).
+      - Folder that holds the machine's C(sys), C(proc), C(dev), C(var/lib/dpkg), C(boot), C(lib/modules) and
+        C(usr/src).
       - Another folder than V(/) makes the module read a copy, from a support case for instance. A file that the copy
         lacks counts as not there.
     type: path
@@ -211,6 +212,12 @@ ansible_facts:
             - Null without a driver.
           type: str
           sample: package
+        uvm_available:
+          description:
+            - Whether the device files of nvidia-uvm exist; null if that cannot be told. CUDA programs need them, and
+              C(nvidia-smi) does not.
+          type: bool
+          sample: true
         driver_problem:
           description:
             - Why the driver does not drive its GPUs, where no reboot cures that, and how to mend it.

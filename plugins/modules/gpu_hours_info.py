@@ -137,8 +137,8 @@ fix:
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.gpu_hours import read_hours
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prometheus_replicas import read_replicas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import HOURS, PROMETHEUS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.prometheus_replicas import read_replicas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 

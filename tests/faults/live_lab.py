@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import testinfra
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.capture import capture
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.look import Look
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import new_client_from_config
@@ -95,9 +95,10 @@ class Lab:
 
     def examine_twice(self) -> tuple[Report, Report]:
         """One look at the cluster, judged with grace and without."""
-        state = capture(
+        look = Look(
             self._kube, self._prometheus, scope=Scope(None, None), facts={self.gpu_node: self.facts}, history_s=0
         )
+        state = look.state()
         return health_report(state, grace=True), health_report(state, grace=False)
 
     def query(self, text: str, by: str = "pod") -> dict[str, float]:

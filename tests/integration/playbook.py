@@ -12,6 +12,9 @@ from typing import Any
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
+# Of an include of one file of a role, which main.yml gives the cluster to otherwise.
+ACCESS = {"module_defaults": {"group/kubegpu.autoscale.cluster": "{{ _common_access }}"}}
+
 
 def run_playbook(
     folder: Path,

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from control_plane import ControlPlane
 from kubernetes import client
-from playbook import changed, local, run_playbook
+from playbook import ACCESS, changed, local, run_playbook
 from workloads import Workloads
 
 
 @pytest.fixture
 def play(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient]) -> Callable[..., str]:
-    def play(role: dict[str, str], *flags: str, **options: Any) -> str:
+    def play(role: dict[str, Any], *flags: str, **options: Any) -> str:
         plays = local({"ansible.builtin.include_role": {**role, "name": f"kubegpu.autoscale.{role['name']}"}})
         done = run_playbook(tmp_path, plays, {"kubegpu_kubeconfig": str(plane[0].kubeconfig), **options}, *flags)
         assert done.returncode == 0
@@ -55,7 +55,7 @@ def test_dashboards_come_change_and_go(play: Callable[..., str], kube: client.Ap
 def test_grafana_gets_a_login_of_its_own_once(
     play: Callable[..., str], kube: client.ApiClient, workloads: Workloads
 ) -> None:
-    role = {"name": "prometheus_stack", "tasks_from": "grafana_login"}
+    role = {"name": "prometheus_stack", "tasks_from": "grafana_login", "apply": ACCESS}
     options = {"prometheus_stack_namespace": workloads.namespace, "kubegpu_cluster_ready": True}
 
     def password() -> str:

@@ -29,8 +29,9 @@ def examine(folder: Path, servers: Sequence[str] = (), **options: Any) -> subpro
     servers: names by which this machine is a server.
     """
     local = {"ansible_connection": "local"}
-    nodes = {"kube_node": {"hosts": dict.fromkeys(servers, local)}} if servers else {}
-    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": local}, "children": nodes}}))
+    groups = {"kube_control_plane": servers[:1], "kube_node": servers} if servers else {}
+    children = {name: {"hosts": dict.fromkeys(hosts, local)} for name, hosts in groups.items()}
+    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": local}, "children": children}}))
     return run_playbook(
         folder,
         "kubegpu.autoscale.doctor",

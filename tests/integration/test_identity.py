@@ -117,7 +117,7 @@ def test_a_cluster_and_its_servers_are_recorded_once(
         "__kubernetes_admin_conf": str(plane[0].kubeconfig),
         "__kubernetes_cache": str(tmp_path / "cache"),
         "__kubernetes_identity_at": "gpu1",
-        "__kubernetes_is_complete": True,
+        "__kubernetes_plan": {"is_complete": True},
         "kubegpu_cluster_name": "prod",
         "kubernetes_wait_timeout": 5,
     }

@@ -171,7 +171,17 @@ def test_an_autoscaler_of_who_may_not_make_one_ends_in_one_sentence(
     assert user is not None or "docs/rights.yml has all rights" in said
 
 
-def test_a_proof_of_nothing_says_so(plane: tuple[ControlPlane, client.ApiClient], tmp_path: Path) -> None:
-    done = run_playbook(tmp_path, "kubegpu.autoscale.verify", {"kubegpu_kubeconfig": str(plane[0].kubeconfig)})
+@pytest.mark.parametrize(
+    ("proof", "words"),
+    [
+        (True, "CUDA: NOT PROVEN, no node offers a GPU"),
+        (False, "WARNING: neither GPUs nor an autoscaler were proven: kubegpu_proof is false"),
+    ],
+)
+def test_a_proof_of_nothing_says_so(
+    proof: bool, words: str, plane: tuple[ControlPlane, client.ApiClient], tmp_path: Path
+) -> None:
+    options = {"kubegpu_kubeconfig": str(plane[0].kubeconfig), "kubegpu_proof": proof}
+    done = run_playbook(tmp_path, "kubegpu.autoscale.verify", options)
     assert done.returncode == 0
-    assert "WARNING: nothing was proven: gpu_autoscaling_autoscalers is empty." in " ".join(done.stdout.split())
+    assert words in " ".join(done.stdout.split())

@@ -41,7 +41,7 @@ def play(folder: Path, plane: ControlPlane, manifest: str, **options: Any) -> su
         "kubegpu_kubeconfig": str(plane.kubeconfig),
         "kubernetes_cni": "manifest",
         "kubernetes_cni_manifest": manifest,
-        "__kubernetes_leads": True,
+        "__kubernetes_plan": {"steps": {"charts": False, "manifest": True}},
         **options,
     }
     done = run_playbook(folder, PLAY, variables, TMPDIR=str(folder / "tmp"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from chart_site import Site
 from control_plane import eventually, running
-from playbook import changed, local
+from playbook import ACCESS, changed, local
 from served_kinds import SERVED_S
 
 PRESENT, CONFIG = "nvidia.com/gpu.present", "nvidia.com/device-plugin.config"
@@ -55,7 +55,10 @@ def test_labels_plugin_and_exporter_keep_to_the_pool_of_the_inventory(site: Site
 def bring_pools(site: Site, *pools: dict[str, Any], **variables: Any) -> tuple[int, str]:
     """Of the role's part that labels nodes: the lab's chart has one configuration, and none by node."""
     role = {"name": "kubegpu.autoscale.nvidia_device_plugin"}
-    tasks = [{"ansible.builtin.include_role": {**role, "tasks_from": part}} for part in ("preflight", "pools")]
+    tasks = [
+        {"ansible.builtin.include_role": {**role, "tasks_from": part, "apply": ACCESS}}
+        for part in ("preflight", "pools")
+    ]
     done = site.play(local(*tasks), nvidia_device_plugin_pools=list(pools), **variables)
     return (changed(done.stdout) if done.returncode == 0 else -1), " ".join((done.stdout + done.stderr).split())
 

@@ -42,6 +42,7 @@ def loaded(root: Path, built: Path, model: str = "L4") -> Iterator[dict[str, str
         (root / path).mkdir(parents=True)
     plug_in(root / "sys/bus/pci/devices", gpus=2, model=model)
     subprocess.run([built / "nvidia-persistenced"], env=environment, check=True)
+    subprocess.run([built / "nvidia-modprobe", "-u", "-c=0"], env=environment, check=True)
     yield environment
     driver = int((root / "run/nvidia-persistenced/nvidia-persistenced.pid").read_text())
     ended = os.pidfd_open(driver)

@@ -5,6 +5,7 @@ It makes device nodes and is compiled from C, so these tests need root and a com
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -13,8 +14,10 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.fabric import fabric_states
 from control_plane import free_port
 from driver_machine import ROOT, SETTLES_S, ask, build, loaded, metrics, running, smi
 from programs import program
@@ -75,6 +78,70 @@ def test_vector_add_says_what_is_missing_without_a_driver(machine: dict[str, str
     command = [sys.executable, SCRIPTS / "vector_add.py"]
     ended = subprocess.run(command, env=machine | {"LAB_GPU_ROOT": "/nowhere"}, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (1, "Test FAILED: cuInit: CUDA_ERROR_NO_DEVICE\n")
+
+
+def cuda_proof(machine: dict[str, str], tmp_path: Path, **environment: str) -> tuple[int, dict[str, Any]]:
+    """Exit status and result of the program that pods of a proof run."""
+    for script in (SCRIPTS / "cuda.py", ROOT / "roles/gpu_proof/files/cuda_proof.py"):
+        (tmp_path / script.name).write_text(script.read_text().replace("/dev/termination-log", f"{tmp_path}/message"))
+    command = [sys.executable, tmp_path / "cuda_proof.py"]
+    ended = subprocess.run(command, env=machine | environment, capture_output=True, text=True)
+    assert (tmp_path / "message").read_text() == ended.stdout.strip()
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_the_proof_computes_on_each_gpu(machine: dict[str, str], tmp_path: Path) -> None:
+    status, result = cuda_proof(machine, tmp_path)
+    assert status == 0
+    assert [row["uuid"] for row in result["gpus"]] == smi(machine, "uuid")
+    assert [row["error"] for row in result["gpus"]] == [None, None]
+
+
+def test_cuda_does_not_start_without_uvm(machine: dict[str, str], tmp_path: Path) -> None:
+    """Although nvidia-smi shows all."""
+    node = Path(machine["LAB_GPU_ROOT"], "dev/nvidia-uvm")
+    node.unlink()
+    try:
+        status, result = cuda_proof(machine, tmp_path)
+        assert len(smi(machine, "uuid")) == 2
+    finally:
+        load = [f"{machine['LD_LIBRARY_PATH']}/nvidia-modprobe", "-u", "-c=0"]
+        subprocess.run(load, env=machine, check=True)
+    assert (status, result["gpus"], result["error"]["code"]) == (1, [], 999)
+    assert result["error"]["text"] == "cuInit: CUDA_ERROR_UNKNOWN"
+    assert cuda_proof(machine, tmp_path)[0] == 0
+
+
+def test_cuda_does_not_start_before_the_fabric_has_completed(machine: dict[str, str], tmp_path: Path) -> None:
+    root = Path(machine["LAB_GPU_ROOT"])
+    switch, state = root / "sys/bus/pci/devices/0000:05:00.0", root / "run/nvidia-fabricmanager/state"
+    for file, text in (("vendor", "0x10de"), ("class", "0x068000"), ("device", "0x22a3")):
+        switch.mkdir(exist_ok=True)
+        (switch / file).write_text(f"{text}\n")
+    state.parent.mkdir()
+    seen = {}
+    try:
+        for word in ("", "In Progress", "Completed"):
+            state.write_text(f"{word}\n")
+            printed = subprocess.run(
+                [f"{machine['LD_LIBRARY_PATH']}/nvidia-smi", "-q"], env=machine, capture_output=True, text=True
+            )
+            seen[word] = cuda_proof(machine, tmp_path), set(fabric_states(printed.stdout).values())
+    finally:
+        shutil.rmtree(switch)
+        shutil.rmtree(state.parent)
+    assert seen[""][1] == {"Not Started"}
+    assert seen["In Progress"][1] == {"In Progress"}
+    assert seen["In Progress"][0][1]["error"]["text"] == "cuInit: CUDA_ERROR_SYSTEM_NOT_READY"
+    assert (seen["Completed"][0][0], seen["Completed"][1]) == (0, {"Completed"})
+
+
+def test_a_cuda_library_of_another_release_does_not_start(machine: dict[str, str], tmp_path: Path) -> None:
+    built = Path(machine["LD_LIBRARY_PATH"])
+    shutil.copy(built / "libcuda.so.1", tmp_path / "libcuda.so.590.48.01")
+    (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.590.48.01")
+    status, result = cuda_proof(machine, tmp_path, LD_LIBRARY_PATH=str(tmp_path))
+    assert (status, result["error"]["code"]) == (1, 803)
 
 
 def test_utilisation_is_what_the_load_asks_for(machine: dict[str, str]) -> None:

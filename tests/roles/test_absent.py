@@ -6,17 +6,17 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
-from own_apt import installed_alone
+from driver_machines import BARE, DEBIAN
+from own_apt import apt_paths, installed_alone
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
 
 
-def run(folder: Path, part: str, **variables: Any) -> str:
+def run(folder: Path, part: str) -> str:
     """What a part of the role says of the package apt, in check mode."""
     asked = {"name": "kubegpu.autoscale._common", "tasks_from": part}
     apt = {
@@ -29,12 +29,12 @@ def run(folder: Path, part: str, **variables: Any) -> str:
         "version": "*",
     }
     files = {
-        "_common_server": {"result": {"apt_sources": []}},
-        "_common_apt_pin_file": str(folder / "kubegpu.pref"),
-        "_common_apt_before_file": str(folder / "kubegpu.before"),
+        "_common_server": BARE,
+        "_common_apt_paths": apt_paths(folder),
     }
-    task = {"ansible.builtin.include_role": asked, "vars": {"_common_apt": apt, **files, **variables}}
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
+    facts = {"ansible.builtin.set_fact": {**DEBIAN, "cacheable": True}}
+    task = {"ansible.builtin.include_role": asked, "vars": {"_common_apt": apt, **files}}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [facts, task]}
     (folder / "play.yml").write_text(json.dumps([play]))
     settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "ANSIBLE_NOCOLOR": "1", **installed_alone(folder)}
     done = ansible_playbook("-i", "localhost,", "--check", "--diff", "play.yml", cwd=folder, env=settings)
@@ -44,7 +44,7 @@ def run(folder: Path, part: str, **variables: Any) -> str:
 def removal(folder: Path, marked: bool) -> str:
     """What the task that purges apt itself says first. marked: whether the pin of these packages is there."""
     if marked:
-        (folder / "kubegpu.pref").touch()
+        (folder / "kubegpu.pin").touch()
     said = run(folder, "apt_absent")
     found = re.search(r"Purge apt\] \**\n(?:\[ERROR\]: )?(\w+)", said)
     assert found, said
@@ -54,9 +54,10 @@ def removal(folder: Path, marked: bool) -> str:
 @pytest.mark.parametrize("pinned", [False, True])
 def test_what_was_there_before_is_remembered(tmp_path: Path, pinned: bool) -> None:
     """At the first run alone: later, what is there is ours."""
-    known = {str(tmp_path / "kubegpu.pref"): "0"} if pinned else {}
+    if pinned:
+        (tmp_path / "kubegpu.pin").touch()
 
-    said = run(tmp_path, "apt_repository", _common_apt_checksums=known)
+    said = run(tmp_path, "apt_repository")
 
     assert ("\n+apt\n" in said) is not pinned, said
 

@@ -36,7 +36,7 @@ FOUND = [
 
 
 def test_they_are_found() -> None:
-    assert len(FOUND) >= 3  # of containerd, Docker and Kubernetes
+    assert len(FOUND) >= 1  # of Kubernetes
 
 
 def test_the_shared_role_takes_what_is_planned() -> None:

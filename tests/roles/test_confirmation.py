@@ -36,7 +36,7 @@ def confirm(
         "hosts": "all",
         "connection": "local",
         "gather_facts": False,
-        "vars": {"__kubernetes_staying": ["cp1"] if staying else []},
+        "vars": {"__kubernetes_plan": {"steps": {"leave_others": staying}}},
         "tasks": [*known, confirms, done],
     }
     (folder / "play.yml").write_text(json.dumps([play]))

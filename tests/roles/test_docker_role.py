@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
-from own_apt import installed_alone
+from driver_machines import BARE, DEBIAN, node_facts
+from own_apt import apt_paths, installed_alone
 
 # As the daemon's client does it: what is asked for is written down, nvidia-smi's answer is printed.
 DOCKER = """#!/bin/sh
@@ -43,38 +44,32 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(
-    folder: Path, part: str, *flags: str, gpus: int = 2, more: dict[str, str] | None = None, **variables: Any
+    folder: Path, *parts: str, flags: tuple[str, ...] = (), more: dict[str, str] | None = None, **known: Any
 ) -> str:
-    """What a part of the role prints, without line breaks."""
-    facts = {"gpus": [{"bound_driver": "nvidia"}] * gpus, "driver_version_loaded": "580.1", "reboot_required": False}
-    task = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.docker", "tasks_from": part}}
+    """What parts of the role print, without line breaks."""
+    facts = {"gpu_facts": node_facts(2, driver_version_loaded="580.1")} | (DEBIAN if "plan" in parts else {})
+    role = {"name": "kubegpu.autoscale.docker"}
     play = {
         "hosts": "localhost",
         "connection": "local",
-        "gather_facts": part != "verify",
-        "vars": {"_common_gpu_facts": {}, **variables},
+        "gather_facts": "plan" not in parts,
+        "vars": {"_common_gpu_facts": {}},
         "environment": {"PATH": f"{folder}/bin:/usr/bin:/bin"},
-        "tasks": [{"ansible.builtin.set_fact": {"gpu_facts": facts}}, task],
+        "tasks": [
+            {"ansible.builtin.set_fact": facts | {"cacheable": True}},
+            *({"ansible.builtin.include_role": {**role, "tasks_from": part}} for part in parts),
+        ],
     }
-    if part == "verify":
-        play["vars"]["ansible_facts"] = {"gpu_facts": facts}
     (folder / "play.yml").write_text(json.dumps([play]))
-    done = ansible_playbook(
-        "-i",
-        "localhost,",
-        "-v",
-        "play.yml",
-        *flags,
-        cwd=folder,
-        env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **(more or {})},
-    )
+    words = ("-i", "localhost,", "-v", "play.yml", *flags, "-e", json.dumps(known | {"_common_server": BARE}))
+    done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **(more or {})})
     return " ".join((done.stdout + done.stderr).split())
 
 
 def test_a_container_of_docker_that_shows_all_gpus_is_the_proof(folder: Path) -> None:
     (folder / "shown").write_text("\n".join(GPU.format(number, number) for number in range(2)))
 
-    shown = run(folder, "verify")
+    shown = run(folder, "plan", "verify", docker_state="present")
 
     assert "failed=0" in shown, shown
     imported, asked, removed = (folder / "asked").read_text().splitlines()
@@ -91,27 +86,20 @@ def test_a_container_of_docker_that_shows_all_gpus_is_the_proof(folder: Path) ->
 def test_a_gpu_that_docker_does_not_give_is_told_with_the_next_step(folder: Path) -> None:
     (folder / "shown").write_text(GPU.format(0, 0))
 
-    shown = run(folder, "verify")
+    shown = run(folder, "plan", "verify", docker_state="present")
 
     assert "failed=1" in shown, shown
-    assert "nvidia-smi in a container showed 1 of 2 GPUs" in shown
-    assert "`docker info --format {{.Runtimes}}` names the runtime nvidia" in shown
+    assert "nvidia-smi in a container of Docker showed 1 of 2 GPUs" in shown
+    assert "`docker info --format {{.Runtimes}}` has to list nvidia" in shown
 
 
-@pytest.mark.parametrize("name", ["docker.io", "docker-cli", "podman-docker"])
-def test_a_docker_of_the_distribution_is_refused(folder: Path, name: str) -> None:
-    (folder / "packages").write_text(f"{name} installed\n")
+def test_a_docker_of_the_distribution_is_not_replaced(folder: Path) -> None:
+    (folder / "packages").write_text("docker.io installed 20.10\n")
 
-    shown = run(folder, "preflight", docker_state="present", _common_collects=False)
+    shown = run(folder, "preflight", docker_state="present")
 
-    assert f"has a Docker of somebody else ({name})" in shown
+    assert "has a Docker that is not managed by this collection (docker.io)" in shown
     assert "failed=1" in shown
-
-
-def test_one_that_is_left_is_no_reason(folder: Path) -> None:
-    (folder / "packages").write_text("docker.io config-files\n")
-
-    assert "Docker of somebody else" not in run(folder, "preflight", docker_state="present")
 
 
 @pytest.mark.parametrize(
@@ -122,17 +110,17 @@ def test_the_runtime_goes_with_a_docker_of_ours(folder: Path, is_ours: bool, run
     """In check mode, where nothing is removed. A Docker of somebody else, and one that is asked for, keeps it."""
     ours = {"nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []}}
     (folder / "daemon.json").write_text(json.dumps({"runtimes": ours, "log-driver": "journald"}))
-    pin = folder / "kubegpu-docker-ce.pref"
+    pin = folder / "kubegpu.pin"
     if is_ours:
         pin.touch()
     known = {
-        "_common_apt_pin_file": str(pin),
+        "_common_apt_paths": apt_paths(folder),
         "__nvidia_container_toolkit_docker_file": str(folder / "daemon.json"),
         "nvidia_container_toolkit_runtimes": runtimes,
     }
     own = installed_alone(folder)
 
-    shown = run(folder, "absent", "--check", "-e", json.dumps(known), more=own, docker_state="absent")
+    shown = run(folder, "plan", "absent", flags=("--check",), more=own, docker_state="absent", **known)
 
     assert "failed=0" in shown, shown
-    assert bool(re.search(r"Write them\] \**\s+changed", shown)) is goes
+    assert bool(re.search(r"Write the settings\] \**\s+changed", shown)) is goes

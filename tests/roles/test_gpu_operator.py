@@ -75,7 +75,8 @@ def test_it_is_made_to_after_the_kind_has_come_and_before_anything_is_waited_for
     first = play["post_tasks"][0]
 
     assert first["ansible.builtin.include_role"] == {"name": "kubegpu.autoscale.gpu_operator", "tasks_from": "monitor"}
-    look, touch = yaml.safe_load((ROOT / "roles/gpu_operator/tasks/monitor.yml").read_text())
+    [access] = yaml.safe_load((ROOT / "roles/gpu_operator/tasks/monitor.yml").read_text())
+    look, touch = access["block"]
     assert look["register"] == "__gpu_operator_monitored"
     assert touch["loop"] == "{{ __gpu_operator_unmonitored }}"
 

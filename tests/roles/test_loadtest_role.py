@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import CONTAINER
 from collection import ROOT
 from playbook import local, run_playbook
 from role_values import RoleValues
@@ -19,7 +22,7 @@ LOAD: dict[str, Any] = {
     "gpu_loadtest_high": 40,
 }
 OWN = {"image": "docker.io/blazemeter/taurus:latest", "command": ["bzt", "/plan/plan.yml"]}
-JOB = ROOT / "roles/gpu_loadtest/templates/job.yaml.j2"
+HERE = {"role_path": str(ROOT / "roles" / "gpu_loadtest")}
 NO_CLUSTER = "there is no kubeconfig at"
 
 
@@ -52,56 +55,37 @@ def test_numbers_may_be_text(form: Any) -> None:
     given = {"low": 2, "high": 40, "settle": 10, "rise": 5, "hold": 60, "fall": 90, "timeout": 3, "start_timeout": 30}
     options = {f"gpu_loadtest_{name}": form(number) for name, number in given.items()}
 
-    looked = {"result": {"scale_down_window_s": 300}}
-    told = {"__gpu_loadtest_looked": looked, "__gpu_loadtest_files": "{}"}
+    told = {"__gpu_loadtest_looked": {"result": {"scale_down_window_s": 300}}, **HERE}
 
     role = RoleValues("gpu_loadtest", LOAD | options | {"gpu_loadtest_budget": form(12)}, told)
 
     assert [stage["seconds"] for stage in role["__gpu_loadtest_stages"]] == [10, 5, 60, 90]
     assert role["__gpu_loadtest_plan"]["scenario"]["maxVUs"] == 120
     assert role["__gpu_loadtest_budget"] == 12.0
-    [_secret, job] = yaml.safe_load_all(role[f"lookup('ansible.builtin.template', '{JOB}')"])
+    [secret, job] = role["__gpu_loadtest_objects"]
+    assert json.loads(b64decode(secret["data"]["plan.json"]))["scenario"] == role["__gpu_loadtest_plan"]["scenario"]
+    assert b64decode(secret["data"]["k6.js"]).startswith(b"//")
     assert job["spec"]["activeDeadlineSeconds"] == 165 + 30 + 60
 
 
-def test_the_plan_goes_with_the_job() -> None:
-    """A killed run leaves its Secret else, with what gpu_loadtest_headers has: only the Job has a time to live."""
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "loadtest-chat", "uid": "u"}
-    told = {"__gpu_loadtest_looked": {"result": {"scale_down_window_s": 300}}, "__gpu_loadtest_files": "{}"}
+def test_a_generator_of_one_s_own_has_its_files(tmp_path: Path) -> None:
+    (tmp_path / "plan.yml").write_text("rate: 5\n")
+    own = OWN | {"files": {"plan.yml": str(tmp_path / "plan.yml")}}
+    told = {"__gpu_loadtest_looked": {"result": {"scale_down_window_s": 300}}}
 
-    def owners(**variables: Any) -> Any:
-        role = RoleValues("gpu_loadtest", LOAD | {"gpu_loadtest_budget": 12}, told | variables)
-        [secret, _job] = yaml.safe_load_all(role[f"lookup('ansible.builtin.template', '{JOB}')"])
-        return secret["metadata"]["ownerReferences"]
+    [secret, job] = RoleValues("gpu_loadtest", LOAD | {"gpu_loadtest_own": own}, told)["__gpu_loadtest_objects"]
 
-    assert owners() == []
-    assert owners(__gpu_loadtest_owners=[owner]) == [owner]
-
-
-RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-26T01:00:00Z"}}
-
-
-@pytest.mark.parametrize(
-    ("load", "exits"),
-    [({"terminated": {"exitCode": 0}}, [0]), ({"terminated": {"exitCode": 99}}, [99]), (RUNS, []), (None, [])],
-    ids=["done", "failed", "running", "not started"],
-)
-def test_a_proxy_that_goes_on_beside_the_generator_is_not_waited_for(load: Any, exits: list[int]) -> None:
-    """The Job does not end as long as a mesh's proxy runs in its pod."""
-    statuses = [{"name": "istio-proxy", "state": RUNS}, {"name": "load", "state": load}]
-    pod = {"status": {"containerStatuses": statuses} if load else {"phase": "Pending"}}
-
-    role = RoleValues("gpu_loadtest", LOAD, {"__gpu_loadtest_pods": {"resources": [pod]}})
-
-    assert role["__gpu_loadtest_exits"] == exits
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert {name: b64decode(data) for name, data in secret["data"].items()} == {"plan.yml": b"rate: 5\n"}
+    assert (container["image"], container["command"]) == (OWN["image"], OWN["command"])
+    assert "args" not in container
 
 
 def test_the_log_of_the_generator_is_read_and_of_no_proxy() -> None:
     """Where a pod has several containers the API server wants to be told which."""
     [_info, _clean, block, _judge] = yaml.safe_load((ROOT / "roles/gpu_loadtest/tasks/load.yml").read_text())
     [log] = [task["kubernetes.core.k8s_log"] for task in block["block"] if "kubernetes.core.k8s_log" in task]
-    [container] = re.findall(r"^ +- name: (\S+)$", JOB.read_text(), re.MULTILINE)
-    assert log["container"] == container
+    assert log["container"] == CONTAINER
 
 
 @pytest.mark.parametrize("name", ["chat", "meta-llama-3-1-70b-instruct-awq-int4-production-predictor", "x" * 63])

@@ -12,13 +12,13 @@ from pathlib import Path
 import jinja2
 import pytest
 from collection import ROOT
-from role_values import RoleValues
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("iptables") or not shutil.which("ip"), reason="takes root, ip and iptables"
 )
 
-TEMPLATE = ROOT / "roles/kubernetes/templates/kubegpu-metrics.j2"
+TEMPLATE = ROOT / "roles/kubernetes/templates/etc/kubegpu-metrics.j2"
+UNIT = ROOT / "roles/kubernetes/files/etc/systemd/system/kubegpu-metrics.service"
 # A server, and a neighbour with three addresses: of a pod, of a node, of nobody in the cluster.
 SERVER = """
 set -e
@@ -49,12 +49,10 @@ time.sleep(60)
 
 
 def script(folder: Path, *sources: str, ports: tuple[int, ...] = (10249, 2381)) -> Path:
-    text = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
-    text.tests["search"] = lambda value, wanted: wanted in value
+    text = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined).from_string(TEMPLATE.read_text())
+    ipv4, ipv6 = ([row for row in sources if (":" in row) is is_ipv6] for is_ipv6 in (False, True))
     path = folder / f"metrics-{len(sources)}-{len(ports)}"
-    rendered = text.from_string(TEMPLATE.read_text()).render(
-        __kubernetes_metrics_ports=ports, __kubernetes_metrics_sources=sources
-    )
+    rendered = text.render(__kubernetes_plan={"metrics": {"ports": ports, "ipv4": ipv4, "ipv6": ipv6}})
     path.write_text(rendered)
     path.chmod(0o755)
     return path
@@ -117,11 +115,9 @@ def test_stop_takes_all_of_it_back(tmp_path: Path) -> None:
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze")
 def test_the_unit_follows_each_firewall_that_flushes_all_rules(tmp_path: Path) -> None:
     """systemd reads the unit. Which one a restart or a reload of the firewall reaches, its dependencies say."""
-    role = RoleValues("kubernetes", {}, {})
-    units = role["__kubernetes_firewall_units"]
-    text = jinja2.Environment().from_string(TEMPLATE.with_name("kubegpu-metrics.service.j2").read_text())
+    units = ["nftables.service", "iptables.service", "netfilter-persistent.service", "firewalld.service"]
     unit = tmp_path / "kubegpu-metrics.service"
-    unit.write_text(text.render(__kubernetes_firewall_units=units, __kubernetes_metrics_script="/bin/true"))
+    unit.write_text(UNIT.read_text().replace("/etc/kubegpu-metrics", "/bin/true"))
     settings = ConfigParser(strict=False)
     settings.optionxform = str  # type: ignore[assignment]
     settings.read(unit)

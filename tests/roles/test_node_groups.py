@@ -93,12 +93,13 @@ def test_the_load_balancer_s_controller_knows_each_annotation() -> None:
 
 
 def test_the_ingress_leads_to_the_sample() -> None:
-    options = yaml.safe_load((ROOT / "roles/gpu_workload/defaults/main.yml").read_text())
     [path] = ingress()["spec"]["rules"][0]["http"]["paths"]
-    service = (ROOT / "roles/gpu_workload/templates/service.yaml.j2").read_text()
-    assert ingress()["metadata"]["namespace"] == options["gpu_workload_namespace"]
-    assert path["backend"]["service"] == {"name": options["gpu_workload_name"], "port": {"name": "http"}}
-    assert "{name: http, port: 80" in service
+    told = {"role_path": str(ROOT / "roles" / "gpu_workload")}
+    role = RoleValues("gpu_workload", {"gpu_workload_service": True}, told)
+    [service] = [made for made in role["__gpu_workload"]["objects"] if made["kind"] == "Service"]
+    [port] = service["spec"]["ports"]
+    assert ingress()["metadata"]["namespace"] == service["metadata"]["namespace"]
+    assert path["backend"]["service"] == {"name": service["metadata"]["name"], "port": {"name": port["name"]}}
 
 
 def ingress() -> Object:

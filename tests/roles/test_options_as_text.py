@@ -82,7 +82,7 @@ def filters(way: list[nodes.Node]) -> list[str]:
 
 
 # Their options get their types from node_plan: see tests/unit/nodes/test_arguments.py.
-PLANS = {*ROLES.glob("*/tasks/plan.yml")}
+PLANS = {*ROLES.glob("*/tasks/*plan.yml")}
 # One file of `_common` reads those of all charts by their names.
 ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
 
@@ -148,18 +148,7 @@ def test_receivers_without_a_value_are_named_as_what_is_wrong() -> None:
     )
 
 
-def test_ports_of_metrics_stay_closed_where_a_text_says_so() -> None:
-    said = {"kubernetes_control_plane_metrics": "false"}
-    kubernetes = RoleValues("kubernetes", {"groups": {}, **said}, {})
-
-    assert kubernetes["__kubernetes_metrics_kubeproxy"] == kubernetes["__kubernetes_metrics_cluster"] == {}
-
-
 LISTS = {
-    "kubegpu_no_proxy": ("containerd", "__containerd_proxy_bypass", [".corp", "10.0.0.0/8"]),
-    "containerd_mirrored_registries": ("containerd", "__containerd_mirrors", ["docker.io", "quay.io"]),
-    "kubernetes_ignore_preflight_errors": ("kubernetes", "__kubernetes_preflight", ["NumCPU", "Mem"]),
-    "kubernetes_lost_nodes": ("kubernetes", "__kubernetes_gone", ["cp2", "gpu3"]),
     "gpu_alerts_disabled": ("gpu_alerts", "__gpu_alerts_left_out", ["GpuHot", "GpuXidError"]),
     "gitops_roles": ("gitops", "__gitops_roles", ["gpu_alerts", "gpu_dashboards"]),
 }
@@ -167,46 +156,9 @@ LISTS = {
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_may_be_a_text_with_commas(name: str) -> None:
-    """As kubeadm's own flag and NO_PROXY are; the roles' specifications take one for a list, too."""
+    """As NO_PROXY is; the roles' specifications take one for a list, too."""
     role, expression, rows = LISTS[name]
-    told = {
-        "__kubernetes_found": {"files": []},
-        "__kubernetes_elsewhere": {"results": []},
-        "ansible_play_hosts": [],
-        "groups": {},
-        "hostvars": {},
-    }
+    told = {"ansible_play_hosts": [], "groups": {}, "hostvars": {}}
     asked = [RoleValues(role, {name: given}, told)[expression] for given in (rows, ",".join(rows), rows[:1], rows[0])]
 
     assert asked[0] == asked[1] != asked[2] == asked[3]
-
-
-def test_an_upgrade_passes_over_the_same_errors() -> None:
-    tasks = yaml.safe_load((ROLES / "kubernetes/tasks/upgrade_node.yml").read_text())
-    [command] = [task["ansible.builtin.command"] for task in tasks if "kubeadm upgrade" in str(task)]
-    told = {"__kubernetes_before_state": {"apply": True}, "groups": {}, "inventory_hostname": "cp1"}
-    said = RoleValues("kubernetes", {"kubernetes_ignore_preflight_errors": "NumCPU,Mem"}, told).text(command)
-
-    assert said.split()[-1] == "--ignore-preflight-errors=NumCPU,Mem"
-
-
-@pytest.mark.parametrize("role", ["containerd", "docker"])
-@pytest.mark.parametrize("version", [580, 2.3])
-def test_a_version_may_be_a_number(role: str, version: float) -> None:
-    """YAML makes one of 580, and of 2.3. Whether there is such a version, apt is asked."""
-    gpu = {"bound_driver": None, "generation": "ada", "pci_address": "0000:03:00.0"}
-    system = {"distribution": "Ubuntu", "distribution_version": "24.04", "distribution_release": "noble"}
-    facts = {**system, "architecture": "x86_64", "kernel": "6.8.0-60-generic"}
-    found = {"gpus": [gpu], "driver_flavour": "either", "fabric_manager_needed": False, "nvlsm_needed": False}
-    found |= {"driver_branch_max": None, "secure_boot": None, "driver_origin": None}
-    found |= {"driver_version_installed": None, "driver_version_loaded": None}
-    told = {
-        "ansible_facts": {**facts, "gpu_facts": found},
-        "_common_server": {"result": {"runtimes": [], "clusters": [], "apt_sources": []}},
-    }
-    told["_common_pin_roles"] = [role]
-    variables = {f"{role}_version": version, "docker_state": "present", "inventory_hostname": "gpu1"}
-    values = RoleValues(role, variables, told)
-
-    assert isinstance(values[f"__{role}_reasons"], list)
-    assert any(str(version) in package for package in values["_common_brought[0].packages"] if "headers" not in package)

@@ -29,10 +29,11 @@ OF_MODULES = {
     *(f"{role}_prometheus" for role in ("gpu_autoscaling", "gpu_doctor", "gpu_hours", "gpu_loadtest")),
     *("gpu_autoscaling_autoscalers", "gpu_loadtest_headers"),
 }
-OF_SERVERS = {
-    *("containerd_config", "kubernetes_cluster_config", "kubernetes_kubelet_config", "kubernetes_kubeproxy_config"),
-    *("kubernetes_patches", "kubernetes_controller_manager_args"),
-}
+OF_KUBERNETES = (
+    *("kubernetes_cluster_config", "kubernetes_kubelet_config", "kubernetes_kubeproxy_config", "kubernetes_patches"),
+    *("kubernetes_controller_manager_args", "kubernetes_cni_values"),
+)
+OF_SERVERS = {"containerd_config", *OF_KUBERNETES} - OF_CHARTS
 # Labels, selectors and settings of kubectl: everybody who reads the cluster reads them.
 PUBLIC = re.compile(
     r"_(labels|annotations|node_selector|tolerations|drain_options|storage|public_dashboards|source)$|^_common_"
@@ -123,15 +124,18 @@ def test_a_secret_of_a_server_is_for_root_and_in_no_difference() -> None:
     told = {"__containerd_drop_in": own, "__containerd_own_drop_in": own["name"], "__containerd_version": 3}
     for given, mode in ((holder, "0600"), (public, "0644")):
         assert RoleValues("containerd", {"containerd_config": given}, told)["__containerd_drop_in_file.mode"] == mode
-    parts: dict[str, Any] = {"cluster": {}, "kubelet": {}, "kubeproxy": {}}
-    node = {"__kubernetes_is_control_plane": True}
-    for part in parts:
+    for name in OF_KUBERNETES:
         for given, hides in ((holder, True), (public, False)):
-            merged = {"__kubernetes_merged": {**parts, part: given}}
-            assert RoleValues("kubernetes", {}, node | merged)["__kubernetes_has_secrets"] is hides
-    assert RoleValues("kubernetes", {"kubernetes_patches": holder}, node | {"__kubernetes_merged": parts})[
-        "__kubernetes_has_secrets"
-    ]
+            assert RoleValues("kubernetes", {name: given}, {})["__kubernetes_has_secrets"] is hides
+
+
+def test_a_plan_is_hidden_where_its_options_have_secrets() -> None:
+    """Its result has the documents with them."""
+    [plan] = yaml.safe_load((ROOT / "roles/kubernetes/tasks/plan.yml").read_text())
+    options = set(re.findall(r"\w+", str(plan["kubegpu.autoscale.node_plan"]["kubernetes"]["options"])))
+
+    assert plan["no_log"] == "{{ __kubernetes_has_secrets }}"
+    assert {*OF_KUBERNETES} <= options
 
 
 def environments(node: Any) -> Iterator[Any]:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("iptables") or not shutil.which("ip"), reason="takes root, ip and iptables"
 )
 
-TEMPLATE = ROOT / "roles/kubernetes/templates/kubegpu-pod-network.j2"
+TEMPLATE = ROOT / "roles/kubernetes/templates/etc/kubegpu-pod-network.j2"
 SERVER = """
 set -e
 ip link add eth0 type bridge; ip address add 192.0.2.1/24 dev eth0; ip link set eth0 up; ip link set lo up
@@ -26,22 +26,16 @@ iptables --policy FORWARD DROP; iptables --append FORWARD --jump DROP
 ROUTES, FORWARD, NAT = "ip route show proto 117", "iptables --list-rules FORWARD", "iptables -t nat -S POSTROUTING"
 
 
-def node(number: int) -> dict[str, object]:
-    addresses = [{"type": "InternalIP", "address": f"192.0.2.{number}"}]
-    return {
-        "metadata": {"name": f"gpu{number}"},
-        "spec": {"podCIDR": f"10.244.{number}.0/24"},
-        "status": {"addresses": addresses},
-    }
-
-
 def script(folder: Path, *others: int) -> Path:
     """The script of gpu1 in a cluster with these others."""
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
     text = environment.from_string(TEMPLATE.read_text()).render(
-        __kubernetes_nodes=[node(number) for number in (*others, 1)],
-        __kubernetes_node="gpu1",
-        __kubernetes_pod_cidr="10.244.1.0/24",
+        __kubernetes_plan={
+            "network": {
+                "routes": [f"10.244.{number}.0/24 via 192.0.2.{number}" for number in others],
+                "pod_cidr": "10.244.1.0/24",
+            }
+        },
         kubernetes_pod_subnet="10.244.0.0/16",
         kubernetes_service_subnet="10.96.0.0/12",
     )

@@ -41,7 +41,5 @@ def test_the_exporter_tells_pods_on_one_gpu_apart_where_they_share(told: dict[st
     values = RoleValues("dcgm_exporter", told, monitor)["__dcgm_exporter_chart"]["values"]
     names = [entry["name"] for entry in values["extraEnv"]]
     assert ("KUBERNETES_VIRTUAL_GPUS" in names) is shared
-    assert (values.get("hostPID"), values.get("kubernetes")) == (
-        (True, {"enablePodUID": True}) if shared else (None,) * 2
-    )
+    assert (values.get("hostPID"), values.get("kubernetes")) == ((shared, {"enablePodUID": shared}))
     assert "DCGM_EXPORTER_INTERVAL" in names

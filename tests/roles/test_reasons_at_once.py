@@ -35,7 +35,7 @@ def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     (folder / "play.yml").write_text(json.dumps([play()]))
     settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
     # What apt has is not the question here.
-    told = json.dumps({"_common_brought": [], "kubegpu_free_gib": {}})
+    told = json.dumps({"_common_brings": {}, "kubegpu_free_gib": {}})
     done = ansible_playbook("-i", "hosts.json", "play.yml", "-e", told, cwd=folder, env=settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: (folder / f"{name}.txt").read_text().splitlines() for name in MACHINES}
@@ -71,11 +71,11 @@ def test_the_reasons_of_all_roles_come_at_once(reasons: dict[str, list[str]]) ->
     driver, runtime = reasons["gpu1"]
 
     assert "no single driver serves them" in driver
-    assert "has a container runtime of somebody else (/usr/local/bin/containerd)" in runtime
+    assert "has a container runtime that is not managed by this collection (/usr/local/bin/containerd)" in runtime
 
 
 def test_each_server_has_its_own(reasons: dict[str, list[str]]) -> None:
     [runtime] = reasons["gpu2"]
 
-    assert "has a container runtime of somebody else" in runtime
+    assert "has a container runtime that is not managed by this collection" in runtime
     assert reasons["gpu3"] == []

@@ -10,12 +10,12 @@ import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from driver_machines import BARE, DEBIAN, node_facts
-from own_apt import installed_alone
+from own_apt import apt_paths, installed_alone
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bool) -> None:
-    specification, pin = tmp_path / "nvidia.yaml", tmp_path / "kubegpu-nvidia-container-toolkit.pref"
+    specification, pin = tmp_path / "nvidia.yaml", tmp_path / "kubegpu.pin"
     specification.touch()
     if is_ours:
         pin.touch()
@@ -34,7 +34,7 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
         "nvidia_container_toolkit_state": "absent",
         "__nvidia_container_toolkit_cdi_spec": str(specification),
         "__nvidia_container_toolkit_docker_file": str(tmp_path / "daemon.json"),
-        "_common_apt_pin_file": str(pin),
+        "_common_apt_paths": apt_paths(tmp_path),
         "_common_server": BARE,
     }
     done = ansible_playbook(

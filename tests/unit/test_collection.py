@@ -92,7 +92,7 @@ def test_who_names_a_kubeconfig_names_the_context() -> None:
         for found in mappings(_tasks(file))
         if "kubeconfig" in found
     ]
-    assert len(asked) > 50
+    assert len(asked) > 10  # the others have it by module_defaults: see test_cluster_access.py
     assert [file for file, arguments in asked if "context" not in arguments] == []
 
 

@@ -27,9 +27,10 @@ LEFT = (
     "components",
     "gitops",
     "loadtest",
+    "proof",
     "report",
 )
-PACKAGES = (*LEFT, "cluster", "actions", "runtime")
+PACKAGES = (*LEFT, "cluster", "reading", "actions", "runtime")
 PURE = {
     "secrets",
     "autoscaling",
@@ -39,6 +40,7 @@ PURE = {
     "components",
     "gitops",
     "loadtest",
+    "proof",
     "report",
     "formats",
 }
@@ -118,10 +120,10 @@ def test_a_plan_imports_little() -> None:
     """It runs once a host and task, so it knows of nothing that reads a cluster."""
     [action] = (ROOT / "plugins" / "action").glob("node_plan.py")
     assert {name.split(".")[0] for name in shipped(action)} == {
-        "diagnosis", "errors", "formats", "hops", "nodes", "server"
+        "diagnosis", "errors", "formats", "hops", "nodes", "secrets", "server"
     }  # fmt: skip
     assert {name for name in shipped(action) if name.startswith("server.")} == {
-        f"server.{name}" for name in ("driver", "gpu_node", "pci", "pci_products")
+        f"server.{name}" for name in ("driver", "fabric", "gpu_node", "pci", "pci_products")
     }
 
 

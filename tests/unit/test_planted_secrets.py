@@ -29,6 +29,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "chart_crds": {"chart": "/nowhere"},
     "chart_release": {"chart_name": "x", "chart_version": "1"},
     "custom_metric_info": {"namespace": "x"},
+    "gpu_proof": {"image": "x", "scripts": {"cuda_proof.py": ""}},
 }
 FILL: dict[str, Any] = {"bool": False, "int": 1, "float": 1.0, "dict": {}, "list": [], "path": "/nowhere", "str": "x"}
 

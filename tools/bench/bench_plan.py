@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def measure(autoscalers: int, *, only_today: bool) -> Bench:
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import plan_all
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan_autoscalers import plan_all
 
     found = subjects(autoscalers)
     changes = [{"target_value": found[0].today.metrics[0].target}] if only_today else []  # no change is left out

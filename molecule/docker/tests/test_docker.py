@@ -216,7 +216,7 @@ def test_gpus_that_do_not_arrive_are_told(server: Server) -> None:
     whole = docker(tags="docker_verify")
 
     assert not broken.succeeded
-    assert f"nvidia-smi in a container showed 0 of {GPUS} GPUs" in broken.text
+    assert f"nvidia-smi in a container of Docker showed 0 of {GPUS} GPUs" in broken.text
     assert (whole.succeeded, whole.changed) == (True, 0)
     assert "kubegpu" not in server.sh("docker images; docker ps --all")
 

@@ -27,8 +27,8 @@ def test_a_run_proves_that_pods_reach_pods_of_other_nodes(host: Host) -> None:
 
     assert not broken.succeeded
     for server, other in (("cp1", "gpu1"), ("gpu1", "cp1")):
-        seen = rf"Seen: \S+:8080 on {other}: \S"
-        assert re.search(rf"a pod of {server} does not reach pods of other nodes. {seen}", broken.text)
+        seen = rf"{server} has a pod that does not reach pods of other nodes: \S+:8080 on {other}: \S"
+        assert re.search(seen, broken.text)
     assert "kubernetes_cni: flannel or cilium" in broken.text
     assert (whole.succeeded, whole.changed) == (True, 0)
     assert len(re.findall(r"reached: - \S+:8080", whole.text)) == 2

@@ -10,22 +10,19 @@ from ..autoscaling.manifests import (
     AUTOSCALER_ANNOTATION,
     Manifest,
     RuleOptions,
-    external_labels,
     manifests,
     metric_names,
     recordings_of,
     rule_names,
 )
 from ..autoscaling.metrics import with_what_they_read
-from ..autoscaling.spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
+from ..autoscaling.spec import EXTERNAL, OBJECT, Autoscaler
 from ..chain.objects import Key
-from ..cluster.kube import KubeClient
-from ..cluster.metrics_api import MetricsApi, MetricValue
 from ..marks import namespace_of
-from .snapshot import GROUPS
+from ..reading.served import AdapterMetrics, ServedMetrics
 
 
-class Backend(Protocol):
+class Backend(ServedMetrics, Protocol):
     """From recorded series to the value that an HPA reads."""
 
     def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
@@ -37,24 +34,9 @@ class Backend(Protocol):
     def unused_rules(self, rules: Iterable[Manifest], hpas: Mapping[Key, Manifest]) -> list[Manifest]:
         """Those of these rules that none of these HPAs uses."""
 
-    def listed(self, metric_type: str) -> set[str]:
-        """The metrics that the API for this type offers, as discovery names them. Raises ApiError."""
 
-    def discovery_name(self, metric_target: MetricTarget, target: Target) -> str:
-        """How discovery names the metric of a metric_target."""
-
-    def read(self, metric_target: MetricTarget, target: Target, namespace: str, pods: str) -> list[MetricValue]:
-        """The values that the HPA would get. Raises ApiError.
-
-        pods: label selector; empty for all pods of the namespace.
-        """
-
-
-class PrometheusAdapter:
+class PrometheusAdapter(AdapterMetrics):
     """prometheus-adapter with the generic rules of the role prometheus_adapter, which a new metric never changes."""
-
-    def __init__(self, kube: KubeClient) -> None:
-        self._api = MetricsApi(kube.get_raw)
 
     def desired_objects(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         return manifests(autoscalers, rules)
@@ -70,28 +52,6 @@ class PrometheusAdapter:
             for place in ("", namespace):
                 asked_for.setdefault(place, set()).update(names)
         return [rule for rule in rules if not _is_used(rule, named, asked_for)]
-
-    def listed(self, metric_type: str) -> set[str]:
-        return self._api.listed(GROUPS[metric_type])
-
-    def discovery_name(self, metric_target: MetricTarget, target: Target) -> str:
-        name = metric_target.metric.name
-        if metric_target.type == EXTERNAL:
-            return name
-        return f"pods/{name}" if metric_target.type == PODS else f"{_plural(target)}/{name}"
-
-    def read(self, metric_target: MetricTarget, target: Target, namespace: str, pods: str) -> list[MetricValue]:
-        name = metric_target.metric.name
-        if metric_target.type == EXTERNAL:
-            labels = ",".join(f"{key}={value}" for key, value in external_labels(metric_target, target).items())
-            return self._api.external(name, namespace=namespace, label_selector=labels)
-        if metric_target.type == PODS:
-            return self._api.custom(name, namespace=namespace, label_selector=pods)
-        return self._api.custom(name, namespace=namespace, resource=_plural(target), name=target.name)
-
-
-def _plural(target: Target) -> str:
-    return f"{WORKLOAD_LABELS[target.kind]}s.{target.api_version.rpartition('/')[0]}"
 
 
 def _is_used(rule: Manifest, hpas: Mapping[str, Manifest], asked_for: Mapping[str, set[str]]) -> bool:

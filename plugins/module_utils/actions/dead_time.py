@@ -15,9 +15,8 @@ from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..hops import Hop
 from ..marks import is_managed
-from .pods import read_pods
-from .snapshot import Objects
-from .targets import TargetState
+from ..reading.pods import read_pods
+from ..reading.targets import TargetState
 
 # Above this a dead time is measured again in each run: the first pods of a workload also pull its image, and many that
 # start at once hold each other up. Pods that are there already start faster than this.
@@ -32,7 +31,7 @@ def resolve_dead_times(
     kube: KubeClient,
     prometheus: PrometheusClient,
     autoscalers: Sequence[Autoscaler],
-    objects: Objects,
+    hpas: Mapping[Key, Manifest],
     targets: Mapping[Key, TargetState],
     evaluate_s: int,
 ) -> tuple[list[Autoscaler], list[str]]:
@@ -44,11 +43,7 @@ def resolve_dead_times(
     evaluate_s: between two evaluations of the rules that this run writes.
     Returns: beside them a warning for each autoscaler that a measured dead time makes slow.
     """
-    kept = {
-        autoscaler.key: dead_time
-        for autoscaler in autoscalers
-        if (dead_time := _kept(objects.hpas.get(autoscaler.key)))
-    }
+    kept = {autoscaler.key: dead_time for autoscaler in autoscalers if (dead_time := _kept(hpas.get(autoscaler.key)))}
     to_measure = [
         autoscaler
         for autoscaler in autoscalers
@@ -97,7 +92,7 @@ def _measure(
     if not measured:
         return {}
     # Only here: most runs find every dead time on its HPA.
-    from .intervals import Intervals
+    from ..reading.intervals import Intervals
 
     intervals = Intervals(kube, prometheus, evaluate_s)
     return {

@@ -14,7 +14,7 @@ from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from .capture import capture
+from ..reading.look import Look
 from .outcome import Outcome
 
 # The verdicts that fail the module, by its option fail_on.
@@ -45,8 +45,8 @@ def examine(
     Raises: ApiError, HopError if the cluster could not be reached, or without a login.
     """
     started_s = time.monotonic()
-    state = capture(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
-    report = health_report(replace(state, servers=servers), grace=grace)
+    look = Look(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
+    report = health_report(replace(look.state(), servers=servers), grace=grace)
     report["duration_s"] = round(time.monotonic() - started_s, 3)
     return _judged(report, fail_on)
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import EXTERNAL, Target
 from ..autoscaling.spec import PODS as PODS_METRIC
+from ..chain.metrics_owner import Owner
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import State
@@ -25,7 +26,6 @@ from ..errors import HopError, enumeration
 from ..hops import Hop
 from .condition import Condition
 from .metric_query import ALL, MetricQuery
-from .metrics_owner import Owner
 from .wait import Deadline, wait_until
 
 # Not a hop of the chain, but what the user waits for.

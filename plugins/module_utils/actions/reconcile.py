@@ -14,12 +14,14 @@ from ..cluster.kube import HPAS, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import enumeration
 from ..marks import is_managed, is_of, maker
+from ..reading.before import Before
+from ..reading.existing import Existing, read_existing, read_reachable_hpas, read_rules, shared
+from ..reading.trial import gpu_jobs
 from .backend import Backend
 from .dead_time import resolve_dead_times
 from .exporter_labels import are_wanted, labels_of, with_exporter_labels
 from .outcome import Outcome
-from .preflight import preflight, shared
-from .snapshot import Objects, gpu_jobs, read_objects, read_reachable_hpas, read_rules, read_snapshot
+from .preflight import preflight
 from .write import Change, write
 
 
@@ -36,21 +38,20 @@ def reconcile(
     in the outcome's errors.
     Raises: HopError before anything is changed, if there is reason to refuse.
     """
-    objects = read_objects(kube, rules.namespace, {autoscaler.namespace for autoscaler in autoscalers})
-    outcome = Outcome()
+    reader = Before(kube, prometheus, autoscalers, rules.namespace)
+    existing, outcome = reader.existing, Outcome()
+    rules_there = existing.rules or {}
     if autoscalers:
-        snapshot = read_snapshot(kube, prometheus, autoscalers, "" if objects.rules else rules.namespace)
-        rules, unknown = with_exporter_labels(rules, snapshot.gpu_jobs, autoscalers, (objects.rules or {}).values())
+        rules, unknown = with_exporter_labels(rules, reader.trial.gpu_jobs, autoscalers, rules_there.values())
         outcome.warnings += unknown
-        outcome.warnings += preflight(autoscalers, objects, snapshot, rules, dry_run=kube.dry_run)
+        outcome.warnings += preflight(reader.state(rules), dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
-            kube, prometheus, autoscalers, objects, snapshot.targets, rules.evaluation_interval_s
+            kube, prometheus, autoscalers, existing.hpas, reader.targets, rules.evaluation_interval_s
         )
         outcome.warnings += warnings
     desired = backend.desired_objects(autoscalers, rules)
     recorded = {key_of(manifest)[1]: manifest for manifest in desired if manifest["kind"] != HPAS.kind}
     written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}
-    rules_there = objects.rules or {}
     adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
     made, _hpas = write(
         kube, outcome, [_rule_change(rules_there.get(name), manifest, adopted) for name, manifest in recorded.items()]
@@ -61,12 +62,12 @@ def reconcile(
         for autoscaler in autoscalers
     }
     changes = [
-        Change(objects.hpas.get(key), manifest, adopt=key in adopted, lacks=lacking[key])
+        Change(existing.hpas.get(key), manifest, adopt=key in adopted, lacks=lacking[key])
         for key, manifest in written.items()
     ]
     _rules, scaled = write(kube, outcome, changes)
     left = [] if outcome.errors else [rule for name, rule in rules_there.items() if name not in recorded]
-    removed = _remove_unused(kube, backend, outcome, objects, left, rules.inventory, written=written)
+    removed = _remove_unused(kube, backend, outcome, existing, left, rules.inventory, written=written)
     behaviors, places = describe_behaviors(autoscalers)
     for entry, place in zip(scaled, places, strict=True):
         entry["behavior"] = place
@@ -100,9 +101,9 @@ def narrow_rules(
 def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
     """Remove autoscalers, and each recording rule with its last user. What was not made for this inventory stays."""
     keys = list(dict.fromkeys(read_keys(params)))
-    objects = read_objects(kube, rules.namespace, {namespace for namespace, _name in keys})
+    existing = read_existing(kube, rules.namespace, {namespace for namespace, _name in keys})
     outcome = Outcome()
-    there = {key: objects.hpas[key] for key in keys if key in objects.hpas}
+    there = {key: existing.hpas[key] for key in keys if key in existing.hpas}
     ours = {key: hpa for key, hpa in there.items() if is_of(hpa, rules.inventory)}
     outcome.warnings += [
         f"HPA {'/'.join(key)} {maker(hpa)}, not to {rules.inventory}, and stays"
@@ -114,13 +115,13 @@ def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any
     _changed, entries = write(kube, outcome, _deletions(ours.values(), rules.inventory))
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
-    left = {key: hpa for key, hpa in objects.hpas.items() if key not in gone}
-    rules_there = (objects.rules or {}).values()
-    may_be_used = [rule for rule in rules_there if is_of(rule, rules.inventory) and not objects.are_users_known(rule)]
+    left = {key: hpa for key, hpa in existing.hpas.items() if key not in gone}
+    rules_there = (existing.rules or {}).values()
+    may_be_used = [rule for rule in rules_there if is_of(rule, rules.inventory) and not existing.are_users_known(rule)]
     if kept := backend.unused_rules(may_be_used, left):
         names = enumeration(sorted(rule["metadata"]["name"] for rule in kept))
-        outcome.warnings.append(f"{objects.unread}; an HPA elsewhere may use PrometheusRule {names}, which stays")
-    removed = _remove_unused(kube, backend, outcome, objects, rules_there, rules.inventory, gone=gone)
+        outcome.warnings.append(f"{existing.unread}; an HPA elsewhere may use PrometheusRule {names}, which stays")
+    removed = _remove_unused(kube, backend, outcome, existing, rules_there, rules.inventory, gone=gone)
     absent = {key: {"namespace": key[0], "name": key[1], "metric": "", "action": "unchanged"} for key in keys}
     outcome.result = {"autoscalers": [*{**absent, **done}.values()], "rules": removed}
     return outcome
@@ -130,7 +131,7 @@ def _remove_unused(
     kube: KubeClient,
     backend: Backend,
     outcome: Outcome,
-    objects: Objects,
+    existing: Existing,
     rules: Iterable[Manifest],
     inventory: str,
     *,
@@ -148,10 +149,10 @@ def _remove_unused(
         left = {key: hpa for key, hpa in hpas.items() if key not in gone}
         return backend.unused_rules(rules, {**left, **written})
 
-    ours = [rule for rule in rules if is_of(rule, inventory) and objects.are_users_known(rule)]
-    unused = unused_beside(objects.hpas, ours)
+    ours = [rule for rule in rules if is_of(rule, inventory) and existing.are_users_known(rule)]
+    unused = unused_beside(existing.hpas, ours)
     if unused:  # another run may have found such a rule in place and made its HPA meanwhile
-        unused = unused_beside(read_reachable_hpas(kube, objects.namespaces)[0], unused)
+        unused = unused_beside(read_reachable_hpas(kube, existing.namespaces)[0], unused)
     removed, _entries = write(kube, outcome, _deletions(unused, inventory))
     return removed
 

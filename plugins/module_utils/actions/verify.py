@@ -11,11 +11,11 @@ from ..chain.state.cluster import Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
+from ..reading.intervals import Intervals
+from ..reading.observe import Observer
+from ..reading.prometheus_replicas import read_replicas
 from .backend import Backend
-from .intervals import Intervals
-from .observe import Observer
 from .outcome import Outcome
-from .prometheus_replicas import read_replicas
 from .wait import Deadline, wait_until
 
 # Between two looks, once it takes long.
@@ -52,10 +52,10 @@ def first_errors(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Se
     # Only here: a run whose proof succeeds need not compile all checks.
     from ..chain.first_error import first_error
     from ..chain.health_report import findings_of
-    from .capture import capture
+    from ..reading.look import Look
 
     keys = [autoscaler.key for autoscaler in autoscalers]
-    state = capture(kube, prometheus, scope=Scope(), facts={}, history_s=0, only=keys)
+    state = Look(kube, prometheus, scope=Scope(), facts={}, history_s=0, only=keys).state()
     findings = findings_of(state, grace=False)
     states = {autoscaler.key: autoscaler for autoscaler in state.autoscalers}
     errors: dict[str, HopError] = {}

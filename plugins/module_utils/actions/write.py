@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
+from ..autoscaling.manifests import Manifest, metric_of
 from ..chain.objects import key_of
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, KubeClient, Resource
@@ -17,7 +17,6 @@ from ..errors import HopError, enumeration
 from ..hops import Hop
 from ..marks import MANAGER, inventory_of, is_managed, is_of
 from .outcome import Outcome
-from .snapshot import metric_of
 
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..marks import DEFAULT_INVENTORY, NAMESPACE, is_managed, namespace_of
 from ..marks import labels as inventory_labels
+from . import defaults
 from .controller import Behavior
 from .demand import recordings as demand_recordings
 from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
@@ -39,9 +40,9 @@ class RuleOptions:
     inventory:       id of the inventory that the objects are made for.
     """
 
-    namespace: str = "monitoring"
-    labels: Mapping[str, str] = field(default_factory=lambda: {"release": "kube-prometheus-stack"})
-    evaluation_interval_s: int = 2
+    namespace: str = defaults.NAMESPACE
+    labels: Mapping[str, str] = field(default_factory=lambda: {"release": defaults.RELEASE})
+    evaluation_interval_s: int = defaults.EVALUATION_INTERVAL_S
     exporter_labels: Mapping[str, str] | None = None
     inventory: str = DEFAULT_INVENTORY
 
@@ -275,6 +276,11 @@ class RecordedQueries:
     def of(self, hpa: Mapping[str, Any]) -> Mapping[str, str]:
         """Those that the HPA may read."""
         return ChainMap(self._by_namespace.get(hpa["metadata"]["namespace"], {}), self._by_namespace.get("", {}))
+
+
+def metric_of(manifest: Manifest) -> str:
+    """The metric that an object of this collection is about; empty if it is none."""
+    return (manifest["metadata"].get("labels") or {}).get(METRIC_LABEL, "")
 
 
 def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:

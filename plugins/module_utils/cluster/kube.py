@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -131,6 +132,12 @@ class KubeClient:
         if name == ANONYMOUS:
             raise nobody()
         return name
+
+    def now(self) -> datetime:
+        """The time of the API server; this machine's where it does not say it."""
+        path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
+        made = self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)["metadata"].get("creationTimestamp")
+        return datetime.fromisoformat(made) if made else datetime.now(UTC)
 
     def list(
         self,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ..autoscaling.manifests import Manifest
 from ..chain.objects import Key, key_of
@@ -28,3 +28,22 @@ def list_in(kube: KubeClient, resource: Resource, namespaces: Collection[str]) -
                 raise
     answers = all_in_parallel(lambda namespace: kube.list(resource, namespace=namespace) or (), sorted(namespaces))
     return {key_of(manifest): manifest for answer in answers for manifest in answer}
+
+
+def list_in_reach(
+    kube: KubeClient, resource: Resource, namespaces: Collection[str], field_selector: str | None = None
+) -> Sequence[Manifest]:
+    """The objects of the whole cluster, or of the namespaces if the user is not allowed to list the cluster.
+
+    Raises: ApiError, that of the whole cluster if there is no namespace to ask for.
+    """
+    try:
+        return kube.list(resource, field_selector=field_selector) or ()
+    except ApiError as err:
+        if err.status != 403 or not namespaces:
+            raise
+    answers = all_in_parallel(
+        lambda namespace: kube.list(resource, namespace=namespace, field_selector=field_selector) or (),
+        sorted(namespaces),
+    )
+    return [manifest for answer in answers for manifest in answer]

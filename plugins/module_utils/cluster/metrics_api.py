@@ -7,11 +7,14 @@ from typing import Any
 from urllib.parse import quote
 
 from ..autoscaling.quantity import parse_quantity
+from ..autoscaling.spec import EXTERNAL, OBJECT, PODS
 from .errors import ApiError
 from .prometheus import RawGetter
 
 CUSTOM_METRICS = "custom.metrics.k8s.io"
 EXTERNAL_METRICS = "external.metrics.k8s.io"
+# The API that an HPA asks for a metric of this type.
+GROUPS = {PODS: CUSTOM_METRICS, OBJECT: CUSTOM_METRICS, EXTERNAL: EXTERNAL_METRICS}
 
 # What the controller's client can read of custom.metrics.k8s.io. Of external.metrics.k8s.io it reads v1beta1 only.
 _KNOWN_VERSIONS = ("v1beta2", "v1beta1")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..autoscaling.defaults import EVALUATION_INTERVAL_S
+
 # An HPA worker has a tenth of a second for one decision.
 _DECISIONS_A_WORKER = 10
 # A decision sends one request to the adapter. Twice that rate is allowed, in steps of a hundred.
@@ -40,7 +42,7 @@ def fleet_settings(nodes: int, autoscalers: int, hpa_sync_period_s: float) -> Fl
     return FleetSettings(
         workers=max(5, math.ceil(decisions_a_second / _DECISIONS_A_WORKER)),
         requests=max(200, math.ceil(decisions_a_second / _DECISIONS_A_STEP) * 100),
-        interval=max(2, math.ceil(nodes / _NODES_A_SECOND)),
+        interval=max(EVALUATION_INTERVAL_S, math.ceil(nodes / _NODES_A_SECOND)),
         memory_mib=max(512, nodes * 5),
         millicores=max(200, math.ceil(nodes * 2.5)),
     )

@@ -11,9 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..autoscaling import defaults
 from .find import CUSTOM, EXTERNAL, RESOURCE
 
 Entry = Mapping[str, Any]
+
+
+_OPERATOR = "gpu_operator"
 
 
 @dataclass(frozen=True)
@@ -86,28 +90,56 @@ class Cluster:
         return [entry for entry in self.found("gpu_operator") if not (leaving and entry["owned"])]
 
     def _operator_state(self) -> str:
-        return self.wanted.get("gpu_operator", Wanted("existing")).state
+        return self.wanted.get(_OPERATOR, Wanted("existing")).state
+
+
+_OPTIONS = ("state", "namespace", "release", "adopt")
 
 
 def _no_ways(_cluster: Cluster) -> list[str]:
     return []
 
 
+def _always(_autoscalers: Sequence[Mapping[str, Any]]) -> bool:
+    return True
+
+
+def _reads_resources(autoscalers: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an entry of extra_metrics reads CPU or memory, as an HPA writes it."""
+    entries = (entry for autoscaler in autoscalers for entry in autoscaler.get("extra_metrics") or ())
+    return any(isinstance(entry, Mapping) and entry.get("type") in _RESOURCE_METRICS for entry in entries)
+
+
+_RESOURCE_METRICS = ("Resource", "ContainerResource")
+
+
 @dataclass(frozen=True)
 class Component:
-    """A role that installs one release.
+    """A role that installs one release: its row has all that is particular about it.
 
+    namespace, release, state: defaults of its options, for plays without the role.
+    options:  of the role that count here.
+    is_needed: whether `auto` installs it for these autoscalers, if its own release does not exist yet.
     rivals:   what cannot run beside it, whoever installed it. reason: why.
     is_taken: whether an existing installation does what the role would install.
     reads:    kinds in which rivals are found. Where one may not be listed, nobody knows whether there is any.
     ways:     next steps that this component alone has.
     """
 
+    namespace: str
+    release: str
     reason: str
     reads: tuple[str, ...]
     rivals: Callable[[Cluster], list[Entry]]
     is_taken: Callable[[Cluster], bool]
     ways: Callable[[Cluster], list[str]] = _no_ways
+    state: str = "auto"
+    options: tuple[str, ...] = _OPTIONS
+    is_needed: Callable[[Sequence[Mapping[str, Any]]], bool] = _always
+
+    def default(self, option: str) -> Any:
+        """False of an option that has none here."""
+        return {"namespace": self.namespace, "release": self.release, "state": self.state}.get(option, False)
 
 
 def _an_operator_will(cluster: Cluster, rivals: Sequence[Entry]) -> bool:
@@ -150,15 +182,34 @@ def _plugin_is_taken(cluster: Cluster) -> bool:
     return bool(cluster.theirs(_plugins(cluster))) or _an_operator_will(cluster, _plugins(cluster))
 
 
+def _operator_rivals(cluster: Cluster) -> list[Entry]:
+    """All that gives out or reads the same GPUs, but for the release's own operator and what that has created."""
+    prefix = f"{cluster.wanted[_OPERATOR].namespace}/"
+
+    def is_own(entry: Entry) -> bool:
+        return bool(entry["name"].startswith(prefix))
+
+    drivers = cluster.found("device_plugin", "dra_driver", "exporter", "host_engine")
+    return [
+        *(entry for entry in drivers if entry.get("origin") != "gpu-operator" or not is_own(entry)),
+        *(entry for entry in cluster.found("gpu_operator") if not entry["owned"] and not is_own(entry)),
+    ]
+
+
 ONE_SERVER = "a metrics API has one server in a cluster"
 COMPONENTS: Mapping[str, Component] = {
     "prometheus_stack": Component(
+        namespace=defaults.NAMESPACE,
+        release=defaults.RELEASE,
         reason="two operators write the same objects for ever",
         reads=("DaemonSet", "Deployment", "Prometheus", "Service", "StatefulSet"),
         rivals=_operators,
         is_taken=_stack_is_taken,
     ),
     "dcgm_exporter": Component(
+        namespace="monitoring",
+        release="dcgm-exporter",
+        options=(*_OPTIONS, "host_engine"),
         reason="of two DCGMs on a node only one reads the profiling counters",
         reads=("DaemonSet",),
         rivals=_exporters,
@@ -168,12 +219,17 @@ COMPONENTS: Mapping[str, Component] = {
         ),
     ),
     "nvidia_device_plugin": Component(
+        namespace="nvidia-device-plugin",
+        release="nvidia-device-plugin",
         reason="two of them give out the same GPUs",
         reads=("DaemonSet", "Deployment"),
         rivals=_plugins,
         is_taken=_plugin_is_taken,
     ),
     "prometheus_adapter": Component(
+        namespace="monitoring",
+        release="prometheus-adapter",
+        options=(*_OPTIONS, "external_metrics"),
         reason=ONE_SERVER,
         reads=("APIService",),
         rivals=_adapters,
@@ -185,15 +241,29 @@ COMPONENTS: Mapping[str, Component] = {
         ),
     ),
     "metrics_server": Component(
+        namespace="kube-system",
+        release="metrics-server",
+        is_needed=_reads_resources,
         reason=ONE_SERVER,
         reads=("APIService",),
         rivals=lambda cluster: cluster.metrics_servers(RESOURCE),
         is_taken=lambda cluster: bool(cluster.theirs(cluster.metrics_servers(RESOURCE))),
     ),
+    # It is installed only where the inventory says so, and beside nothing that gives out or reads the same GPUs.
+    _OPERATOR: Component(
+        namespace="gpu-operator",
+        release="gpu-operator",
+        state="existing",
+        options=("state", "namespace", "release"),
+        reason="two device plugins give out the same GPUs, and of two DCGMs on a node only one reads the profiling"
+        " counters",
+        reads=("DaemonSet", "Deployment"),
+        rivals=_operator_rivals,
+        is_taken=lambda _cluster: False,
+    ),
 }
 # What the GPU operator brings by itself.
 _OF_OPERATOR = ("dcgm_exporter", "nvidia_device_plugin")
-_OPERATOR_READS = ("DaemonSet", "Deployment")
 
 
 def place(role: str, cluster: Cluster) -> dict[str, Any]:
@@ -202,7 +272,7 @@ def place(role: str, cluster: Cluster) -> dict[str, Any]:
     Returns: its resolved `state`, `refused` with the error that stops it before a change, and a `warning`; both texts
     are empty where nothing is wrong.
     """
-    if role == "gpu_operator":
+    if role == _OPERATOR:
         wanted = cluster.wanted[role]
         refused = _operator_refused(cluster) if wanted.state == "present" else ""
         return {"state": wanted.state, "refused": refused, "warning": ""}
@@ -312,9 +382,9 @@ def _stays(role: str, cluster: Cluster) -> str:
 
 
 def _operator_refused(cluster: Cluster) -> str:
-    role = "gpu_operator"
-    rivals = _operator_rivals(cluster)
-    if unread := _unread_error(role, _OPERATOR_READS, cluster):
+    role, component = _OPERATOR, COMPONENTS[_OPERATOR]
+    rivals = component.rivals(cluster)
+    if unread := _unread_error(role, component.reads, cluster):
         return unread
     if not rivals:
         return ""
@@ -328,21 +398,6 @@ def _operator_refused(cluster: Cluster) -> str:
     return _error(
         role,
         cluster,
-        f"{_named(rivals)} {'exist' if len(rivals) > 1 else 'exists'}. Two device plugins give out the same GPUs,"
-        " and of two DCGMs on a node only one reads the profiling counters.",
+        f"{_named(rivals)} {'exist' if len(rivals) > 1 else 'exists'}, and {component.reason}.",
         f"{following} (docs/clusters/gpu-operator.md).",
     )
-
-
-def _operator_rivals(cluster: Cluster) -> list[Entry]:
-    """All that gives out or reads the same GPUs, but for the release's own operator and what that has created."""
-    prefix = f"{cluster.wanted['gpu_operator'].namespace}/"
-
-    def is_own(entry: Entry) -> bool:
-        return bool(entry["name"].startswith(prefix))
-
-    drivers = cluster.found("device_plugin", "dra_driver", "exporter", "host_engine")
-    return [
-        *(entry for entry in drivers if entry.get("origin") != "gpu-operator" or not is_own(entry)),
-        *(entry for entry in cluster.found("gpu_operator") if not entry["owned"] and not is_own(entry)),
-    ]

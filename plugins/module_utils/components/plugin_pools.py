@@ -14,6 +14,7 @@ from typing import Any
 
 from ..chain.objects import Manifest, labels_of, name_of
 from ..chain.selectors import labels_match
+from ..formats.mappings import merged
 from ..formats.yaml import to_yaml
 from .gpu_nodes import label_values
 
@@ -23,7 +24,7 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 CONFIG_ANNOTATION = "kubegpu.autoscale/device-plugin-config"
 # As the plugin's configuration names them.
 _STRATEGIES = {"time-slicing": "timeSlicing", "mps": "mps"}
-_DEFAULT = "default"
+DEFAULT = "default"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Sharing:
     feature_discovery: bool = True
 
     def all(self) -> list[Pool]:
-        return [{"name": _DEFAULT, "sharing": self.sharing, "replicas": self.replicas}, *self.pools]
+        return [{"name": DEFAULT, "sharing": self.sharing, "replicas": self.replicas}, *self.pools]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ def configurations(options: Sharing) -> dict[str, str]:
     if not options.pools and options.sharing == "none":
         return {}
     return {str(pool["name"]): _text(pool) for pool in options.all()}
+
+
+def shares_gpus(options: Sharing) -> bool:
+    """Whether several pods may run on one GPU of some node."""
+    shared = (pool for pool in options.all() if pool.get("sharing", "none") != "none")
+    return any(shared) or any("sharing" in (pool.get("config") or {}) for pool in options.pools)
 
 
 def faults(options: Sharing) -> list[str]:
@@ -104,25 +111,17 @@ def _text(pool: Pool) -> str:
     if _sharing(pool) != "none":
         offered = {"name": "nvidia.com/gpu", "replicas": int(pool.get("replicas") or 1)}
         config["sharing"] = {_STRATEGIES[_sharing(pool)]: {"resources": [offered]}}
-    return to_yaml([_merged(config, pool.get("config") or {})]).removeprefix("---\n")
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+    return to_yaml([merged(config, pool.get("config") or {})]).removeprefix("---\n")
 
 
 def _wrong_names(options: Sharing) -> Iterator[str]:
     names = [str(pool["name"]) for pool in options.pools]
-    wrong = [name for name in names if not re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or name == _DEFAULT]
+    wrong = [name for name in names if not re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or name == DEFAULT]
     if wrong or len(set(names)) < len(names):
         yield (
             f"inventory -> device plugin: nvidia_device_plugin_pools has the names {', '.join(names)}."
             " Nothing was changed. Next: give each pool a unique name of letters a-z, digits and `-`,"
-            f" but not `{_DEFAULT}`, which all other nodes have."
+            f" but not `{DEFAULT}`, which all other nodes have."
         )
 
 
@@ -131,7 +130,7 @@ def _alone(options: Sharing) -> Iterator[str]:
         replicas = int(pool.get("replicas") or 1)
         if _sharing(pool) == "none" or replicas >= 2:
             continue
-        of_pool = pool["name"] != _DEFAULT
+        of_pool = pool["name"] != DEFAULT
         whose = f"pool {pool['name']}" if of_pool else "nvidia_device_plugin_sharing"
         option = "`replicas` of the pool" if of_pool else "nvidia_device_plugin_sharing_replicas"
         yield (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..autoscaling import defaults
 from ..secrets import without_login
 from .places import Cluster, Entry, place
 
@@ -22,8 +23,6 @@ _FACTS = (
     "scrape_interval",
     "reads_rules",
 )
-# The modules' default of evaluation_interval, in seconds.
-_DEFAULT_INTERVAL_S = 2
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Choice:
 
     def options(self, interval_s: int) -> dict[str, Any]:
         """The option `prometheus` of the modules. interval_s: of scrapes, by the size of the fleet."""
-        interval = {"evaluation_interval": interval_s} if interval_s > _DEFAULT_INTERVAL_S else {}
+        interval = {"evaluation_interval": interval_s} if interval_s > defaults.EVALUATION_INTERVAL_S else {}
         return interval | {key: value for key, value in self.address().items() if key not in _FACTS}
 
     def url(self) -> str:
@@ -117,7 +116,7 @@ class Choice:
         return {
             "namespace": stack.namespace,
             "service": f"{full_name(stack.release)}-prometheus",
-            "port": 9090,
+            "port": defaults.PORT,
             "path_prefix": "",
             "rule_labels": labels,
             "monitor_labels": labels,

@@ -45,13 +45,28 @@ def to_yaml(documents: Iterable[Any]) -> str:
 
     Texts, numbers, lists and maps may be of Ansible's own types.
     """
+    dumper = _dumper("|")
+    return yaml.dump_all(documents, Dumper=dumper, explicit_start=True, sort_keys=False, width=150)
+
+
+def to_sorted_yaml(document: Any) -> str:
+    """The document as ansible.builtin.to_nice_yaml writes it, so that equal values are equal texts.
+
+    Texts, numbers, lists and maps may be of Ansible's own types.
+    """
+    return str(yaml.dump(document, Dumper=_dumper(None), allow_unicode=True, default_flow_style=False))
+
+
+def _dumper(style_of_lines: str | None) -> type[Any]:
+    """style_of_lines: of texts with several lines."""
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
     def text(dumper: Any, value: str) -> Any:
-        style = "|" if "\n" in value and not any(line != line.rstrip() for line in value.splitlines()) else None
+        is_block = "\n" in value and not any(line != line.rstrip() for line in value.splitlines())
+        style = style_of_lines if is_block else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", str(value), style=style)
 
     Dumper.add_representer(str, text)
@@ -60,4 +75,4 @@ def to_yaml(documents: Iterable[Any]) -> str:
     Dumper.add_multi_representer(list, Dumper.represent_list)
     Dumper.add_multi_representer(int, Dumper.represent_int)
     Dumper.add_multi_representer(float, Dumper.represent_float)
-    return yaml.dump_all(documents, Dumper=Dumper, explicit_start=True, sort_keys=False, width=150)
+    return Dumper

@@ -1,11 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Packages of one apt repository, with their pins, as the task files apt_*.yml of the role _common take them."""
+"""Packages of one apt repository, with their pins, as roles hand them to the tasks apt_*.yml of the role _common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from .files import slurped
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class AptSet:
     name:        part of the names of the files that configure it.
     url:         upstream's address; empty for the distribution's own repositories.
     suite:       codename, or a path that ends with a slash for a flat repository.
+    hosts:       where upstream's address redirects apt to.
     components:  none of a flat repository.
     key_url, fingerprint: upstream's key.
     packages:    installed at `version`, which may be a pattern.
@@ -28,6 +31,7 @@ class AptSet:
     pinned:      patterns of names that are held at that version; the packages themselves if it is empty.
     also_pinned: packages with versions of their own.
     unattended:  patterns of names that unattended-upgrades leaves alone.
+    hosts:       others that the repository redirects to.
     """
 
     name: str
@@ -37,14 +41,40 @@ class AptSet:
     fingerprint: str
     packages: tuple[str, ...]
     version: str
+    hosts: tuple[str, ...] = ()
     components: str = ""
     extra: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     also_pinned: tuple[Pin, ...] = ()
     unattended: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> AptSet:
+        """From what `describe` returns, or what a role has written so. None stands for a default."""
+        pins = tuple(Pin(tuple(pin["packages"]), str(pin["version"])) for pin in given.get("also_pinned") or ())
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None
+        }
+        return cls(**(values | {"version": str(given["version"]), "also_pinned": pins}))
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Packages as `name=version`, or by name alone."""
+        return (*(f"{name}={self.version}" for name in self.packages), *self.extra)
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        return (Pin(self.pinned or self.packages, self.version), *self.also_pinned)
+
     def describe(self) -> dict[str, Any]:
         return plain({**asdict(self), "pinned": self.pinned or self.packages})
+
+
+def installed_before(slurp: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names in the record of packages that were installed before the pin, as ansible.builtin.slurp has read it."""
+    return tuple(line for line in slurped(slurp).splitlines() if not line.startswith("#"))
 
 
 def plain(value: Any) -> Any:

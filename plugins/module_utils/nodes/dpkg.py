@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .answers import Answer, lines_of
+
 # Packages that dpkg could not configure are present, too: modules of another flavour that did not build fail each run.
 _ON_DISK = frozenset({"installed", "half-installed", "half-configured", "unpacked"})
 
@@ -32,3 +34,9 @@ def names(found: Iterable[Package]) -> tuple[str, ...]:
 def version_pattern(version: str) -> str:
     """Regular expression of a version in apt's notation, where `*` stands for anything, with any epoch."""
     return "([0-9]+:)?" + re.escape(version).replace(r"\*", ".*")
+
+
+def versions(answer: Answer | None) -> dict[str, str]:
+    """Of installed packages by name, from `${Package} ${db:Status-Status} ${Version}`."""
+    rows = [line.split() for line in lines_of(answer)]
+    return {name: version[0] for name, state, *version in rows if state == "installed" and version}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ..server.fabric import COMPLETED, fabric_states
 from ..server.pci import first_branch
 from .answers import Answer, lines_of
 from .apt_sources import AptSet, Pin
@@ -30,7 +31,7 @@ from .driver_packages import (
 )
 from .gpu_facts import GpuFacts
 from .host import Host
-from .versions import number, numbers
+from .versions import any_revision, number, numbers
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
@@ -53,6 +54,7 @@ class DriverOptions:
     mok_certificate: str | None = None
     reboot_ok: bool | None = None
     ignored_gpus: tuple[str, ...] = ()
+    expected_gpus: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class DriverSurvey:
     key_test:   mokutil's answer.
     offered:    answer of `apt-cache madison`.
     shown:      nvidia-smi's answer, a line a GPU: PCI address, release, persistence mode.
+    described:  nvidia-smi's answer with all that it knows, where NVSwitches join the GPUs.
     rebooted:   whether this run has rebooted the server.
     is_ours:    whether the packages are pinned by this collection; None if nobody has asked.
     before:     names of packages that were installed before that pin.
@@ -99,6 +102,7 @@ class DriverSurvey:
     key_test: Answer | None = None
     offered: Answer | None = None
     shown: Answer | None = None
+    described: Answer | None = None
     rebooted: bool = False
     is_ours: bool | None = None
     before: tuple[str, ...] = ()
@@ -138,8 +142,8 @@ class Driver:
 
     @cached_property
     def version(self) -> str:
-        """In apt's notation. A release without the packages' revision stands for each of its revisions."""
-        return re.sub(r"^([0-9.]+)$", r"\1-*", self.options.version or self.default_version)
+        """In apt's notation."""
+        return any_revision(self.options.version or self.default_version)
 
     @property
     def default_version(self) -> str:
@@ -209,9 +213,9 @@ class Driver:
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """What has a version of its own: headers or prebuilt modules, and the subnet manager with its tools."""
+        """What has a version of its own: headers or prebuilt modules, the subnet manager with its tools, and others."""
         nvlsm = (f"nvlsm={self.options.nvlsm_version}", "infiniband-diags") if self.facts.needs_nvlsm else ()
-        return (*((self.prebuilt_modules,) if self.is_prebuilt else self.kernel_headers), *nvlsm)
+        return (*((self.prebuilt_modules,) if self.is_prebuilt else self.kernel_headers), *self.set.extra, *nvlsm)
 
     @property
     def kernel_headers(self) -> tuple[str, ...]:
@@ -361,6 +365,12 @@ class Driver:
         return tuple(
             line for line in lines_of(self.survey.shown) if not any(address in line.lower() for address in ignored)
         )
+
+    @property
+    def unfinished_fabric(self) -> tuple[str, ...]:
+        """States of the NVLink fabric, other than completed, that GPUs report."""
+        states = fabric_states("\n".join(lines_of(self.survey.described)))
+        return tuple(sorted({state for state in states.values() if state != COMPLETED}))
 
     @property
     def is_in_use(self) -> bool:

@@ -9,7 +9,8 @@ Sources:
   fabric-manager-580;
   Debian's archive: packages.debian.org, sources nvidia-graphics-drivers, nvidia-open-gpu-kernel-modules and
   nvidia-persistenced.
-The persistence daemon needs libnvidia-cfg.so.1, and not every branch depends on its package, so it is listed.
+The persistence daemon needs libnvidia-cfg.so.1, and not every branch depends on its package, so it is listed. So is
+nvidia-modprobe, which creates the device files of nvidia-uvm; of Ubuntu's own packages nvidia-compute-utils has it.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class PackageSet:
 
     modules:         kernel modules by flavour.
     misnamed:        patterns by flavour of what another flavour or source installed: it goes when this set comes.
+    extra:           packages with version numbers of their own.
     apart:           pattern of packages with version numbers of their own.
     fabric_manager:  empty where the source has none.
     mok_certificate: of the key that DKMS signs modules with.
@@ -99,6 +101,7 @@ class PackageSet:
     packages: tuple[str, ...]
     modules: Mapping[str, tuple[str, ...]]
     misnamed: Mapping[str, str]
+    extra: tuple[str, ...] = ()
     apart: str = "$"
     fabric_manager: str = ""
     mok_certificate: str = ""
@@ -123,7 +126,7 @@ def prebuilt_modules(branch: int, flavour: str, kernel: str) -> str:
 
 def _debian(branch: int, system: System) -> PackageSet:
     return PackageSet(
-        packages=("nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced"),
+        packages=("nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced", "nvidia-modprobe"),
         modules={OPEN: ("nvidia-kernel-open-dkms",), PROPRIETARY: ("nvidia-kernel-dkms",)},
         misnamed={
             OPEN: r"nvidia-smi$|nvidia-(open-)?kernel-dkms$",
@@ -138,6 +141,7 @@ def _debian(branch: int, system: System) -> PackageSet:
 def _debian_archive() -> PackageSet:
     return PackageSet(
         packages=("libcuda1", "libnvidia-ml1", "nvidia-smi", "libnvidia-cfg1", "nvidia-persistenced"),
+        extra=("nvidia-modprobe",),
         modules={OPEN: ("nvidia-open-kernel-dkms",), PROPRIETARY: ("nvidia-kernel-dkms",)},
         misnamed={
             OPEN: r"nvidia-driver-cuda$|nvidia-kernel-(open-)?dkms$",

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
 from ..hops import Hop
 from . import dpkg
 from .answers import Answer
-from .apt_sources import plain
-from .checks.driver import AFTER, BEFORE, NOW
+from .apt_sources import installed_before, plain
+from .checks.driver import AFTER, BEFORE, EXAMINED, NOW
 from .driver import Driver, DriverOptions, DriverSurvey, Failure
+from .files import slurped
 from .findings import findings
 from .gpu_facts import GpuFacts
 from .host import Host
@@ -21,6 +21,7 @@ from .sentences import errors, warnings
 # Files below the role's folder `files`, by their path on a server.
 NOUVEAU = "/etc/modprobe.d/kubegpu-nouveau.conf"
 NVLINK = "/etc/modules-load.d/kubegpu-nvlink.conf"
+UVM = "/etc/systemd/system/kubegpu-nvidia-uvm.service"
 PERSISTENCE = "/etc/systemd/system/nvidia-persistenced.service.d/kubegpu.conf"
 
 _NAMES = {"type": "list", "elements": "str"}
@@ -37,6 +38,7 @@ OPTIONS: dict[str, Any] = {
     "mok_certificate": {"type": "str"},
     "reboot_ok": {"type": "bool"},
     "ignored_gpus": _NAMES | {"default": []},
+    "expected_gpus": {"type": "int"},
 }
 _RESULT = {"type": "dict", "default": {}}
 SURVEY: dict[str, Any] = {
@@ -46,6 +48,7 @@ SURVEY: dict[str, Any] = {
     "key_test": _RESULT,
     "offered": _RESULT,
     "shown": _RESULT,
+    "described": _RESULT,
     "rebooted": {"type": "bool", "default": False},
     "pin": _RESULT,
     "before": _RESULT,
@@ -67,7 +70,7 @@ def driver_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "broken": errors(AFTER, driver),
         "notices": warnings(AFTER, driver),
         "hop": str(Hop.DRIVER),
-        "findings": findings(host, (BEFORE if driver.is_wanted else ()) + NOW, driver),
+        "findings": findings(host, (EXAMINED if driver.is_wanted else ()) + NOW, driver),
         "packages": _packages(driver),
         "files": plain(_files(driver)),
         "steps": _steps(driver),
@@ -97,7 +100,8 @@ def _files(driver: Driver) -> dict[str, Any]:
     return {
         "modules": (NOUVEAU, NVLINK) if driver.facts.needs_nvlsm else (NOUVEAU,),
         "units": (PERSISTENCE,) if driver.is_prebuilt else (),
-        "all": (NOUVEAU, NVLINK, PERSISTENCE),
+        "boot": (UVM,),
+        "all": (NOUVEAU, NVLINK, PERSISTENCE, UVM),
         "unit_folder": PERSISTENCE.rpartition("/")[0],
     }
 
@@ -118,6 +122,7 @@ def _steps(driver: Driver) -> dict[str, Any]:
         "unload": _unload(facts.kernels_own),
         "reboot": driver.is_wanted and bool(driver.reboot_reason) and driver.may_reboot,
         "join_gpus": facts.needs_fabric_manager and not driver.reboot_reason,
+        "describe": facts.needs_fabric_manager and not driver.reboot_reason,
         "put_back": driver.is_wanted and driver.may_reboot,
         "stay": driver.stays,
         "read_log": failure.path if failure else "",
@@ -143,9 +148,10 @@ def _survey(read: Mapping[str, Any]) -> DriverSurvey:
         key_test=Answer.of(read["key_test"]),
         offered=Answer.of(read["offered"]),
         shown=Answer.of(read["shown"]),
+        described=Answer.of(read["described"]),
         rebooted=read["rebooted"],
         is_ours=read["pin"].get("exists"),
-        before=tuple(line for line in _text(read["before"]).splitlines() if not line.startswith("#")),
+        before=installed_before(read["before"]),
         failure=_failure(read) if read["failure"] else None,
     )
 
@@ -160,9 +166,4 @@ def _failure(read: Mapping[str, Any]) -> Failure:
     failed = read["failure"]
     words = " ".join(str(failed[name]) for name in ("msg", "stderr") if failed.get(name))
     logs = sorted(read["build_logs"], key=lambda file: float(file["mtime"]))
-    return Failure(words, tuple(file["path"] for file in logs), _text(read["build_log"]))
-
-
-def _text(slurped: Mapping[str, Any]) -> str:
-    """Content of a file that ansible.builtin.slurp has read; empty if it could not."""
-    return b64decode(slurped.get("content") or "").decode(errors="replace")
+    return Failure(words, tuple(file["path"] for file in logs), slurped(read["build_log"]))

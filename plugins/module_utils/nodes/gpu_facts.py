@@ -32,6 +32,7 @@ class GpuFacts:
     branch_max: last branch that drives all of them; None if the newest does.
     origin:     `package`, `other`; None without a driver.
     nvswitches: how many PCI shows.
+    has_uvm:    whether the device files of nvidia-uvm are there, as far as that was looked at.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -44,6 +45,7 @@ class GpuFacts:
     loaded: str | None = None
     installed: str | None = None
     origin: str | None = None
+    has_uvm: bool = True
     problem: str = ""
     reboot_reason: str = ""
 
@@ -63,6 +65,7 @@ class GpuFacts:
             loaded=facts["driver_version_loaded"],
             installed=facts["driver_version_installed"],
             origin=facts["driver_origin"],
+            has_uvm=facts.get("uvm_available") is not False,
             problem=facts["driver_problem"],
             reboot_reason=facts["reboot_reason"],
         )
@@ -74,6 +77,11 @@ class GpuFacts:
     @property
     def unidentified(self) -> tuple[Gpu, ...]:
         return tuple(gpu for gpu in self.gpus if gpu.generation == UNKNOWN)
+
+    @property
+    def can_be_used(self) -> bool:
+        """Whether containers can get the GPUs."""
+        return bool(self.gpus) and self.loaded is not None and not self.reboot_reason
 
     @property
     def kernels_own(self) -> str:

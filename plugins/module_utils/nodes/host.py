@@ -12,6 +12,7 @@ class Host:
 
     name:         its name in the inventory.
     system:       distribution and version, `Ubuntu 24.04` or `Debian 12`.
+    release:      its codename, `noble` or `bookworm`.
     kernel:       release of the running kernel.
     architecture: as the kernel names it, `x86_64` or `aarch64`.
     is_local:     whether Ansible runs on it, so that it cannot be rebooted by a task.
@@ -24,6 +25,7 @@ class Host:
     architecture: str
     is_local: bool = False
     clusters: tuple[str, ...] = ()
+    release: str = ""
 
     @property
     def distribution(self) -> str:

@@ -13,7 +13,7 @@ from .answers import Answer, lines_of
 from .apt_sources import AptSet
 from .gpu_facts import GpuFacts
 from .host import Host
-from .versions import number, numbers
+from .versions import is_newer
 
 REPOSITORY = "https://nvidia.github.io/libnvidia-container"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -22,6 +22,8 @@ PACKAGES = (
     *("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
     *("libnvidia-container-tools", "libnvidia-container1"),
 )
+RUNTIME = "/usr/bin/nvidia-container-runtime"
+DROP_IN = "20-kubegpu-nvidia.toml"
 # Devices as a CDI specification names them: a whole GPU, or a part of one.
 _DEVICE = re.compile(r"nvidia\.com/gpu=([0-9]+(?::[0-9]+)?)")
 
@@ -32,6 +34,8 @@ class ToolkitOptions:
     version: str
     versions: Mapping[str, Any]
     runtimes: tuple[str, ...]
+    default_runtime: bool
+    systemd_cgroup: bool
     verify_container: bool
 
 
@@ -74,11 +78,6 @@ class Toolkit:
         return self.options.state == "present" and bool(self.facts.gpus)
 
     @property
-    def is_usable(self) -> bool:
-        """Whether the GPUs can be used, and so given to containers."""
-        return bool(self.facts.gpus) and self.facts.loaded is not None and not self.facts.reboot_reason
-
-    @property
     def driver(self) -> str:
         """Release of the libraries. No package tells that of NVIDIA's installer or of the operator's container."""
         return self.facts.installed or self.facts.loaded or ""
@@ -98,9 +97,7 @@ class Toolkit:
 
     @property
     def goes_down(self) -> bool:
-        """Compared by as many numbers as are wanted: 1.20.0 is no newer than 1."""
-        wanted = numbers(number(self.version))
-        return numbers(number(self.installed))[: len(wanted)] > wanted
+        return is_newer(self.installed, self.version)
 
     @property
     def apt(self) -> AptSet:
@@ -113,6 +110,23 @@ class Toolkit:
             packages=PACKAGES,
             version=self.version,
         )
+
+    # The runtime nvidia of containerd.
+
+    @property
+    def drop_in(self) -> dict[str, Any]:
+        """In the words of configuration version 2, and of 3 and later."""
+        default = {"default_runtime_name": "nvidia"} if self.options.default_runtime else {}
+        own = {"BinaryName": RUNTIME, "SystemdCgroup": self.options.systemd_cgroup}
+        runtimes = {"nvidia": {"runtime_type": "io.containerd.runc.v2", "options": own}}
+        section = {"containerd": {**default, "runtimes": runtimes}}
+        return {
+            "name": DROP_IN,
+            "settings": {
+                "2": {"plugins": {"io.containerd.grpc.v1.cri": section}},
+                "3": {"plugins": {"io.containerd.cri.v1.runtime": section}},
+            },
+        }
 
     # Devices.
 

@@ -13,13 +13,15 @@ from .findings import findings
 from .gpu_facts import GpuFacts
 from .host import Host
 from .sentences import errors, warnings
-from .toolkit import Toolkit, ToolkitOptions, ToolkitSurvey
+from .toolkit import RUNTIME, Toolkit, ToolkitOptions, ToolkitSurvey
 
 OPTIONS: dict[str, Any] = {
     "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
     "version": {"type": "str", "default": ""},
     "versions": {"type": "dict", "required": True},
     "runtimes": {"type": "list", "elements": "str", "required": True, "choices": ["containerd", "docker"]},
+    "default_runtime": {"type": "bool", "required": True},
+    "systemd_cgroup": {"type": "bool", "required": True},
     "verify_container": {"type": "bool", "required": True},
 }
 _RESULT = {"type": "dict", "default": {}}
@@ -50,6 +52,8 @@ def toolkit_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "hop": str(Hop.RUNTIME),
         "findings": findings(host, BEFORE + NOW, toolkit),
         "packages": {"apt": apt, "sources": [apt] if toolkit.is_wanted else []},
+        "drop_in": toolkit.drop_in,
+        "runtime": RUNTIME,
         "steps": _steps(toolkit),
         "driver": toolkit.driver,
     }
@@ -59,7 +63,7 @@ def _steps(toolkit: Toolkit) -> dict[str, bool]:
     return {
         "install": toolkit.is_wanted,
         "remove": toolkit.options.state == "absent",
-        "offer_devices": toolkit.is_wanted and toolkit.is_usable,
+        "offer_devices": toolkit.is_wanted and toolkit.facts.can_be_used,
         "read_modes": toolkit.reads_modes,
         "read_modes_again": toolkit.offered != toolkit.expected,
         "write_spec": toolkit.writes_spec,

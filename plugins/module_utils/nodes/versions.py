@@ -14,3 +14,18 @@ def number(version: str) -> str:
 
 def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall("[0-9]+", version))
+
+
+def is_newer(present: str, wanted: str) -> bool:
+    """Without their epochs, and compared by as many numbers as are wanted: 29.8.1 is no newer than 29."""
+    number_wanted = numbers(number(_upstream(wanted)))
+    return numbers(number(_upstream(present)))[: len(number_wanted)] > number_wanted
+
+
+def any_revision(version: str) -> str:
+    """A release without the package's revision stands for each of its revisions."""
+    return re.sub(r"^([0-9.]+)$", r"\1-*", version)
+
+
+def _upstream(version: str) -> str:
+    return version.rpartition(":")[2]

@@ -22,6 +22,7 @@ class Run:
     stack_values:     what the inventory adds to the values of chart kube-prometheus-stack. release: of that chart.
     grafana_secret:   with the administrator's password; empty where the collection installs no Grafana.
     receivers:        of Alertmanager, by name.
+    proof:            what was proven, in one line; empty if this run could not prove anything.
     """
 
     context: str
@@ -35,6 +36,7 @@ class Run:
     release: str = ""
     grafana_secret: str = ""
     receivers: Sequence[str] = ()
+    proof: str = ""
 
 
 def lines(run: Run) -> list[str]:
@@ -42,6 +44,7 @@ def lines(run: Run) -> list[str]:
         f"Cluster: {run.context} at {run.server}. For kubectl: export KUBECONFIG={run.kubeconfig}",
         f"GPUs: {_gpus(run.nodes)} on {', '.join(name_of(node) for node in run.nodes) or 'no node'}",
         f"Autoscalers: {_autoscalers(run)}",
+        *([f"Proof: {run.proof}"] if run.proof else []),
         f"Prometheus: {_prometheus(run)}; alerts are at /alerts",
         f"Alerts are sent to {', '.join(run.receivers) or _MORE_ALERTS} (docs/monitoring.md)",
         f"Grafana: {_grafana(run)}",

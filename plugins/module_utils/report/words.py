@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import enumeration
-from ..hops import SERVER_TITLES, Hop
+from ..hops import Hop
 
 Report = Mapping[str, Any]
 
@@ -77,7 +77,7 @@ def headline(report: Report) -> str:
 
 def _of_servers(report: Report) -> str:
     """The verdict of a report on servers alone: on the cluster's part there is nothing to say."""
-    hop = next((hop for hop in report["hops"] if hop["status"] == "broken" and hop["id"] in SERVER_TITLES), None)
+    hop = next((hop for hop in report["hops"] if hop["status"] == "broken" and hop["id"] != Hop.ACCESS), None)
     if hop:
         return f"Broken on the servers: {clean(hop['title'])}"
     return f"On the servers no error was found, {servers_of(report)}" if report["servers"] else "Nothing was examined"

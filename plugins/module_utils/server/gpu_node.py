@@ -20,6 +20,7 @@ OURS = frozenset({None, "nvidia", *_KERNELS_OWN})
 class GpuNode:
     """What was read on the node.
 
+    has_uvm:          whether the device files of nvidia-uvm are there, which CUDA needs; None if that cannot be told.
     kernel:           release of the running kernel; None if it cannot be read.
     headers:          whether its headers are there; None if that cannot be told.
     kernels:          those below /lib/modules, in any order.
@@ -35,6 +36,7 @@ class GpuNode:
     nouveau_loaded: bool | None = False
     nova_loaded: bool | None = False
     secure_boot: bool | None = None
+    has_uvm: bool | None = None
     kernel: str | None = None
     headers: bool | None = None
     kernels: tuple[Kernel, ...] = ()
@@ -152,6 +154,7 @@ class GpuNode:
             "driver_version_installed": installed.version,
             "driver_flavour_installed": installed.flavour,
             "driver_origin": self.driver_origin,
+            "uvm_available": self.has_uvm,
             "driver_problem": self.driver_problem,
             "kernel": self.kernel,
             "kernel_headers_installed": self.headers,

@@ -40,6 +40,7 @@ def read_gpu_node(root: Path) -> GpuNode:
         nouveau_loaded=files.is_there("sys/module/nouveau"),
         nova_loaded=files.is_there("sys/module/nova_core"),
         secure_boot=_secure_boot(files),
+        has_uvm=files.is_there("dev/nvidia-uvm") if files.names("dev") else None,
         kernel=release,
         headers=None if release is None else headers(files, release),
         kernels=tuple(kernels(files)),

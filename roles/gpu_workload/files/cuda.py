@@ -56,24 +56,51 @@ wait:
 
 
 class CudaError(Exception):
-    """A call of the driver failed; says which, and CUDA's name of the error."""
+    """A call of the driver failed; says which, and CUDA's name of the error.
 
-
-class Gpu:
-    """The first GPU that this container was given, with our kernels loaded.
-
-    Raises CudaError if there is no driver or no GPU.
+    function, code: the call and CUDA's number of the error; empty and 0 where the library is missing.
     """
+
+    def __init__(self, text: str, function: str = "", code: int = 0) -> None:
+        super().__init__(text)
+        self.function, self.code = function, code
+
+
+class Driver:
+    """The library of the driver, initialized. Raises CudaError if there is no driver or no GPU."""
 
     def __init__(self) -> None:
         try:
             self._cuda = ctypes.CDLL("libcuda.so.1")
         except OSError as missing:
             raise CudaError(f"no CUDA driver here ({missing}); does the pod have NVIDIA's RuntimeClass?") from None
+        self._call("cuInit", 0)
+
+    def count(self) -> int:
+        """The number of GPUs that this container was given."""
+        count = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        return count.value
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        if result := getattr(self._cuda, function)(*arguments):
+            name = ctypes.c_char_p()
+            self._cuda.cuGetErrorName(result, ctypes.byref(name))
+            text = (name.value or b"error %d" % result).decode()
+            raise CudaError(f"{function}: {text}", function, result)
+
+
+class Gpu(Driver):
+    """One GPU that this container was given, by default the first, with our kernels loaded.
+
+    Raises CudaError if there is no driver or no GPU.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        super().__init__()
         device = ctypes.c_int()
         self._context, module = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuInit", 0)
-        self._call("cuDeviceGet", ctypes.byref(device), 0)
+        self._call("cuDeviceGet", ctypes.byref(device), number)
         name, identity = ctypes.create_string_buffer(128), (ctypes.c_ubyte * 16)()
         self._call("cuDeviceGetName", name, len(name), device)
         self._call("cuDeviceGetUuid", identity, device)
@@ -113,9 +140,3 @@ class Gpu:
         addresses = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         self._call("cuLaunchKernel", self._functions[kernel], blocks, 1, 1, threads, 1, 1, 0, None, addresses, None)
         self._call("cuCtxSynchronize")
-
-    def _call(self, function: str, *arguments: Any) -> None:
-        if result := getattr(self._cuda, function)(*arguments):
-            name = ctypes.c_char_p()
-            self._cuda.cuGetErrorName(result, ctypes.byref(name))
-            raise CudaError(f"{function}: {(name.value or b'error %d' % result).decode()}")

@@ -45,7 +45,7 @@ def query(**options: Any) -> MetricQuery:
 
 def pod(name: str, *, ready: str = "True", **metadata: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "namespace": "ml", **metadata},
+        "metadata": {"name": name, "namespace": "ml", "labels": {"app": "chat"}, **metadata},
         "spec": {},
         "status": {"conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": ready}]},
     }

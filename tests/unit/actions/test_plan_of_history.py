@@ -9,9 +9,9 @@ from math import isnan, nan
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import plan_autoscalers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.load_history import Recorded, Window, read_loads
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan_autoscalers import (
     PlanOptions,
     _gpus_per_replica,
     _planned,
@@ -274,7 +274,7 @@ def test_of_several_replicas_the_one_with_most_of_it_tells_all(monkeypatch: pyte
     full, fresh, away = (
         Recording({count: found, **load}) for found in ([Series({}, (120.0,), (1007.0,))], [], QueryError("busy"))
     )
-    monkeypatch.setattr(plan, "read_replicas", lambda _kube, _client: [fresh, full, away])
+    monkeypatch.setattr(plan_autoscalers, "read_replicas", lambda _kube, _client: [fresh, full, away])
 
     (made,) = planned(autoscaler(), {count: [Series({}, (20.0,), (1007.0,))]})["plans"]
 

@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.preflight import state_before
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.snapshot import ClusterSnapshot, Objects
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.targets import TargetState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     EXPORTER_ANNOTATION,
     Manifest,
@@ -26,10 +23,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_query_each
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.before import Before
 from fake_cluster import FakeTransport, refusal
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -84,6 +83,12 @@ def run(
     kube = KubeClient(transport, dry_run=dry_run)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     return reconcile(kube, prometheus, PrometheusAdapter(kube), wanted, rules)
+
+
+def state_before(transport: FakeTransport, wanted: list[Autoscaler]) -> State:
+    kube = KubeClient(transport)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    return Before(kube, prometheus, wanted, RULE_OPTIONS.namespace).state(RULE_OPTIONS)
 
 
 def test_what_matches_is_only_read_and_each_kind_once() -> None:
@@ -547,9 +552,8 @@ def test_a_name_of_no_shared_rule_may_be_there_twice(metric: Callable[[str], dic
         Autoscaler.from_params({**of_all, "target": {"name": name}, "metric": metric(name)})
         for name in ("chat", "embed")
     ]
-    targets = {autoscaler.key: TargetState(True, True, deployment(autoscaler.name)) for autoscaler in wanted}
 
-    state = state_before(wanted, Objects({}, {}), ClusterSnapshot(targets), RULE_OPTIONS)
+    state = state_before(cluster(("chat", "embed"), []), wanted)
 
     assert list(one_query_each.judge(state)) == []
 
@@ -702,14 +706,7 @@ def test_namespaces_record_a_metric_of_one_name_apart() -> None:
         f"PATCH {RULES}/kubegpu.ml.queue",
         PATCH_CHAT,
     ]
-    state = state_before(
-        [*mine, *theirs],
-        Objects({}, {}),
-        ClusterSnapshot(
-            {autoscaler.key: TargetState(True, True, deployment("chat")) for autoscaler in (*mine, *theirs)}
-        ),
-        RULE_OPTIONS,
-    )
+    state = state_before(cluster(("chat",), []), [*mine, *theirs])
     assert list(one_query_each.judge(state)) == []
 
 

@@ -106,13 +106,14 @@ def test_what_is_not_there() -> None:
 
 def test_list_asks_for_a_label_in_a_namespace() -> None:
     path = "/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheusrules"
-    transport = FakeTransport({f"GET {path}": {"items": [MANIFEST]}})
-    assert KubeClient(transport).list(RULES, namespace="monitoring", label_selector="a=b") == [MANIFEST]
+    labelled = {"metadata": {"name": "chosen", "labels": {"a": "b"}}}
+    transport = FakeTransport({f"GET {path}": {"items": [MANIFEST, labelled]}})
+    assert KubeClient(transport).list(RULES, namespace="monitoring", label_selector="a=b") == [labelled]
     assert transport.requests == [Request("GET", path, {"labelSelector": "a=b", "limit": "500"})]
 
 
 def pages(*names: str, token: str = "") -> dict[str, Any]:
-    items = [{**MANIFEST, "metadata": {"namespace": "ml", "name": name}} for name in names]
+    items = [{**MANIFEST, "metadata": {"namespace": "ml", "name": name, "labels": {"a": "b"}}} for name in names]
     return {"metadata": {"continue": token}, "items": items}
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.plugin_pools import plugin_pools
+from ansible_collections.kubegpu.autoscale.plugins.filter.shares_gpus import shares_gpus
 
 POOL = {"name": "dev", "nodes": {"pool": "dev"}}
 
@@ -100,3 +101,25 @@ def test_what_fits_is_no_fault_and_replicas_have_to_be_numbers() -> None:
     )
     with pytest.raises(AnsibleFilterError, match="whole numbers"):
         plugin_pools({"sharing": "mps", "replicas": "many"})
+
+
+@pytest.mark.parametrize(
+    ("pools", "sharing", "expected"),
+    [
+        ([], "none", False),
+        ([], "mps", True),
+        ([{"name": "dev"}], "none", False),
+        ([{"name": "dev", "sharing": "none"}], "none", False),
+        ([{"name": "dev", "sharing": "time-slicing"}], "none", True),
+        ([{"name": "dev", "config": {"sharing": {}}}], "none", True),
+        ([{"name": "dev", "config": None}], "none", False),
+    ],
+)
+def test_a_pool_is_enough_for_gpus_to_be_shared(pools: list[dict[str, Any]], sharing: str, expected: bool) -> None:
+    assert shares_gpus(pools, sharing) is expected
+
+
+def test_the_chart_gets_configurations_where_there_are_some() -> None:
+    found = plugin_pools({"sharing": "mps", "replicas": 2})
+    assert found["chart_values"] == {"config": {"map": found["configurations"], "default": "default"}}
+    assert plugin_pools({})["chart_values"] == {}

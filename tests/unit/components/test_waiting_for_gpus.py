@@ -89,3 +89,14 @@ def test_facts_of_servers_have_the_names_of_their_nodes() -> None:
         {"node": "gpu-a", "facts": facts},
         {"node": "other", "facts": facts},
     ]
+
+
+def test_facts_of_servers_have_the_expected_gpus_and_the_fabric() -> None:
+    described = "GPU 00000000:1B:00.0\n    Fabric\n        State                  : In Progress\n"
+    host = {
+        "ansible_facts": {"hostname": "a", "gpu_facts": {"gpus": []}},
+        "nvidia_driver_expected_gpus": "8",
+        "gpu_proof_described": {"stdout": described},
+    }
+    (found,) = server_gpu_facts(["a"], {"a": host})
+    assert found["facts"] == {"gpus": [], "expected_gpus": 8, "fabric": {"00000000:1B:00.0": "In Progress"}}

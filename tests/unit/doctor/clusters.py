@@ -360,6 +360,7 @@ class Cluster:
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
     servers: list[Server] = field(default_factory=list)
     no_cluster: NoCluster | None = None
+    cuda_errors: Manifest = field(default_factory=dict)
     unavailable: Manifest = field(default_factory=dict)
     denied: Manifest = field(default_factory=dict)
     controller_events: list[Manifest] = field(default_factory=list)
@@ -432,6 +433,7 @@ class Cluster:
             facts=self.facts,
             servers=self.servers,
             no_cluster=self.no_cluster,
+            cuda_errors=self.cuda_errors,
             unavailable=self.unavailable,
             denied=self.denied,
             controller_events=self.controller_events,

@@ -6,8 +6,8 @@ A file holds
   about:       whose cluster it is.
   prometheus:  where gpu_doctor is told to find Prometheus.
   unknown:     hops of which there is nothing, not_checked: checks that cannot be made, while all is well.
-  answers:     bodies by request path; a query of Prometheus by as much of it as tells it from the others. What is not
-               there is not served, and a query without an answer has no series.
+  answers:     bodies by request path, with the whole query of Prometheus. What is not there is not served, and a
+               query without an answer has no series.
   cases:       by what has changed: `patch`, `findings` with the id, object and seen of each, and in `unasked` the
                answers that nobody asks for then.
 A patch is a JSON merge patch (RFC 7386) for each answer, with `#namespace/name` for one object of a list.
@@ -48,19 +48,14 @@ class Replay(FakeTransport):
         self.unasked = set(answers)
 
     def __call__(self, method: str, path: str, *, query: Mapping[str, str], **options: Any) -> Any:
-        key = self._key(f"{path}?query={query['query']}") if path.endswith("/proxy/api/v1/query") else path
-        if key is None:
-            return _NO_SERIES
-        return super().__call__(method, key, query=query, **options)
+        if not path.endswith("/proxy/api/v1/query"):
+            return super().__call__(method, path, query=query, **options)
+        asked = f"{path}?query={query['query']}"
+        return self.answer(f"GET {asked}") if f"GET {asked}" in self.answers else _NO_SERIES
 
     def answer(self, request: str) -> Any:
         self.unasked.discard(request.removeprefix("GET "))
         return super().answer(request)
-
-    def _key(self, asked: str) -> str | None:
-        """The longest beginning of a query that there is an answer to."""
-        known = (answer.removeprefix("GET ") for answer in self.answers)
-        return max((key for key in known if "?" in key and asked.startswith(key)), key=len, default=None)
 
     def examine(self) -> dict[str, Any]:
         """The report, with nothing left to time."""

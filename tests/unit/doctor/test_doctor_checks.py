@@ -107,6 +107,26 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0")
 
 
+@fault("DRIVER_UVM_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.facts["gpu1"] |= {"driver_version_loaded": "595.91.07", "uvm_available": False}
+
+
+@fault("FABRIC_NOT_COMPLETED")
+def _(cluster: Cluster) -> None:
+    cluster.facts["gpu1"]["fabric"] = {"00000000:1B:00.0": "In Progress", "00000000:1C:00.0": "Completed"}
+
+
+@fault("GPU_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.facts["gpu1"]["expected_gpus"] = len(cluster.facts["gpu1"]["gpus"]) + 1
+
+
+@fault("CUDA_FAILED")
+def _(cluster: Cluster) -> None:
+    cluster.cuda_errors = {"gpu1": {"text": "node gpu1: CUDA does not compute: CUDA_ERROR_LAUNCH_FAILED (719)"}}
+
+
 @fault("NODE_NOT_READY")
 def _(cluster: Cluster) -> None:
     cluster.nodes[0]["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
@@ -1516,13 +1536,17 @@ def test_each_finding_of_the_catalogue_has_a_fault() -> None:
 WITHOUT_A_TIME = {
     "CLUSTER_MISSING",
     "CLUSTER_UNREACHABLE",
+    "CUDA_FAILED",
     "DEMAND_DISAGREES",
     "DEMAND_WITHOUT_COST",
     "DRIVER_BROKEN",
     "DRIVER_NEEDS_REBOOT",
+    "DRIVER_UVM_MISSING",
     "EXPORTER_IMPOSSIBLE_VALUES",
     "EXPORTER_LOSES_A_GPU",
     "EXPORTER_RESOURCE_NAMES",
+    "FABRIC_NOT_COMPLETED",
+    "GPU_MISSING",
     "GPU_ROWS_FROM_ELSEWHERE",
     "HPA_FASTER_THAN_METRIC",
     "HPA_METRIC_STANDS_STILL",

@@ -44,9 +44,11 @@ NO_TOOLKIT = ServerFinding("TOOLKIT_MISSING", Hop.RUNTIME, "error", "has no tool
 BOTH = (Hop.DRIVER, Hop.RUNTIME)
 
 
-def alone(*servers: Server, gap: NoCluster = MISSING, fail_on: str = "never") -> dict[str, Any]:
+def alone(
+    *servers: Server, gap: NoCluster = MISSING, fail_on: str = "never", facts: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """The report on servers without a cluster."""
-    outcome = examine_servers(servers, gap, scope=Scope(), facts={}, fail_on=fail_on)
+    outcome = examine_servers(servers, gap, scope=Scope(), facts=facts or {}, fail_on=fail_on)
     report: dict[str, Any] = json.loads(json.dumps(outcome.result))
     Draft202012Validator(SCHEMA).validate(report)
     return report
@@ -78,6 +80,22 @@ def test_a_bare_server_has_one_cause() -> None:
     assert first["consequences"] == ["Container runtime of a server: server gpu1: has no toolkit"]
     assert statuses(report, BOTH) == ["broken", "consequence"]
     assert failure(report).startswith("No cluster was reached. Broken on the servers: NVIDIA driver of a server:")
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        ({"driver_problem": "nvidia-smi fails"}, "DRIVER_BROKEN"),
+        ({"driver_version_loaded": "580.95.05", "uvm_available": False}, "DRIVER_UVM_MISSING"),
+        ({"fabric": {"0000:17:00.0": "In Progress"}}, "FABRIC_NOT_COMPLETED"),
+        ({"expected_gpus": 8}, "GPU_MISSING"),
+    ],
+)
+def test_without_a_cluster_the_facts_of_a_server_count_as_well(known: dict[str, Any], found: str) -> None:
+    report = alone(Server("gpu1", "gpu1", hops=BOTH), facts={"gpu1": {"gpus": [], **known}})
+
+    assert (report["verdict"], ids(report)) == ("broken", [found, "CLUSTER_MISSING"])
+    assert headline(report) == "No cluster was reached. Broken on the servers: GPU nodes and drivers"
 
 
 def test_what_keeps_the_role_from_its_work_explains_what_is_missing() -> None:
@@ -253,6 +271,22 @@ def test_gpus_that_nvidia_smi_does_not_show_are_found(tmp_path: Path) -> None:
     )
     shown = {"rc": 0, "stdout": "00000000:17:00.0, 580.95.05, Enabled"}
     assert "DRIVER_GPUS_NOT_SHOWN" in {found.id for found in from_plan(tmp_path, machine, shown=shown).findings}
+
+
+def test_a_missing_gpu_is_left_to_the_facts(tmp_path: Path) -> None:
+    server = from_plan(tmp_path, Machine(options={"nvidia_driver_expected_gpus": 8}))
+    assert [found.id for found in server.findings] == ["DRIVER_MISSING"]
+
+
+def test_the_server_itself_is_judged_besides_the_roles() -> None:
+    found = {"id": "SERVER_NOT_ROOT", "hop": "server", "severity": "error", "seen": "is connected as admin"}
+    found |= {"server": "gpu1", "cause": "none", "fix": "become", "doc": "", "is_consequence": False}
+    plan_of_server = {"hop": "server", "findings": [found | {"explained_by": []}]}
+    variables = {"gpu1": {"__gpu_doctor_gathered": {}, "_common_server_plan": plan_of_server}}
+    [given] = examined_servers(["gpu1"], variables, ["nvidia_driver"])
+
+    assert [finding.id for finding in server_of(given).findings] == ["SERVER_NOT_ROOT"]
+    assert given["hops"] == ["server"]
 
 
 @pytest.mark.parametrize(

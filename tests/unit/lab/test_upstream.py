@@ -6,24 +6,26 @@ from fnmatch import fnmatchcase
 from itertools import chain
 
 import pytest
-import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd import PACKAGE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker import PACKAGES as DOCKER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import SYSTEMS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes import PACKAGES as KUBERNETES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit import PACKAGES
 
 from lab import debian, packages, upstream
 from lab.systems import systems
-from lab.versions import CHECKOUT, names, versions
+from lab.versions import names, versions
 
 # Roles that name what they install as data. The driver's depends on the system: see tests/unit/nodes.
-NAMED = {
-    "containerd.io": ("containerd/vars/main.yml", "__containerd_apt"),
-    "docker-ce": ("docker/vars/main.yml", "__docker_apt"),
-    "kubernetes": ("kubernetes/vars/main/main.yml", "__kubernetes_apt"),
-}
+NAMED = {}
 PINNED = {
-    name: yaml.safe_load((CHECKOUT / "roles" / path).read_text())[variable]["packages"]
-    for name, (path, variable) in NAMED.items()
-} | {"nvidia-container-toolkit": [*PACKAGES], "nvidia-driver": ["nvidia-persistenced"], "nvlsm": ["nvlsm"]}
+    "containerd.io": [PACKAGE],
+    "docker-ce": [*DOCKER],
+    "nvidia-container-toolkit": [*PACKAGES],
+    "nvidia-driver": ["nvidia-persistenced"],
+    "nvlsm": ["nvlsm"],
+    "kubernetes": [*KUBERNETES],
+}
 # Of the distribution, and on every server or brought from its mirror.
 DISTRIBUTION = {*debian.NODE, *chain(*debian.FROM_DISTRIBUTION.values()), "libc6", "libseccomp2", "libsystemd0"}
 DISTRIBUTION |= {"libibumad3", "libnftables1"}  # infiniband-diags and nftables need them

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.driver import AFTER, BEFORE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import PINNED, SYSTEMS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import PINNED
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
 from collection import ROOT
 from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, plan
@@ -28,7 +28,7 @@ PREBUILT = {"nvidia_driver_source": "ubuntu_prebuilt"}
 ARCHIVE = {"nvidia_driver_source": "debian"}
 AT_580, AT_570, AT_590 = ({"nvidia_driver_version": f"{branch}.0.1-*"} for branch in (580, 570, 590))
 
-DEBIAN_PACKAGES = ["nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced"]
+DEBIAN_PACKAGES = ["nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced", "nvidia-modprobe"]
 UNSUFFIXED = ["nvidia-persistenced", "nvidia-modprobe"]
 PREBUILT_PACKAGES = [
     f"{name}-580-server" for name in ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
@@ -322,6 +322,10 @@ REFUSED = {
         Machine(devices=(B200,), options={"nvidia_driver_flavour": "proprietary"}),
         "need the open kernel modules",
     ),
+    "fewer GPUs than are expected": (
+        Machine(devices=(L4,), options={"nvidia_driver_expected_gpus": 2}),
+        "has 1 GPUs by PCI, and nvidia_driver_expected_gpus is 2",
+    ),
     "Volta and Blackwell": (Machine(devices=(V100, B200)), "no single driver serves"),
     "Volta after 580": (Machine(devices=(V100,), options=AT_590), "their last branch is 580"),
     "Kepler at 580": (Machine(devices=(K80,)), "their last branch is 470"),
@@ -585,11 +589,12 @@ def test_the_kernels_own_driver_stays_away(tmp_path: Path, module: str) -> None:
 
 def test_each_file_that_may_be_written_is_shipped(tmp_path: Path) -> None:
     files = plan(tmp_path, Machine(devices=(B200, BRIDGE)))["files"]
-    shipped = {f"/{path.relative_to(ROLE / 'files')}" for path in (ROLE / "files").rglob("*.conf")}
+    shipped = {f"/{path.relative_to(ROLE / 'files')}" for path in (ROLE / "files").rglob("*.*") if path.is_file()}
 
     assert shipped == {*files["all"]}
     assert files["modules"] == ["/etc/modprobe.d/kubegpu-nouveau.conf", "/etc/modules-load.d/kubegpu-nvlink.conf"]
     assert files["units"] == []
+    assert files["boot"] == ["/etc/systemd/system/kubegpu-nvidia-uvm.service"]
     assert plan(tmp_path / "ubuntu", PACKAGES["Ubuntu, prebuilt"][0])["files"]["units"] == [
         f"{files['unit_folder']}/kubegpu.conf"
     ]
@@ -598,11 +603,6 @@ def test_each_file_that_may_be_written_is_shipped(tmp_path: Path) -> None:
 def test_all_that_is_pinned_is_listed() -> None:
     [survey] = yaml.safe_load((ROLE / "tasks" / "survey.yml").read_text())
     assert {*PINNED, "nvlsm"} <= {*survey["ansible.builtin.command"]["argv"]}
-
-
-def test_the_systems_are_those_of_the_collection() -> None:
-    common = yaml.safe_load((ROOT / "roles" / "_common" / "vars" / "main.yml").read_text())
-    assert sorted(SYSTEMS) == sorted(common["_common_supported_os"])
 
 
 @pytest.mark.parametrize(
@@ -699,6 +699,14 @@ def gpu(release: str = PIN, persistence: str = "Enabled") -> str:
 
 
 # What is wrong after the work: machine, what was read besides, id of the finding, and words.
+NO_UVM = ("null", "nvidia0", "nvidiactl")
+FABRIC = """
+GPU 00000000:10:00.0
+    Performance State                     : P0
+    Fabric
+        State                             : In Progress
+        Status                            : N/A
+"""
 BROKEN = {
     "a module that does not build": (
         Machine(),
@@ -747,6 +755,18 @@ BROKEN = {
         "DRIVER_NOT_PERSISTENT",
         "has persistence mode off",
     ),
+    "no nvidia-uvm": (
+        replace(IN_USE, device_files=NO_UVM),
+        {"shown": shown(gpu())},
+        "DRIVER_WITHOUT_UVM",
+        f"has driver {PIN} loaded and no /dev/nvidia-uvm",
+    ),
+    "a fabric that does not complete": (
+        replace(IN_USE, devices=(H100, NVSWITCH)),
+        {"shown": shown(gpu()), "described": {"rc": 0, "stdout": FABRIC}},
+        "DRIVER_FABRIC_NOT_COMPLETED",
+        "reports Fabric State In Progress, not Completed",
+    ),
     "an existing driver with libraries of another release": (
         EXISTING,
         {"shown": shown(gpu("570.172.08"))},
@@ -793,6 +813,12 @@ WARNED = {
         "DRIVER_EXISTING_NOT_PERSISTENT",
         "has persistence mode off",
     ),
+    "an existing driver without nvidia-uvm": (
+        replace(EXISTING, device_files=NO_UVM),
+        {"shown": shown(gpu())},
+        "DRIVER_EXISTING_WITHOUT_UVM",
+        "no /dev/nvidia-uvm",
+    ),
 }
 
 
@@ -812,7 +838,8 @@ def test_each_finding_afterwards_happens() -> None:
 
 @pytest.mark.parametrize("machine", [IN_USE, EXISTING], ids=["present", "existing"])
 def test_a_driver_that_serves_its_gpus_is_well(tmp_path: Path, machine: Machine) -> None:
-    made = plan(tmp_path, machine, shown=shown(gpu()))
+    with_uvm = replace(machine, device_files=("nvidia0", "nvidia-uvm"))
+    made = plan(tmp_path, with_uvm, shown=shown(gpu()))
     assert (made["broken"], made["notices"]) == ([], [])
 
 

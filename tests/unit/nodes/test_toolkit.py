@@ -23,6 +23,8 @@ def plan(facts: dict[str, Any], survey: dict[str, Any] | None = None, **options:
         "state": "present",
         "versions": versions(),
         "runtimes": ["containerd"],
+        "default_runtime": False,
+        "systemd_cgroup": True,
         "verify_container": True,
         **options,
     }
@@ -84,6 +86,22 @@ def test_four_packages_come_at_one_version() -> None:
     assert source["version"] == PIN
     assert source["url"] == "https://nvidia.github.io/libnvidia-container/stable/deb/amd64"
     assert len(source["packages"]) == 4
+
+
+@pytest.mark.parametrize(("default", "names_it"), [("false", False), (True, True)])
+@pytest.mark.parametrize(
+    ("version", "plugin"), [("2", "io.containerd.grpc.v1.cri"), ("3", "io.containerd.cri.v1.runtime")]
+)
+def test_containerd_gets_the_runtime_nvidia(default: Any, names_it: bool, version: str, plugin: str) -> None:
+    made = plan(gpus(1), default_runtime=default, systemd_cgroup="false")["drop_in"]
+    section = made["settings"][version]["plugins"][plugin]["containerd"]
+
+    assert made["name"] == "20-kubegpu-nvidia.toml"
+    assert section["runtimes"]["nvidia"] == {
+        "runtime_type": "io.containerd.runc.v2",
+        "options": {"BinaryName": "/usr/bin/nvidia-container-runtime", "SystemdCgroup": False},
+    }
+    assert section.get("default_runtime_name") == ("nvidia" if names_it else None)
 
 
 @pytest.mark.parametrize("version", ["1.18", 1.18])

@@ -34,6 +34,12 @@ def test_an_empty_cluster_is_summed_up_with_the_next_step() -> None:
     assert said[5].startswith("Grafana: not installed.")
 
 
+def test_what_was_proven_is_a_line() -> None:
+    said = lines(replace(RUN, proof="CUDA on 8 GPUs of gpu1"))
+    assert said[3] == "Proof: CUDA on 8 GPUs of gpu1"
+    assert "Proof" not in " ".join(lines(RUN))
+
+
 def test_a_login_in_the_address_of_prometheus_is_not_shown() -> None:
     url = "https://reader:secret@prometheus.example.com/tenant"
     said = lines(replace(RUN, prometheus={**PROMETHEUS, "url": url}))

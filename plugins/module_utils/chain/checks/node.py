@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
+from ...server.fabric import COMPLETED
+from ...server.gpu_node import OURS
 from ..objects import Manifest, condition
 from ..state.cluster import State
 from ..state.nodes import is_up
@@ -27,7 +30,40 @@ DRIVER_BROKEN = FindingType(
 )
 
 
-@check("drivers, by gpu_facts", DRIVER_NEEDS_REBOOT, DRIVER_BROKEN, needs=("facts",))
+DRIVER_UVM_MISSING = FindingType(
+    "DRIVER_UVM_MISSING",
+    Hop.NODE,
+    "error",
+    cause="nvidia-uvm is not loaded: nvidia-smi and the exporter work, and no CUDA program of a container starts",
+    fix="run the nvidia_driver role, which loads it at boot; or on node {name}: nvidia-modprobe -u -c=0. Then restart "
+    "the device plugin's pod on it",
+)
+FABRIC_NOT_COMPLETED = FindingType(
+    "FABRIC_NOT_COMPLETED",
+    Hop.NODE,
+    "error",
+    cause="the fabric manager has not joined the GPUs, so every CUDA program ends with error 802",
+    fix="on node {name}: nvidia-smi -q | grep -A4 Fabric; journalctl -u nvidia-fabricmanager",
+)
+GPU_MISSING = FindingType(
+    "GPU_MISSING",
+    Hop.NODE,
+    "error",
+    cause="a GPU has fallen off the bus",
+    fix="on node {name}: journalctl -k --grep 'NVRM|Xid'; power-cycle the server. If the GPU was removed, set "
+    "nvidia_driver_expected_gpus: {there} for the host",
+)
+
+
+@check(
+    "drivers, by gpu_facts",
+    DRIVER_NEEDS_REBOOT,
+    DRIVER_BROKEN,
+    DRIVER_UVM_MISSING,
+    FABRIC_NOT_COMPLETED,
+    GPU_MISSING,
+    needs=("facts",),
+)
 def drivers(state: State) -> Iterator[CheckResult]:
     for node, facts in state.facts.items():
         affected = state.affected_by_nodes([node])
@@ -36,6 +72,60 @@ def drivers(state: State) -> Iterator[CheckResult]:
         elif facts.get("reboot_required"):
             seen = facts.get("reboot_reason") or "reboot_required"
             yield CheckResult(DRIVER_NEEDS_REBOOT, f"node {node}", seen, affected)
+        yield from _cuda_needs(node, facts, affected)
+
+
+def _cuda_needs(node: str, facts: Mapping[str, Any], affected: frozenset[str]) -> Iterator[CheckResult]:
+    """What nvidia-smi works without, and CUDA does not."""
+    words = {"name": node}
+    if facts.get("driver_version_loaded") and facts.get("uvm_available") is False:
+        yield CheckResult(DRIVER_UVM_MISSING, f"node {node}", "no /dev/nvidia-uvm", affected, template_vars=words)
+    states = set((facts.get("fabric") or {}).values()) - {COMPLETED}
+    if states:
+        seen = f"Fabric State: {', '.join(sorted(states))}"
+        yield CheckResult(FABRIC_NOT_COMPLETED, f"node {node}", seen, affected, template_vars=words)
+    there = sum(gpu.get("bound_driver") in OURS for gpu in facts.get("gpus") or ())
+    expected = facts.get("expected_gpus")
+    if expected is not None and there < expected:
+        seen = f"{there} GPUs on the PCI bus, {expected} expected"
+        yield CheckResult(GPU_MISSING, f"node {node}", seen, affected, template_vars={**words, "there": str(there)})
+
+
+CUDA_FAILED = FindingType(
+    "CUDA_FAILED",
+    Hop.NODE,
+    "error",
+    cause="a CUDA program has failed on a GPU of the node, when it was proven",
+    fix="on node {name}: journalctl -k --grep 'NVRM|Xid'; nvidia-smi. Then run the playbook kubegpu.autoscale.verify",
+    evidence=(
+        Evidence(
+            r"no /dev/nvidia-uvm",
+            "the container had no /dev/nvidia-uvm: nvidia-uvm was not loaded when the CDI specification was made",
+            "run the nvidia_driver role, restart the device plugin's pod on node {name}, then run the playbook "
+            "kubegpu.autoscale.verify",
+        ),
+        Evidence(
+            r"\(802\)",
+            "the NVLink fabric was not completed",
+            "on node {name}: nvidia-smi -q | grep -A4 Fabric; journalctl -u nvidia-fabricmanager. Then run "
+            "the playbook kubegpu.autoscale.verify",
+        ),
+        Evidence(
+            r"\(80[34]\)",
+            "the driver's libraries were of another release than the loaded kernel module",
+            "reboot node {name}, then run the playbook kubegpu.autoscale.verify",
+        ),
+    ),
+)
+
+
+@check("CUDA has computed on the GPUs, by the last proof", CUDA_FAILED, needs=("nodes",))
+def cuda_has_computed(state: State) -> Iterator[CheckResult]:
+    """Of nodes that were never proven, and without the right to read the record, nothing is known."""
+    for node, error in state.cuda_errors.items():
+        seen = ": ".join(filter(None, (str(error.get("text", "")), str(error.get("cause", "")))))
+        affected = state.affected_by_nodes([node])
+        yield CheckResult(CUDA_FAILED, f"node {node}", seen, affected, template_vars={"name": node})
 
 
 NODE_NOT_READY = FindingType(

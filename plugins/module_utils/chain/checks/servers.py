@@ -60,7 +60,7 @@ def unjudged(hop: Hop, state: State) -> tuple[str, str]:
     summary = f"{len(examined)} of {len(state.servers)} servers examined: {enumeration([s.name for s in examined])}"
     if not examined:
         return "unknown", "no server could be examined to the end"
-    return ("ok" if all(server.is_examined for server in state.servers) else "partial"), summary
+    return ("ok" if len(examined) == len(state.servers) else "partial"), summary
 
 
 def _hops_found(server: Server) -> Sequence[Hop]:

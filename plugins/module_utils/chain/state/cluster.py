@@ -20,7 +20,7 @@ from .nodes import claimable_devices, gpu_nodes, is_up, offers_gpus
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal
 from .servers import NoCluster, Server
-from .targets import exporter_targets
+from .targets import exporter_targets, own_targets
 from .warnings import Warnings
 
 
@@ -47,6 +47,7 @@ class State:
     facts:           results of gpu_facts by node.
     servers:         of the inventory, as they were examined.
     no_cluster:      why only these were examined; None if a cluster was read.
+    cuda_errors:     why CUDA failed when a node was proven last, by node.
     webhooks:        ValidatingWebhookConfigurations.
     controller_events: that the Prometheus operator rejects an object, and that the HPA controller has scaled.
     leases:          of the control plane's controllers, by name.
@@ -88,6 +89,7 @@ class State:
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     servers: Sequence[Server] = ()
     no_cluster: NoCluster | None = None
+    cuda_errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     denied: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
@@ -166,8 +168,7 @@ class State:
     def own_targets(self) -> dict[Key, Row]:
         """`up` of the pods that autoscalers scale, by namespace and name: what their own metrics are read from."""
         pods = {key for autoscaler in self.autoscalers for key in autoscaler.pod_keys}
-        named = {(row.labels.get("namespace", ""), row.labels.get("pod", "")): row for row in self.prometheus.up}
-        return {key: row for key, row in named.items() if key in pods}
+        return own_targets(pods, self.prometheus.up)
 
     def names_a_pod_of(self, autoscaler: AutoscalerState) -> bool:
         """Whether any series names a pod of the autoscaler."""

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
-from ..objects import Manifest, name_of
+from ..objects import Key, Manifest, name_of
 from ..signs import EXPORTER
 from .prometheus import Row
 
@@ -25,6 +26,12 @@ def exporter_targets(pods: Iterable[Manifest], rows: Iterable[Row]) -> dict[str,
         for pod in pods
         if (row := _at_its_port(pod, by_name.get(name_of(pod)) or _at_its_address(pod, by_host)))
     }
+
+
+def own_targets(pods: AbstractSet[Key], rows: Iterable[Row]) -> dict[Key, Row]:
+    """Rows of these pods by namespace and name."""
+    named = {(row.labels.get("namespace", ""), row.labels.get("pod", "")): row for row in rows}
+    return {key: row for key, row in named.items() if key in pods}
 
 
 def _at_its_address(pod: Manifest, by_host: Mapping[str, Sequence[Row]]) -> Sequence[Row]:

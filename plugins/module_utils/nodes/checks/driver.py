@@ -10,6 +10,7 @@ from ...hops import Hop
 from ..driver import Driver
 from ..driver_packages import CUDA_REPO, DEBIAN
 from ..gpu_facts import EITHER
+from .seen import seen_on
 
 UNIDENTIFIED = FindingType(
     "DRIVER_GPU_UNIDENTIFIED",
@@ -26,7 +27,7 @@ UNIDENTIFIED = FindingType(
 def each_gpu_is_identified(driver: Driver) -> Iterator[CheckResult]:
     lost = ", ".join(gpu.address for gpu in driver.facts.unidentified)
     if lost and driver.options.flavour == "auto":
-        yield _seen(driver, UNIDENTIFIED, f"does not report the device id of {lost}")
+        yield seen_on(driver.host, UNIDENTIFIED, f"does not report the device id of {lost}")
 
 
 FLAVOUR_MIXED = FindingType(
@@ -53,10 +54,10 @@ def modules_drive_the_gpus(driver: Driver) -> Iterator[CheckResult]:
     if driver.facts.unidentified or allowed in (EITHER, driver.flavour):
         return
     if allowed is None:
-        yield _seen(driver, FLAVOUR_MIXED, f"has {generations} GPUs, and no single driver serves them")
+        yield seen_on(driver.host, FLAVOUR_MIXED, f"has {generations} GPUs, and no single driver serves them")
     else:
         seen = f"has {generations} GPUs, which need the {allowed} kernel modules, not the {driver.flavour} ones"
-        yield _seen(driver, FLAVOUR_WRONG, seen)
+        yield seen_on(driver.host, FLAVOUR_WRONG, seen)
 
 
 SOURCE_OF_OTHER_SYSTEM = FindingType(
@@ -83,11 +84,11 @@ def source_serves_the_server(driver: Driver) -> Iterator[CheckResult]:
     home = {"ubuntu_prebuilt": "Ubuntu", "debian": "Debian"}.get(source)
     if home and host.distribution != home:
         seen = f"runs {host.distribution}, and nvidia_driver_source: {source} is for {home} alone"
-        yield _seen(driver, SOURCE_OF_OTHER_SYSTEM, seen)
+        yield seen_on(driver.host, SOURCE_OF_OTHER_SYSTEM, seen)
     elif driver.is_prebuilt and driver.facts.needs_nvlsm:
-        yield _seen(driver, SOURCE_LACKS_FABRIC, "needs the NVLink subnet manager, which Ubuntu does not have")
+        yield seen_on(driver.host, SOURCE_LACKS_FABRIC, "needs the NVLink subnet manager, which Ubuntu does not have")
     elif source == DEBIAN and driver.facts.needs_fabric_manager:
-        yield _seen(driver, SOURCE_LACKS_FABRIC, "needs a fabric manager, which Debian does not have")
+        yield seen_on(driver.host, SOURCE_LACKS_FABRIC, "needs a fabric manager, which Debian does not have")
 
 
 BRANCH_UNFIT = FindingType(
@@ -136,11 +137,11 @@ def branch_drives_the_gpus(driver: Driver) -> Iterator[CheckResult]:
     if driver.options.source == CUDA_REPO and last < driver.system.first_branch:
         source = "ubuntu_prebuilt" if driver.host.is_ubuntu else "debian"
         words = {"system": driver.host.system, "first": str(driver.system.first_branch), "source": source}
-        yield _seen(driver, REPOSITORY_TOO_NEW, seen, **words)
+        yield seen_on(driver.host, REPOSITORY_TOO_NEW, seen, **words)
     elif driver.options.source == DEBIAN:
-        yield _seen(driver, ARCHIVE_BRANCH_UNFIT, seen)
+        yield seen_on(driver.host, ARCHIVE_BRANCH_UNFIT, seen)
     else:
-        yield _seen(driver, BRANCH_UNFIT, seen, package=next(iter(driver.packages), "nvidia-driver"))
+        yield seen_on(driver.host, BRANCH_UNFIT, seen, package=next(iter(driver.packages), "nvidia-driver"))
 
 
 @check("NVIDIA's repository has the branch", BRANCH_MISSING)
@@ -148,7 +149,7 @@ def repository_has_the_branch(driver: Driver) -> Iterator[CheckResult]:
     first = driver.system.first_branch
     if driver.options.source == CUDA_REPO and driver.branch < first:
         seen = f"runs {driver.host.system}, whose repository has no branch {driver.branch}: it begins with {first}"
-        yield _seen(driver, BRANCH_MISSING, seen, default=driver.default_version)
+        yield seen_on(driver.host, BRANCH_MISSING, seen, default=driver.default_version)
 
 
 NOT_PACKAGED = FindingType(
@@ -165,8 +166,8 @@ NOT_PACKAGED = FindingType(
 @check("packages brought the driver that is installed", NOT_PACKAGED)
 def driver_is_of_packages(driver: Driver) -> Iterator[CheckResult]:
     if driver.facts.origin == "other":
-        yield _seen(
-            driver, NOT_PACKAGED, f"has driver {driver.facts.loaded or '(not loaded)'} that no package installed"
+        yield seen_on(
+            driver.host, NOT_PACKAGED, f"has driver {driver.facts.loaded or '(not loaded)'} that no package installed"
         )
 
 
@@ -186,7 +187,7 @@ def driver_goes_down_on_demand(driver: Driver) -> Iterator[CheckResult]:
     if driver.goes_down and not driver.options.version:
         installed = driver.facts.installed or ""
         seen = f"has driver {installed}, newer than {driver.version} of the collection's version file"
-        yield _seen(driver, NEWER_INSTALLED, seen, installed=installed, version=driver.version)
+        yield seen_on(driver.host, NEWER_INSTALLED, seen, installed=installed, version=driver.version)
 
 
 USED_BY_PODS = FindingType(
@@ -206,7 +207,7 @@ def pods_keep_their_driver(driver: Driver) -> Iterator[CheckResult]:
         present = driver.facts.installed or driver.facts.loaded
         clusters = ", ".join(driver.host.clusters)
         seen = f"is a node ({clusters}), and driver {driver.version} would replace {present} under its pods"
-        yield _seen(driver, USED_BY_PODS, seen)
+        yield seen_on(driver.host, USED_BY_PODS, seen)
 
 
 PACKAGES_HELD = FindingType(
@@ -224,7 +225,7 @@ def packages_can_move(driver: Driver) -> Iterator[CheckResult]:
     if driver.held:
         installed = driver.facts.installed or "another version"
         seen = f"has {', '.join(driver.held)} on hold at {installed}, and driver {driver.version} is to be installed"
-        yield _seen(driver, PACKAGES_HELD, seen, held=" ".join(driver.held))
+        yield seen_on(driver.host, PACKAGES_HELD, seen, held=" ".join(driver.held))
 
 
 COMPONENTS_MISSING = FindingType(
@@ -243,7 +244,7 @@ def components_are_enabled(driver: Driver) -> Iterator[CheckResult]:
     if driver.missing_components and "Debian/main" in driver.survey.components:
         missing = ", ".join(driver.missing_components)
         seen = f"uses Debian without {missing}"
-        yield _seen(driver, COMPONENTS_MISSING, seen, missing=" ".join(driver.missing_components))
+        yield seen_on(driver.host, COMPONENTS_MISSING, seen, missing=" ".join(driver.missing_components))
 
 
 KEY_NOT_ENROLLED = FindingType(
@@ -275,7 +276,7 @@ def key_is_enrolled(driver: Driver) -> Iterator[CheckResult]:
         certificate = driver.mok_certificate
         key = certificate.rpartition(".")[0] + ".key"
         seen = f"runs {driver.host.system} with Secure Boot, and mokutil answers: {answer.words}"
-        yield _seen(driver, KEY_NOT_ENROLLED, seen, certificate=certificate, key=key)
+        yield seen_on(driver.host, KEY_NOT_ENROLLED, seen, certificate=certificate, key=key)
 
 
 NOT_BUILT = FindingType(
@@ -304,10 +305,10 @@ def packages_were_installed(driver: Driver) -> Iterator[CheckResult]:
         return
     lacks = f"did not get driver {driver.version}"
     if failure.build_error:
-        yield _seen(driver, NOT_BUILT, f"{lacks}: {failure.build_error} ({failure.path})")
+        yield seen_on(driver.host, NOT_BUILT, f"{lacks}: {failure.build_error} ({failure.path})")
     else:
         words = {"packages": " ".join(driver.apt.packages), "kernel": driver.kernel}
-        yield _seen(driver, NOT_INSTALLED, f"{lacks}: {failure.message}", **words)
+        yield seen_on(driver.host, NOT_INSTALLED, f"{lacks}: {failure.message}", **words)
 
 
 MIXED_RELEASES = FindingType(
@@ -325,7 +326,7 @@ def parts_are_of_one_release(driver: Driver) -> Iterator[CheckResult]:
         parts = ", ".join(f"{package.name} {package.version}" for package in driver.foreign)
         packages = " ".join(package.name for package in driver.foreign)
         seen = f"has parts of another release than {driver.version}: {parts}"
-        yield _seen(driver, MIXED_RELEASES, seen, packages=packages)
+        yield seen_on(driver.host, MIXED_RELEASES, seen, packages=packages)
 
 
 REBOOT_WITHOUT_EFFECT = FindingType(
@@ -366,12 +367,12 @@ def no_reboot_is_due(driver: Driver) -> Iterator[CheckResult]:
     if not reason or not driver.is_wanted:
         return
     if driver.survey.rebooted:
-        yield _seen(driver, REBOOT_WITHOUT_EFFECT, f"has rebooted, and still {reason}")
+        yield seen_on(driver.host, REBOOT_WITHOUT_EFFECT, f"has rebooted, and still {reason}")
     elif driver.host.is_local:
-        yield _seen(driver, LOCAL_REBOOT_PENDING, f"has to reboot: {reason}")
+        yield seen_on(driver.host, LOCAL_REBOOT_PENDING, f"has to reboot: {reason}")
     else:
         pending = NODE_REBOOT_PENDING if driver.host.clusters else REBOOT_PENDING
-        yield _seen(driver, pending, f"has to reboot: {reason}")
+        yield seen_on(driver.host, pending, f"has to reboot: {reason}")
 
 
 GPUS_NOT_SHOWN = FindingType(
@@ -401,7 +402,7 @@ def all_gpus_are_shown(driver: Driver) -> Iterator[CheckResult]:
     seen = f"has {len(facts.gpus)} GPUs by PCI, and nvidia-smi {shows}; {releases}"
     notes = " ".join(f". {note}" for note in (facts.problem, facts.reboot_reason) if note)
     if answer.rc != 0 or len(driver.shown) != len(facts.gpus) or not driver.is_in_use:
-        yield _seen(driver, EXISTING_UNUSABLE if driver.is_existing else GPUS_NOT_SHOWN, seen + notes)
+        yield seen_on(driver.host, EXISTING_UNUSABLE if driver.is_existing else GPUS_NOT_SHOWN, seen + notes)
 
 
 NOT_PERSISTENT = FindingType(
@@ -425,7 +426,67 @@ EXISTING_NOT_PERSISTENT = FindingType(
 def driver_stays_loaded(driver: Driver) -> Iterator[CheckResult]:
     if any("Disabled" in line for line in driver.shown):
         found = EXISTING_NOT_PERSISTENT if driver.is_existing else NOT_PERSISTENT
-        yield _seen(driver, found, "has persistence mode off")
+        yield seen_on(driver.host, found, "has persistence mode off")
+
+
+WITHOUT_UVM = FindingType(
+    "DRIVER_WITHOUT_UVM",
+    Hop.DRIVER,
+    "error",
+    "/dev/nvidia-uvm is missing: nvidia-smi works, and no CUDA program of a container starts (cuInit fails with 999)",
+    "on the node: `systemctl status kubegpu-nvidia-uvm`, `modprobe nvidia-uvm`, `nvidia-modprobe -u -c=0`",
+)
+EXISTING_WITHOUT_UVM = FindingType(
+    "DRIVER_EXISTING_WITHOUT_UVM",
+    Hop.DRIVER,
+    "warning",
+    "/dev/nvidia-uvm is missing: nvidia-smi works, and no CUDA program of a container starts (cuInit fails with 999). "
+    "The role does not change a driver that it did not install",
+    "on the node, now and at each boot: `nvidia-modprobe -u -c=0`",
+)
+
+
+@check("nvidia-uvm is loaded", WITHOUT_UVM, EXISTING_WITHOUT_UVM)
+def uvm_is_loaded(driver: Driver) -> Iterator[CheckResult]:
+    if driver.survey.shown is not None and driver.facts.loaded and not driver.facts.has_uvm:
+        found = EXISTING_WITHOUT_UVM if driver.is_existing else WITHOUT_UVM
+        yield seen_on(driver.host, found, f"has driver {driver.facts.loaded} loaded and no /dev/nvidia-uvm")
+
+
+FABRIC_NOT_COMPLETED = FindingType(
+    "DRIVER_FABRIC_NOT_COMPLETED",
+    Hop.DRIVER,
+    "error",
+    "the fabric manager runs and has not joined the GPUs, so every CUDA program ends with error 802",
+    "on the node: `nvidia-smi -q | grep -A4 Fabric`, `journalctl -u nvidia-fabricmanager`, "
+    "`journalctl -k --grep 'NVRM|Xid'`",
+)
+
+
+@check("the NVLink fabric has completed", FABRIC_NOT_COMPLETED)
+def fabric_has_completed(driver: Driver) -> Iterator[CheckResult]:
+    if driver.unfinished_fabric:
+        states = ", ".join(driver.unfinished_fabric)
+        yield seen_on(driver.host, FABRIC_NOT_COMPLETED, f"reports Fabric State {states}, not Completed")
+
+
+GPU_MISSING = FindingType(
+    "DRIVER_GPU_MISSING",
+    Hop.DRIVER,
+    "error",
+    "a GPU has fallen off the bus, or nvidia_driver_expected_gpus is too high",
+    "on the node: `lspci -d 10de:`, `journalctl -k --grep 'NVRM|Xid'`; power-cycle the server. If the GPU was removed, "
+    "set nvidia_driver_expected_gpus: {there} for the host",
+    before="refuse",
+)
+
+
+@check("no GPU is missing", GPU_MISSING)
+def no_gpu_is_missing(driver: Driver) -> Iterator[CheckResult]:
+    expected, there = driver.options.expected_gpus, len(driver.facts.gpus)
+    if expected is not None and there < expected:
+        seen = f"has {there} GPUs by PCI, and nvidia_driver_expected_gpus is {expected}"
+        yield seen_on(driver.host, GPU_MISSING, seen, there=str(there))
 
 
 MISSING = FindingType(
@@ -444,12 +505,13 @@ def driver_is_there(driver: Driver) -> Iterator[CheckResult]:
     facts = driver.facts
     if (driver.is_wanted or driver.is_existing) and facts.origin is None:
         generations = " and ".join(facts.generations)
-        yield _seen(driver, MISSING, f"has {len(facts.gpus)} GPUs ({generations}) and no NVIDIA driver")
+        yield seen_on(driver.host, MISSING, f"has {len(facts.gpus)} GPUs ({generations}) and no NVIDIA driver")
 
 
-# Asked before anything is changed, and afterwards. NOW: by the doctor, besides those before.
+# Asked before anything is changed, and afterwards.
 BEFORE = (
     each_gpu_is_identified,
+    no_gpu_is_missing,
     modules_drive_the_gpus,
     source_serves_the_server,
     branch_drives_the_gpus,
@@ -461,15 +523,15 @@ BEFORE = (
     components_are_enabled,
     key_is_enrolled,
 )
-AFTER = (packages_were_installed, parts_are_of_one_release, no_reboot_is_due, all_gpus_are_shown, driver_stays_loaded)
+AFTER = (
+    packages_were_installed,
+    parts_are_of_one_release,
+    no_reboot_is_due,
+    all_gpus_are_shown,
+    driver_stays_loaded,
+    uvm_is_loaded,
+    fabric_has_completed,
+)
+# Of the doctor: EXAMINED where a driver is wanted, NOW in any case. What gpu_facts tell is left to the hop node.
+EXAMINED = tuple(asked for asked in BEFORE if asked is not no_gpu_is_missing)
 NOW = (driver_is_there, all_gpus_are_shown)
-
-
-def _seen(driver: Driver, finding_type: FindingType, seen: str, **words: str) -> CheckResult:
-    return CheckResult(
-        finding_type,
-        driver.host.name,
-        seen,
-        affected=frozenset({f"server {driver.host.name}"}),
-        template_vars=words,
-    )

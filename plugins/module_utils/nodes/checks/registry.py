@@ -7,11 +7,18 @@ from typing import Any
 
 from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
-from . import driver, runtime
+from . import apt, containerd, docker, driver, drop_in, kubernetes, reach, runtime, server
 
 SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
+    Hop.SERVER: server.SERVER + server.SERVERS,
+    Hop.APT: apt.OFFER + apt.REPOSITORY,
     Hop.DRIVER: driver.BEFORE + driver.AFTER + driver.NOW,
-    Hop.RUNTIME: runtime.BEFORE + runtime.AFTER + runtime.NOW,
+    Hop.RUNTIME: (
+        *(containerd.BEFORE + drop_in.BEFORE + containerd.AFTER),
+        *(runtime.BEFORE + runtime.AFTER + runtime.NOW),
+        *(docker.BEFORE + docker.DAEMON + docker.AFTER),
+    ),
+    Hop.KUBERNETES: kubernetes.ALL + reach.AFTER,
 }
 FINDING_TYPES: dict[str, FindingType] = {
     finding_type.id: finding_type for checks in SUBJECTS.values() for check in checks for finding_type in check.types

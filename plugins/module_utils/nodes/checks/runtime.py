@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
 from ..toolkit import Toolkit
+from .seen import seen_on
 
 TOOLKIT_NEWER_INSTALLED = FindingType(
     "TOOLKIT_NEWER_INSTALLED",
@@ -27,7 +28,7 @@ def toolkit_goes_down_on_demand(toolkit: Toolkit) -> Iterator[CheckResult]:
             f"has nvidia-container-toolkit-base {toolkit.installed}, newer than {toolkit.version} of the version file"
         )
         installed = toolkit.installed.partition("-")[0]
-        yield _seen(toolkit, TOOLKIT_NEWER_INSTALLED, seen, installed=installed, version=toolkit.version)
+        yield seen_on(toolkit.host, TOOLKIT_NEWER_INSTALLED, seen, installed=installed, version=toolkit.version)
 
 
 TOOLKIT_DEVICES_DIFFER = FindingType(
@@ -43,7 +44,7 @@ TOOLKIT_DEVICES_DIFFER = FindingType(
 def devices_are_the_gpus(toolkit: Toolkit) -> Iterator[CheckResult]:
     if toolkit.survey.devices is not None and toolkit.offered != toolkit.expected:
         seen = f"has {toolkit.expected} GPUs to offer, the CDI specification has {toolkit.offered}"
-        yield _seen(toolkit, TOOLKIT_DEVICES_DIFFER, seen)
+        yield seen_on(toolkit.host, TOOLKIT_DEVICES_DIFFER, seen)
 
 
 TOOLKIT_CONTAINER_WITHOUT_GPUS = FindingType(
@@ -64,7 +65,7 @@ def a_container_sees_the_gpus(toolkit: Toolkit) -> Iterator[CheckResult]:
     seen, gpus = len(shown["gpus"]), len(toolkit.facts.gpus)
     if seen not in (toolkit.expected, gpus):
         words = f"gives too few: nvidia-smi in a container showed {seen} of {gpus} GPUs: {shown['output']}"
-        yield _seen(toolkit, TOOLKIT_CONTAINER_WITHOUT_GPUS, words)
+        yield seen_on(toolkit.host, TOOLKIT_CONTAINER_WITHOUT_GPUS, words)
 
 
 TOOLKIT_MISSING = FindingType(
@@ -80,20 +81,10 @@ TOOLKIT_MISSING = FindingType(
 @check("the toolkit is installed", TOOLKIT_MISSING)
 def toolkit_is_there(toolkit: Toolkit) -> Iterator[CheckResult]:
     if toolkit.is_wanted and toolkit.survey.installed is not None and not toolkit.installed:
-        yield _seen(toolkit, TOOLKIT_MISSING, "has no nvidia-container-toolkit-base")
+        yield seen_on(toolkit.host, TOOLKIT_MISSING, "has no nvidia-container-toolkit-base")
 
 
 BEFORE = (toolkit_goes_down_on_demand,)
 AFTER = (devices_are_the_gpus, a_container_sees_the_gpus)
 # Asked by the doctor, besides those before.
 NOW = (toolkit_is_there,)
-
-
-def _seen(toolkit: Toolkit, finding_type: FindingType, seen: str, **words: str) -> CheckResult:
-    return CheckResult(
-        finding_type,
-        toolkit.host.name,
-        seen,
-        affected=frozenset({f"server {toolkit.host.name}"}),
-        template_vars=words,
-    )

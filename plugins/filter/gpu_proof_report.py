@@ -1,0 +1,81 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof import (
+    proof_lines,
+    proof_page,
+    proof_summary,
+)
+
+DOCUMENTATION = r"""
+name: gpu_proof_report
+short_description: Write a proof for people
+version_added: 0.3.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Writes the result of M(kubegpu.autoscale.gpu_proof) as lines, as one line for the end of a run, or as a web page.
+options:
+  _input:
+    description:
+      - The C(result) of the module. For the one line also null, if no proof was asked for.
+    type: dict
+    required: true
+  format:
+    description: V(text) for lines, V(summary) for one line, V(html) for a page that needs nothing else.
+    type: str
+    choices: [text, summary, html]
+    default: text
+  error:
+    description: Why the run failed. Empty if it did not.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Show what was proven
+  ansible.builtin.debug:
+    msg: "{{ proof | kubegpu.autoscale.gpu_proof_report }}"
+  vars:
+    proof:
+      generated_at: ""
+      seconds: 0.4
+      proven_now: false
+      nodes: []
+      chain: {status: "off", reason: "", hops: []}
+"""
+
+RETURN = r"""
+_value:
+  description: A list of lines for V(text), else a string.
+  type: raw
+"""
+
+_FORMATS = ("text", "summary", "html")
+
+
+def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", error: str = "") -> Any:
+    """A proof in one of the formats.
+
+    Raises: AnsibleFilterError for an unknown format, and for what is no proof.
+    """
+    if format not in _FORMATS:
+        raise AnsibleFilterError(f"gpu_proof_report: {format} is none of {', '.join(_FORMATS)}")
+    try:
+        if format == "summary":
+            return proof_summary(proof, error)
+        return proof_page(proof or {}, error) if format == "html" else proof_lines(proof or {})
+    except (KeyError, TypeError, AttributeError) as err:
+        raise AnsibleFilterError(f"gpu_proof_report: this is no result of gpu_proof: {err!r}") from err
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gpu_proof_report": gpu_proof_report}

@@ -1,0 +1,59 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import Generator, manifests
+
+DOCUMENTATION = r"""
+name: loadtest_objects
+short_description: Create the Job of a load test
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the Secret with the plan of a load test, and the Job that sends its load.
+positional: _input, owners
+options:
+  _input:
+    description:
+      - C(name), C(namespace) and C(inventory) of the objects, C(image) and C(command) of the generator, its C(files),
+        C(seconds), C(start_timeout), C(node_selector) and C(tolerations).
+    type: dict
+    required: true
+  owners:
+    description: Owner references of the Secret.
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Show the Job
+  ansible.builtin.debug:
+    msg: "{{ generator | kubegpu.autoscale.loadtest_objects | last }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - The Secret and the Job.
+  type: list
+  elements: dict
+"""
+
+
+def loadtest_objects(generator: Mapping[str, Any], owners: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    given = plain(generator)
+    numbers = {key: int(given[key]) for key in ("seconds", "start_timeout")}
+    return manifests(Generator(**{**given, **numbers}, owners=plain(owners)))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"loadtest_objects": loadtest_objects}

@@ -1,0 +1,59 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.releases import Release, conflict
+
+DOCUMENTATION = r"""
+name: release_conflict
+short_description: Decide whether a Helm release may be changed
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the error for a release that this collection has not installed, and may not adopt.
+positional: _input, chart, adopt
+options:
+  _input:
+    description: What P(kubegpu.autoscale.chart_release#module) returned for the release.
+    type: dict
+    required: true
+  chart:
+    description: C(release) and C(namespace), and the variable C(adopt) that lets the role adopt it.
+    type: dict
+    required: true
+  adopt:
+    description: Whether the release may be adopted.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Show why a release is not changed
+  ansible.builtin.debug:
+    msg: "{{ seen.result | kubegpu.autoscale.release_conflict(chart) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - The error, empty if the release may be changed.
+  type: str
+"""
+
+
+def release_conflict(seen: Mapping[str, Any], chart: Mapping[str, Any], adopt: bool = False) -> str:
+    known = {key: seen[key] for key in ("status", "chart", "owned", "made_by", "begun", "changes")}
+    release = Release(chart["release"], chart["namespace"], **known, option=chart.get("adopt") or "")
+    return conflict(release, adopt=boolean(adopt))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"release_conflict": release_conflict}

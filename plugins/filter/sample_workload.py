@@ -1,0 +1,105 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import sample
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.owned import kind_and_name, owned
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
+
+DOCUMENTATION = r"""
+name: sample_workload
+short_description: Create the objects of the sample workload
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the manifests of role gpu_workload, what to query of the cluster before they are applied, and what follows
+    from the answer.
+positional: _input, scripts, found, state
+options:
+  _input:
+    description: Options of the role without their prefix, and the id of the C(inventory).
+    type: dict
+    required: true
+  scripts:
+    description: Texts of the scripts by file name.
+    type: dict
+    required: true
+  found:
+    description:
+      - The objects that P(kubegpu.autoscale.objects_info#module) returned for the C(queries). Not given if no cluster
+        was queried.
+    type: list
+    elements: dict
+  state:
+    description: Whether the workload is wanted.
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
+EXAMPLES = r"""
+- name: Show what the sample consists of
+  ansible.builtin.debug:
+    msg: "{{ (options | kubegpu.autoscale.sample_workload(scripts)).objects }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(queries) for the cluster. C(refusals), the errors that stop the role before a change. C(base), the objects that
+      come first, the C(check) with its name C(check_name), and all other C(objects). C(deployments) by name. C(labels)
+      of all objects. C(left), the objects to remove. C(checked), the Job of this check if it exists. Whether the
+      sample C(is_wanted), and whether the C(namespace_exists).
+  type: dict
+"""
+
+_TEXTS = ("queue", "request_ms", "load_gpus", "inventory")
+_MAPPINGS = ("node_selector", "ingress", "route")
+
+
+def sample_workload(
+    options: Mapping[str, Any],
+    scripts: Mapping[str, str],
+    found: Sequence[Mapping[str, Any]] | None = None,
+    state: str = "present",
+) -> dict[str, Any]:
+    it = _sample(options, scripts)
+    objects = sample.wanted(it) if state == "present" else []
+    seen = found or ()
+    in_namespace = [obj for obj in seen if obj["kind"] in sample.API_VERSIONS]
+    sorted_out = owned(in_namespace, it.labels, list(map(kind_and_name, objects)))
+    checks = [obj for obj in sorted_out.found if obj["metadata"]["name"] == it.check_name]
+    return {
+        "queries": sample.queries(it),
+        "refusals": list(sample.refusals(it, sorted_out.foreign, found)) if state == "present" else [],
+        "base": sample.base(it, seen),
+        "check": sample.check(it),
+        "check_name": it.check_name,
+        "objects": sample.objects(it),
+        "deployments": it.deployments,
+        "labels": it.labels,
+        "left": list(sorted_out.left),
+        "checked": checks[0] if checks else {},
+        "is_wanted": it.is_wanted,
+        "namespace_exists": any(obj["kind"] == "Namespace" for obj in seen),
+    }
+
+
+def _sample(options: Mapping[str, Any], scripts: Mapping[str, str]) -> sample.Sample:
+    given = plain(options)
+    read: dict[str, Any] = {
+        **{key: str(given[key]) for key in _TEXTS},
+        **{key: given[key] or {} for key in _MAPPINGS},
+    }
+    return sample.Sample(**{**given, **read}, scripts=plain(scripts))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"sample_workload": sample_workload}

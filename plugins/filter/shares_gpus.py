@@ -1,0 +1,53 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import plugin_pools
+
+DOCUMENTATION = r"""
+name: shares_gpus
+short_description: Decide whether pods share a GPU
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns whether the device plugin gives one GPU to several pods, on all nodes or in a pool.
+positional: _input, sharing
+options:
+  _input:
+    description: Pools of role nvidia_device_plugin.
+    type: list
+    elements: dict
+    required: true
+  sharing:
+    description: How the GPUs of all other nodes are shared.
+    type: str
+    default: none
+"""
+
+EXAMPLES = r"""
+- name: Show whether GPUs of a pool are shared
+  ansible.builtin.debug:
+    msg: "{{ [{'name': 'dev', 'sharing': 'mps'}] | kubegpu.autoscale.shares_gpus }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - Whether GPUs are shared.
+  type: bool
+"""
+
+
+def shares_gpus(pools: Sequence[Mapping[str, Any]], sharing: str = "none") -> bool:
+    return plugin_pools.shares_gpus(plugin_pools.Sharing(sharing=sharing, pools=pools))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"shares_gpus": shares_gpus}

@@ -1,0 +1,48 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling import kube_names
+
+DOCUMENTATION = r"""
+name: short_name
+short_description: Shorten a name to that of a label
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns a name that can be the value of a label, of at most 63 characters. A longer one is cut, and ends with a
+    digest of the whole name.
+options:
+  _input:
+    description: A name that is valid but for its length.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the name of a Job
+  ansible.builtin.debug:
+    msg: "{{ ('loadtest-' ~ autoscaler) | kubegpu.autoscale.short_name }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - The name.
+  type: str
+"""
+
+
+def short_name(name: str) -> str:
+    return kube_names.short_name(str(name))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"short_name": short_name}

@@ -1,0 +1,249 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A temporary workload with an autoscaler: from a busy GPU to the decision of its HPA, with the seconds of each hop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any
+
+from ..autoscaling.manifests import Manifest, RuleOptions
+from ..autoscaling.quantity import parse_quantity
+from ..autoscaling.reaction_budget import ReactionBudget
+from ..autoscaling.spec import Autoscaler, read_specs
+from ..chain.objects import condition, is_ready, trouble
+from ..chain.state.autoscaler import AutoscalerState
+from ..cluster.errors import ApiError
+from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
+from ..cluster.prometheus import PrometheusClient
+from ..errors import HopError, first_of_all
+from ..hops import Hop
+from ..proof import manifests
+from ..proof.nodes import GpuNode
+from ..reading.intervals import Intervals
+from ..reading.observe import Observer
+from ..reading.prometheus_replicas import read_replicas
+from .backend import Backend
+from .reconcile import reconcile
+from .verify import first_errors
+from .wait import Deadline, wait_until
+
+# NVIDIA's utilisation is the average of about the last second: a step shows in full only then.
+DRIVER_S = 1.0
+# A request of the load, and how many are under way: one runs, one waits for the GPU.
+REQUEST_MS, REQUESTS = 500, 2
+# Beyond twice its budget a decision is awaited for so long: late is not the same as never.
+PATIENCE_S = 30.0
+LOOK_S = 0.25
+
+POD, RECORDED, SERVED, ACTED, DECIDED = "pod", "rule", "metrics_api", "hpa", "decision"
+TITLES = {
+    POD: "A pod is ready with a GPU",
+    RECORDED: "Prometheus records its value",
+    SERVED: "The metrics API serves it",
+    ACTED: "The HPA acts on it",
+    DECIDED: "The HPA decides after a load step",
+}
+
+
+class ChainProof:
+    """One proof of the chain. What `describe` gives grows while it runs."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        prometheus: PrometheusClient,
+        backend: Backend,
+        rules: RuleOptions,
+        options: manifests.Options,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube, self._prometheus, self._backend, self._rules = kube, prometheus, backend, rules
+        self._options, self._clock = options, clock
+        self._hops: list[dict[str, Any]] = []
+        self._decision: dict[str, Any] = {}
+
+    def describe(self) -> dict[str, Any]:
+        return {"hops": self._hops, "decision": self._decision}
+
+    def prove(self, nodes: Sequence[GpuNode], gpus: int) -> None:
+        """Raises: HopError for the first hop that does not work, ApiError."""
+        self._kube.apply(DEPLOYMENTS, manifests.workload(self._options, nodes))
+        with self._timed(POD):
+            pod = self._ready_pod()
+        (autoscaler,) = read_specs([manifests.autoscaler(self._options, gpus)])
+        self._follow(autoscaler)
+        budget = Intervals(self._kube, self._prometheus).budget(autoscaler.metric_targets[0])
+        self._step(autoscaler, pod, budget)
+
+    @contextmanager
+    def _timed(self, hop: str) -> Iterator[None]:
+        began = self._clock()
+        yield
+        self._hop(hop, self._clock() - began)
+
+    def _hop(self, hop: str, seconds: float) -> None:
+        self._hops.append({"hop": hop, "title": TITLES[hop], "seconds": round(seconds, 1)})
+
+    # The workload.
+
+    def _ready_pod(self) -> str:
+        """Raises: HopError if none is ready in time."""
+
+        def look() -> Sequence[Manifest]:
+            selector = f"{manifests.APP}={manifests.WORKLOAD}"
+            return self._kube.list(PODS, namespace=self._options.namespace, label_selector=selector) or ()
+
+        pods = wait_until(look, lambda pods: any(map(is_ready, pods)), Deadline(self._options.timeout_s), poll_s=LOOK_S)
+        ready = [pod["metadata"]["name"] for pod in pods if is_ready(pod)]
+        if ready:
+            return str(ready[0])
+        reasons = [condition(pod, "PodScheduled").get("message") or trouble(pod) for pod in pods]
+        raise HopError(
+            Hop.WORKLOAD,
+            seen=f"no pod of {self._options.namespace}/{manifests.WORKLOAD} was ready within "
+            f"{self._options.timeout_s} s: {next(filter(None, reasons), 'no reason is reported')}",
+            fix="a node that has computed has to take a pod with the tolerations of gpu_proof_tolerations and the "
+            "RuntimeClass of gpu_proof_runtime_class, and to pull gpu_proof_image",
+        )
+
+    # The value.
+
+    def _follow(self, autoscaler: Autoscaler) -> None:
+        """Until the autoscaler is proven; each hop counts from when the one before it worked. Raises: HopError."""
+        began = self._clock()
+        made = reconcile(self._kube, self._prometheus, self._backend, [autoscaler], self._rules)
+        if made.errors:
+            raise first_of_all([err for err in made.errors if isinstance(err, HopError)] or [_unwritten(made.errors)])
+        observer = Observer(self._kube, self._prometheus, self._backend, read_replicas(self._kube, self._prometheus))
+        seen: dict[str, float] = {}
+
+        def look() -> AutoscalerState:
+            state = observer.observe([autoscaler])[autoscaler.key]
+            for hop, works in _works(state).items():
+                if works:
+                    seen.setdefault(hop, self._clock())
+            return state
+
+        state = wait_until(look, lambda state: state.is_proven, Deadline(self._options.timeout_s), poll_s=LOOK_S)
+        before = began
+        for hop in (RECORDED, SERVED, ACTED):
+            if hop in seen:
+                self._hop(hop, max(seen[hop] - before, 0.0))
+                before = max(seen[hop], before)
+        if not state.is_proven:
+            raise first_errors(self._kube, self._prometheus, [autoscaler])[0]
+
+    # The decision.
+
+    def _step(self, autoscaler: Autoscaler, pod: str, budget: ReactionBudget) -> None:
+        """Keep the pod's GPU busy until the HPA has decided. Raises: HopError if it does not."""
+        allowed_s = budget.worst_s + DRIVER_S
+        began = self._clock()
+        with Load(self._kube, self._options.namespace, pod) as load:
+            hpa = wait_until(
+                lambda: self._kube.get(HPAS, autoscaler.name, autoscaler.namespace) or {},
+                lambda hpa: _wanted(hpa) > 1 or bool(load.error),
+                Deadline(2 * allowed_s + PATIENCE_S),
+                poll_s=LOOK_S,
+            )
+            seconds = self._clock() - began
+        wanted = _wanted(hpa)
+        if wanted <= 1:
+            raise _undecided(autoscaler, hpa, seconds, load.error)
+        self._hop(DECIDED, seconds)
+        self._decision = {
+            "before": 1,
+            "after": wanted,
+            "dry": autoscaler.max_replicas == 1,
+            "value": _value(hpa),
+            "target_value": manifests.TARGET_VALUE,
+            "seconds": round(seconds, 1),
+            "budget_s": round(budget.worst_s, 1),
+            "driver_s": DRIVER_S,
+            "late": seconds > allowed_s + LOOK_S,
+            "budget": budget.describe(),
+        }
+
+
+class Load:
+    """Requests through the API server that keep the GPU of one pod busy, until the block ends.
+
+    error: why the last request failed; empty if it did not.
+    """
+
+    def __init__(self, kube: KubeClient, namespace: str, pod: str) -> None:
+        self._kube, self._ended, self.error = kube, Event(), ""
+        self._path = f"{PODS.path(namespace, f'{pod}:{manifests.PORT}')}/proxy/work"
+        self._threads = [Thread(target=self._send, daemon=True) for _number in range(REQUESTS)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _send(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._kube.get_raw(self._path, {"ms": str(REQUEST_MS)})
+            except (ApiError, HopError) as err:
+                self.error = str(err)
+                return
+
+
+def _works(state: AutoscalerState) -> Mapping[str, bool]:
+    metric = state.metrics[0]
+    has_pods = bool(metric.expected_objects)
+    return {
+        RECORDED: has_pods and not metric.missing_in_prometheus,
+        SERVED: has_pods and not metric.missing_in_api,
+        ACTED: state.is_proven,
+    }
+
+
+def _wanted(hpa: Manifest) -> int:
+    """What the HPA wants; where its maximum holds it back, what it would want by its own value."""
+    status = hpa.get("status") or {}
+    desired = int(status.get("desiredReplicas") or 0)
+    limited = condition(hpa, "ScalingLimited")
+    if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
+        return max(desired, math.ceil(_value(hpa) / manifests.TARGET_VALUE))
+    return desired
+
+
+def _value(hpa: Manifest) -> float:
+    for metric in (hpa.get("status") or {}).get("currentMetrics") or ():
+        current = (metric.get("pods") or {}).get("current") or {}
+        if value := current.get("averageValue"):
+            return float(parse_quantity(str(value)))
+    return 0.0
+
+
+def _undecided(autoscaler: Autoscaler, hpa: Manifest, seconds: float, error: str) -> HopError:
+    if error:
+        return HopError(
+            Hop.WORKLOAD,
+            seen=f"the load of {autoscaler} did not reach its pod through the API server: {error}",
+            fix="the API server has to reach pods, as it does for the metrics API: check the pod network and "
+            "NetworkPolicies, and that the pod still runs",
+        )
+    text = condition(hpa, "ScalingLimited").get("message") or condition(hpa, "AbleToScale").get("message") or ""
+    return HopError(
+        Hop.HPA,
+        seen=f"{autoscaler}: its GPU was busy for {seconds:.0f} s, and the HPA saw {_value(hpa):g} for target "
+        f"{manifests.TARGET_VALUE} and did not scale up. {text}".rstrip(),
+        fix="the playbook kubegpu.autoscale.doctor names the hop where the value is lost",
+    )
+
+
+def _unwritten(errors: Sequence[Any]) -> HopError:
+    return HopError(Hop.API_SERVER, seen=str(errors[0]), fix="correct what the API server objects to, then run again")

@@ -1,0 +1,426 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Prove that GPUs compute and that a workload scales on them; what is proven is recorded and not proven again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ..autoscaling.manifests import Manifest, RuleOptions
+from ..chain.objects import condition, labels_of, statuses
+from ..chain.waiting_pods import Awaited, report
+from ..cluster.errors import ApiError
+from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, KubeClient, Resource
+from ..cluster.lease import Lease
+from ..cluster.parallel import all_in_parallel
+from ..cluster.prometheus import PrometheusClient
+from ..errors import HopError
+from ..formats.times import timestamp
+from ..hops import Hop
+from ..marks import PART_OF, inventory_of, is_of, labels, maker
+from ..proof import manifests
+from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, unfinished_fabric
+from ..proof.nodes import GpuNode, Server
+from ..proof.plan import Due, Plan, in_use, plan
+from ..proof.record import NAME, NAMESPACE, Entry, Record
+from .backend import Backend
+from .outcome import Outcome
+from .proof_of_chain import ChainProof
+from .proof_reading import Reader, Seen
+from .reconcile import remove
+from .wait import Deadline, wait_until
+
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
+REMOVAL_S = 120
+ADMISSION_S = 30
+FORBIDDEN, CONFLICT = 403, 409
+_ENDED = ("Succeeded", "Failed")
+_NO_GPU = "Insufficient nvidia.com/"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to prove, and with what.
+
+    servers:  of the inventory, as they describe themselves. selector: labels of the nodes that it is about.
+    nodes:    names of the nodes to prove; empty for all.
+    chain:    whether a temporary workload is to be scaled, too. repeat: whatever was proven before.
+    holder:   names this run, for the Lease that keeps others out.
+    """
+
+    options: manifests.Options
+    servers: Sequence[Server] = ()
+    selector: Mapping[str, str] = field(default_factory=dict)
+    nodes: Sequence[str] = ()
+    chain: bool = True
+    repeat: bool = False
+    holder: str = ""
+
+
+class Prover:
+    """One run. Its outcome says of each node and of the chain what became of it, with seconds."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        prometheus: PrometheusClient,
+        backend: Backend,
+        rules: RuleOptions,
+        request: Request,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube, self._prometheus, self._backend, self._rules = kube, prometheus, backend, rules
+        self._request, self._options, self._clock = request, request.options, clock
+        self._outcome = Outcome()
+        self._rows: list[dict[str, Any]] = []
+        self._broken: dict[str, HopError] = {}
+        self._chain: dict[str, Any] = {"status": "off", "reason": "", "hops": []}
+
+    def prove(self) -> Outcome:
+        """Prove what is due. Failures are collected in the outcome's errors; what else could be proven is recorded.
+
+        Raises: HopError before anything is changed, if the namespace is not this inventory's, or if another run is
+        under way.
+        """
+        began = self._clock()
+        reader = Reader(self._kube, self._request.servers, self._request.selector)
+        left = self._leftover()
+        seen = self._look(reader, with_pods=False)
+        planned = self._plan(seen)
+        if not planned.is_empty:  # whether GPUs are free decides what can be proven
+            seen = self._look(reader, with_pods=True)
+            planned = self._plan(seen)
+        self._judge_servers(seen)
+        is_needed = bool(planned.due) or self._may_prove_chain(seen, planned)
+        if self._kube.dry_run:
+            self._describe(seen, planned, dry_run=True)
+            self._outcome.changed = is_needed or left
+        elif is_needed or left:
+            with self._lease().held():
+                if left:
+                    self._remove()
+                self._outcome.changed = left
+                if is_needed:
+                    self._prove(seen, planned)
+                else:
+                    self._describe(seen, planned)
+        else:
+            self._describe(seen, planned)
+        self._outcome.result = {
+            "generated_at": timestamp(self._kube.now().timestamp()) if is_needed else "",
+            "seconds": round(self._clock() - began, 1),
+            "proven_now": is_needed and not self._kube.dry_run,
+            "nodes": self._rows,
+            "chain": self._chain,
+        }
+        return self._outcome
+
+    def clear(self) -> Outcome:
+        """Remove what a run has left, and the record."""
+        live = self._kube.get(CONFIG_MAPS, NAME, NAMESPACE)
+        left = self._leftover()
+        if left and not self._kube.dry_run:
+            with self._lease().held():
+                self._remove()
+        is_ours = live is not None and is_of(live, self._options.inventory)
+        if live is not None and is_ours:
+            self._kube.delete(CONFIG_MAPS, live, partial(is_of, inventory=self._options.inventory))
+        self._outcome.changed = left or is_ours
+        self._outcome.result = {
+            "generated_at": "",
+            "seconds": 0.0,
+            "proven_now": False,
+            "nodes": [],
+            "chain": self._chain,
+        }
+        return self._outcome
+
+    # What there is.
+
+    def _look(self, reader: Reader, *, with_pods: bool) -> Seen:
+        seen = reader.look(with_pods=with_pods)
+        if not self._request.nodes:
+            return seen
+        return replace(seen, nodes=[node for node in seen.nodes if node.name in self._request.nodes])
+
+    def _plan(self, seen: Seen) -> Plan:
+        return plan(seen.nodes, seen.record, seen.chain if self._request.chain else None, repeat=self._request.repeat)
+
+    def _leftover(self) -> bool:
+        """Whether a run that was killed has left its namespace. Raises: HopError if it is not this inventory's."""
+        name, inventory = self._options.namespace, self._options.inventory
+        live = self._kube.get(NAMESPACES, name)
+        if live is not None and not self._is_ours(live):
+            raise HopError(
+                Hop.API_SERVER,
+                seen=f"namespace {name} {maker(live)} and was not made for a proof of inventory {inventory}. "
+                "Nothing was changed",
+                fix="set gpu_proof_namespace to a name that no namespace has; or, if nothing in it is needed: "
+                f"`kubectl delete namespace {name}`",
+            )
+        return live is not None
+
+    def _is_ours(self, live: Manifest) -> bool:
+        """Whether a proof of this inventory made it: all that is in it may go."""
+        return is_of(live, self._options.inventory) and labels_of(live).get(PART_OF) == manifests.PART
+
+    def _lease(self) -> Lease:
+        metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels(self._options.inventory)}
+        return Lease(self._kube, metadata, self._request.holder, self._kube.now, "the proof of this cluster")
+
+    def _judge_servers(self, seen: Seen) -> None:
+        """What is wrong whether or not a program runs now."""
+        for node in seen.nodes:
+            found = unfinished_fabric(node) or missing_gpus(node, seen.record.machines.get(node.machine))
+            if found:
+                self._broken[node.name] = found
+        self._outcome.errors += self._broken.values()
+
+    def _may_prove_chain(self, seen: Seen, planned: Plan) -> bool:
+        return bool(planned.chain) and any(map(_takes_workload, seen.nodes))
+
+    # The proof.
+
+    def _prove(self, seen: Seen, planned: Plan) -> None:
+        """Whatever happens, nothing of it stays."""
+        record = seen.record
+        with self._things():
+            record = self._prove_nodes(seen, planned, record)
+            self._write(seen, record)
+            if planned.chain:
+                record = self._prove_chain(seen, planned, record)
+                self._write(seen, record)
+        self._describe(seen, planned)
+
+    @contextmanager
+    def _things(self) -> Iterator[None]:
+        """The namespace with the scripts, while it is needed."""
+        kube = self._kube
+        try:
+            kube.apply(NAMESPACES, manifests.namespace(self._options))
+            self._outcome.changed = True
+            live = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
+            kube.apply(PRIORITY_CLASSES, manifests.priority_class(self._options), live)
+            kube.apply(CONFIG_MAPS, manifests.scripts(self._options))
+            yield
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        """Without an error of its own: what stays is removed by the next run, and named here."""
+        kube, options = self._kube, self._options
+        try:
+            removed = remove(
+                kube, self._backend, [{"namespace": options.namespace, "name": manifests.WORKLOAD}], self._rules
+            )
+            self._outcome.errors += removed.errors
+            live = kube.get(NAMESPACES, options.namespace)
+            if live is not None and self._is_ours(live):
+                kube.delete(NAMESPACES, live, self._is_ours)
+            live = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
+            if live is not None and self._is_ours(live):
+                kube.delete(PRIORITY_CLASSES, live, self._is_ours)
+            self._wait_until_gone()
+        except (HopError, ApiError) as err:
+            text = f"namespace {options.namespace} of the proof was not removed: {err}. The next run removes it"
+            self._outcome.warnings.append(text)
+
+    def _wait_until_gone(self) -> None:
+        """Raises: HopError if the namespace is not gone in time."""
+        name = self._options.namespace
+        if not wait_until(lambda: self._kube.get(NAMESPACES, name) is None, bool, Deadline(REMOVAL_S), poll_s=0.5):
+            fix = f"kubectl get namespace {name} --output=yaml, whose status names what it waits for"
+            raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone after {REMOVAL_S} s", fix=fix)
+
+    def _prove_nodes(self, seen: Seen, planned: Plan, record: Record) -> Record:
+        """A pod a node computes, all at once."""
+        if not planned.due:
+            return record
+        began = self._clock()
+        due = planned.due
+        all_in_parallel(lambda entry: self._create(manifests.cuda_pod(self._options, entry.node)), due)
+        pods = self._finished_pods({manifests.cuda_pod_name(entry.node.name) for entry in due})
+        machines = {key: entry for key, entry in record.machines.items() if key in seen.machines}
+        for entry in due:
+            pod = pods.get(manifests.cuda_pod_name(entry.node.name))
+            machines |= self._judge(entry, pod, machines.get(entry.node.machine), self._clock() - began)
+        return Record(machines, record.chain)
+
+    def _create(self, pod: Manifest) -> None:
+        """Once the control plane knows the namespace's ServiceAccount and the PriorityClass. Raises: ApiError."""
+
+        def attempt() -> ApiError | None:
+            try:
+                self._kube.create(PODS, pod)
+            except ApiError as err:
+                return err
+            return None
+
+        def is_final(err: ApiError | None) -> bool:
+            return err is None or err.status != FORBIDDEN or bool(err.refused_user)
+
+        err = wait_until(attempt, is_final, Deadline(ADMISSION_S), poll_s=0.2)
+        if err is not None and err.status != CONFLICT:  # the answer to the first request may have been lost
+            raise err
+
+    def _finished_pods(self, names: set[str]) -> dict[str, Manifest]:
+        """The pods as last seen: ended, without a GPU, or neither in time."""
+
+        def look() -> dict[str, Manifest]:
+            listed = self._kube.list(PODS, namespace=self._options.namespace) or ()
+            return {pod["metadata"]["name"]: pod for pod in listed if pod["metadata"]["name"] in names}
+
+        def is_over(pods: Mapping[str, Manifest]) -> bool:
+            return all(name in pods and (_phase(pods[name]) in _ENDED or _lacks_gpu(pods[name])) for name in names)
+
+        if not names:
+            return {}
+        return wait_until(look, is_over, Deadline(self._options.timeout_s), poll_s=0.5, longest_poll_s=3.0)
+
+    def _judge(self, due: Due, pod: Manifest | None, before: Entry | None, seconds: float) -> dict[str, Entry]:
+        node = due.node
+        if pod is None or _phase(pod) not in _ENDED:
+            if pod is not None and _lacks_gpu(pod):
+                self._row(node, "waiting", in_use(node, 0) if node.users else "no GPU is free any more")
+                return {}
+            error = self._not_started(node, pod)
+            self._outcome.errors.append(error)
+            return self._failed(node, error, before)
+        run = read(_message(pod))
+        errors = cuda_errors(node, run)
+        if not errors and not run.computed:
+            errors = cuda_errors(node, CudaRun(error={"text": "the container has no GPU", "function": "", "code": 100}))
+        self._outcome.errors += errors
+        if errors or node.name in self._broken:
+            return self._failed(node, errors[0] if errors else self._broken[node.name], before)
+        return self._proven(due, run, before, seconds)
+
+    def _proven(self, due: Due, run: CudaRun, before: Entry | None, seconds: float) -> dict[str, Entry]:
+        """With the GPUs that were proven before, if nothing else has changed."""
+        node = due.node
+        is_same = before is not None and not before.error and not before.changes(node.versions)
+        known = set(before.uuids) if before and is_same and not node.is_shared else set()
+        uuids = sorted(known | set(run.computed))
+        is_partial = len(uuids) < node.provable
+        text = in_use(node, len(uuids)) if is_partial else ""
+        self._row(node, "proven", due.reason, text=text, gpus=len(uuids), seconds=run.seconds, wall=seconds)
+        uuids_kept = tuple(uuids) if is_partial else ()
+        return {node.machine: Entry(self._at(), node.versions, node.name, len(uuids), uuids_kept)}
+
+    def _failed(self, node: GpuNode, error: HopError, before: Entry | None) -> dict[str, Entry]:
+        """What was proven before is expected on."""
+        self._row(node, "failed", error.seen)
+        told = {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}
+        return {node.machine: Entry(self._at(), node.versions, node.name, before.gpus if before else 0, error=told)}
+
+    def _not_started(self, node: GpuNode, pod: Manifest | None) -> HopError:
+        events = self._kube.list(EVENTS, namespace=self._options.namespace, field_selector="reason=FailedCreate") or ()
+        awaited = Awaited(
+            self._options.namespace,
+            f"{manifests.APP}=cuda",
+            hop=Hop.WORKLOAD,
+            seen=f"the CUDA pod did not end within {self._options.timeout_s} s",
+            fix="",
+        )
+        text = report(awaited, [pod] if pod else [], events).removeprefix(f"{Hop.WORKLOAD}: ").removesuffix(" Next: ")
+        return HopError(
+            Hop.WORKLOAD,
+            seen=f"node {node.name}: {text}",
+            fix=f"on {node.name}: `crictl ps -a` and `journalctl -u kubelet`; gpu_proof_runtime_class and "
+            "gpu_proof_image have to fit the cluster, and gpu_proof_wait_timeout the time to pull the image",
+        )
+
+    def _prove_chain(self, seen: Seen, planned: Plan, record: Record) -> Record:
+        """On nodes that have computed."""
+        nodes = [
+            node
+            for node in seen.nodes
+            if _takes_workload(node) and (entry := record.machines.get(node.machine)) and not entry.error
+        ]
+        if not nodes:
+            return record
+        gpus = sum(node.free for node in nodes)
+        proof = ChainProof(self._kube, self._prometheus, self._backend, self._rules, self._options, clock=self._clock)
+        try:
+            proof.prove(nodes, gpus)
+        except (HopError, ApiError) as err:
+            self._outcome.errors.append(err)
+            self._chain = {**proof.describe(), "status": "failed", "reason": str(err).partition("\n")[0]}
+            return Record(record.machines, Entry(self._at(), seen.chain, error={"text": str(err)}))
+        self._chain = {**proof.describe(), "status": "proven", "reason": planned.chain}
+        return Record(record.machines, Entry(self._at(), seen.chain, gpus=min(gpus, 2)))
+
+    # What is kept and said.
+
+    def _write(self, seen: Seen, record: Record) -> None:
+        live = self._kube.get(CONFIG_MAPS, NAME, NAMESPACE)
+        inventory = (inventory_of(live) if live else "") or self._options.inventory
+        self._kube.apply(CONFIG_MAPS, record.config_map(inventory), live, force=True)
+
+    def _at(self) -> str:
+        return timestamp(self._kube.now().timestamp())
+
+    def _row(self, node: GpuNode, status: str, reason: str, **more: Any) -> None:
+        row = {"node": node.name, "status": status, "reason": reason, "gpus": 0, "of": node.allocatable, "text": ""}
+        seconds = {name: round(more.pop(name, 0.0), 1) for name in ("seconds", "wall")}
+        self._rows.append({**row, "is_shared": node.is_shared, **seconds, **more})
+
+    def _describe(self, seen: Seen, planned: Plan, *, dry_run: bool = False) -> None:
+        """Rows of what was not proven by this run, and why."""
+        there = {row["node"] for row in self._rows}
+        due = {entry.node.name: entry.reason for entry in planned.due}
+        for node in seen.nodes:
+            entry = seen.record.machines.get(node.machine)
+            if node.name in there:
+                continue
+            if node.name in self._broken:
+                self._row(node, "failed", self._broken[node.name].seen)
+            elif node.name in due:
+                self._row(node, "due" if dry_run else "failed", due[node.name])
+            elif node.name in planned.kept:
+                kept = entry.gpus if entry else 0
+                text = planned.waiting.get(node.name, "")
+                self._row(node, "kept", planned.kept[node.name], gpus=kept, text=text)
+            else:
+                self._row(node, "waiting", planned.waiting[node.name])
+        if self._chain["status"] == "off" and self._request.chain:
+            self._chain |= self._unproven_chain(seen, planned, dry_run)
+
+    def _unproven_chain(self, seen: Seen, planned: Plan, dry_run: bool) -> dict[str, Any]:
+        entry = seen.record.chain
+        if not planned.chain and entry is not None:
+            return {"status": "kept", "reason": entry.at}
+        if dry_run and (planned.due or any(map(_takes_workload, seen.nodes))):
+            return {"status": "due", "reason": planned.chain}
+        return {"status": "waiting", "reason": _why_no_workload(seen.nodes)}
+
+
+def _takes_workload(node: GpuNode) -> bool:
+    return node.is_ready and not node.is_cordoned and not node.is_shared and node.free > 0
+
+
+def _why_no_workload(nodes: Sequence[GpuNode]) -> str:
+    if not nodes:
+        return "no node offers a GPU"
+    if all(node.is_shared for node in nodes):
+        return "every GPU is shared or split, so no pod has one for itself"
+    return "no GPU is free on a node that computes"
+
+
+def _phase(pod: Manifest) -> str:
+    return str((pod.get("status") or {}).get("phase", "Unknown"))
+
+
+def _lacks_gpu(pod: Manifest) -> bool:
+    return _NO_GPU in str(condition(pod, "PodScheduled").get("message") or "")
+
+
+def _message(pod: Manifest) -> str:
+    """What the container left in its status."""
+    ended = [(status.get("state") or {}).get("terminated") or {} for status in statuses(pod)]
+    return next((str(end["message"]) for end in ended if end.get("message")), "")

@@ -1,0 +1,11 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Defaults of the option `prometheus`, wherever it is read: those of a release of role prometheus_stack."""
+
+from __future__ import annotations
+
+NAMESPACE = "monitoring"
+RELEASE = "kube-prometheus-stack"
+SERVICE = f"{RELEASE}-prometheus"
+PORT = 9090
+# Seconds between two evaluations of a recording rule, and between two scrapes.
+EVALUATION_INTERVAL_S = 2

@@ -1,0 +1,42 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..autoscaling.manifests import Manifest
+from .objects import condition
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who serves a metrics API: a cluster has one server of each, and its APIService says which.
+
+    api_service: None if there is none, or if it may not be read.
+    """
+
+    group: str
+    api_service: Manifest | None
+
+    def __str__(self) -> str:
+        if self.is_prometheus_adapter:
+            return "prometheus-adapter"
+        return f"service {self.service}" if self.service else f"the server of {self.group}"
+
+    @property
+    def service(self) -> str:
+        """Namespace and name of its service; empty if the API server serves it, or if that is not known."""
+        service = ((self.api_service or {}).get("spec") or {}).get("service") or {}
+        return f"{service['namespace']}/{service['name']}" if service else ""
+
+    @property
+    def is_prometheus_adapter(self) -> bool:
+        labels = ((self.api_service or {}).get("metadata") or {}).get("labels") or {}
+        names = (self.service, labels.get("app.kubernetes.io/name", ""), labels.get("app", ""))
+        return any("prometheus-adapter" in name for name in names)
+
+    @property
+    def unavailable(self) -> str:
+        """Why the API server does not forward to it; empty as long as it does."""
+        available = condition(self.api_service or {}, "Available")
+        is_away = available.get("status") == "False"
+        return f"{available.get('reason')}: {available.get('message')}" if is_away else ""

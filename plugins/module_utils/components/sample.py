@@ -1,0 +1,322 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The sample workload: a check of CUDA in a pod, a service that computes on a GPU, and a load generator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from ..chain.objects import Manifest
+from ..marks import PART_OF, labels
+
+Object = dict[str, Any]
+NAME_LABEL = "app.kubernetes.io/name"
+_SCRIPTS = "scripts"
+_DIGEST_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Options of role gpu_workload, and the texts of its scripts by file name."""
+
+    name: str
+    namespace: str
+    inventory: str
+    image: str
+    scripts: Mapping[str, str]
+    runtime_class: str
+    node_selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, Any]]
+    check: bool
+    service: bool
+    load: bool
+    monitor: bool
+    monitor_labels: Mapping[str, str]
+    scrape_interval: int
+    ingress: Mapping[str, Any]
+    route: Mapping[str, Any]
+    queue: str
+    request_ms: str
+    load_gpus: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {**labels(self.inventory), PART_OF: self.name}
+
+    @property
+    def scripts_name(self) -> str:
+        """By the content, which never changes: other scripts are another ConfigMap, and so new pods."""
+        return f"{self.name}-scripts-{_digest(self.scripts)}"
+
+    @property
+    def check_name(self) -> str:
+        """By all that the check depends on: another check is another Job."""
+        facts = [self.scripts_name, self.image, self.runtime_class, self.node_selector, self.tolerations]
+        return f"{self.name}-check-{_digest(facts)}"
+
+    @property
+    def load_name(self) -> str:
+        return f"{self.name}-load"
+
+    @property
+    def deployments(self) -> list[str]:
+        return [self.name] * self.service + [self.load_name] * self.load
+
+    @property
+    def fronts(self) -> list[Front]:
+        """What stands before the service."""
+        return [front for front in FRONTS if self.service and getattr(self, front.option)]
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.check or self.service or self.load
+
+
+@dataclass(frozen=True)
+class Front:
+    """A kind of object before the service. definition: of its CRD, with the component that installs it."""
+
+    option: str
+    kind: str
+    definition: str = ""
+    installed_by: str = ""
+
+
+FRONTS = (
+    Front("monitor", "PodMonitor", "podmonitors.monitoring.coreos.com", "the Prometheus operator"),
+    Front("ingress", "Ingress"),
+    Front("route", "HTTPRoute", "httproutes.gateway.networking.k8s.io", "the Gateway API"),
+)
+# Of all objects that the role may have created.
+API_VERSIONS = {
+    "ConfigMap": "v1",
+    "Deployment": "apps/v1",
+    "HTTPRoute": "gateway.networking.k8s.io/v1",
+    "Ingress": "networking.k8s.io/v1",
+    "Job": "batch/v1",
+    "PodMonitor": "monitoring.coreos.com/v1",
+    "Service": "v1",
+}
+
+
+def queries(sample: Sample) -> list[dict[str, str]]:
+    """What the role asks for: the namespace, what is in it, and the definitions of the kinds before the service."""
+    definitions = [front.definition for front in sample.fronts if front.definition]
+    return [
+        {"kind": "Namespace", "name": sample.namespace},
+        *(
+            {"kind": kind, "api_version": version, "namespace": sample.namespace}
+            for kind, version in API_VERSIONS.items()
+        ),
+        *(
+            {"kind": "CustomResourceDefinition", "api_version": "apiextensions.k8s.io/v1", "name": name}
+            for name in definitions
+        ),
+    ]
+
+
+def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] | None) -> Iterator[str]:
+    """Errors before a change.
+
+    foreign: objects in the way, by kind and name. found: what `queries` found; None if no cluster was asked.
+    """
+    if foreign:
+        yield (
+            f"sample -> cluster: {', '.join(foreign)} in namespace {sample.namespace} was not made by this collection."
+            " Nothing was changed. Next: set gpu_workload_namespace or gpu_workload_name to others."
+        )
+    if sample.service and sample.route and not sample.route.get("parents"):
+        yield (
+            "inventory -> sample: gpu_workload_route has no parents, so no Gateway would take it. Nothing was changed."
+            " Next: name a Gateway there, as in `parents: [{name: public, namespace: gateways}]`."
+        )
+    served = {obj["metadata"]["name"] for obj in found or () if obj["kind"] == "CustomResourceDefinition"}
+    for front in sample.fronts:
+        if found is not None and front.definition and front.definition not in served:
+            yield (
+                f"sample -> cluster: gpu_workload_{front.option} asks for the kind {front.kind}, and the cluster does"
+                f" not know it. It comes with {front.installed_by}. Nothing was changed."
+                f" Next: install that, or leave gpu_workload_{front.option} out."
+            )
+
+
+def base(sample: Sample, found: Sequence[Manifest]) -> list[Object]:
+    """The scripts, and the namespace unless it exists: then it belongs to whoever created it."""
+    exists = any(obj["kind"] == "Namespace" for obj in found)
+    scripts = _object(sample, "v1", "ConfigMap", sample.scripts_name, immutable=True, data=dict(sample.scripts))
+    # All parts share the scripts, so they have the name of none.
+    scripts["metadata"]["labels"] = sample.labels
+    return [scripts] if exists else [_namespace(sample), scripts]
+
+
+def objects(sample: Sample) -> list[Object]:
+    """All but the base and the check, which runs before them."""
+    made = {"monitor": _monitor, "ingress": _ingress, "route": _route}
+    return [
+        *(_service(sample) if sample.service else ()),
+        *(made[front.option](sample) for front in sample.fronts),
+        *(_load(sample) if sample.load else ()),
+    ]
+
+
+def wanted(sample: Sample) -> list[Object]:
+    """All that stays in the namespace."""
+    if not sample.is_wanted:
+        return []
+    scripts = base(sample, [])[-1]
+    return [scripts, *([check(sample)] if sample.check else []), *objects(sample)]
+
+
+def check(sample: Sample) -> Object:
+    return _object(
+        sample,
+        "batch/v1",
+        "Job",
+        sample.check_name,
+        part=f"{sample.name}-check",
+        spec={
+            "backoffLimit": 0,
+            "template": {
+                "metadata": {"labels": _labels(sample, f"{sample.name}-check")},
+                "spec": {
+                    "restartPolicy": "Never",
+                    **_pod(sample, gpu=True),
+                    "containers": [{"name": "check", **_container(sample, ["vector_add.py"], gpu=True)}],
+                },
+            },
+        },
+    )
+
+
+def _service(sample: Sample) -> list[Object]:
+    health = {"path": "/healthz", "port": "http"}
+    container = {
+        "name": "service",
+        **_container(sample, ["sample_service.py", "--queue", sample.queue], gpu=True),
+        "ports": [{"name": "http", "containerPort": 8000}],
+        # An HPA counts a pod from the moment it is ready: not before its GPU has run a kernel.
+        "readinessProbe": {"httpGet": health, "periodSeconds": 1},
+        "livenessProbe": {"httpGet": health, "initialDelaySeconds": 10},
+    }
+    deployment = {
+        # Without `replicas`, which the autoscaler sets. A new pod may find no free GPU before an old one goes.
+        "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "pod": {"terminationGracePeriodSeconds": 30, **_pod(sample, gpu=True), "containers": [container]},
+    }
+    return _deployed(sample, sample.name, **deployment)
+
+
+def _load(sample: Sample) -> list[Object]:
+    arguments = [f"http://{sample.name}", "--cost-ms", sample.request_ms, "--gpus", sample.load_gpus]
+    container = {
+        "name": "load",
+        **_container(sample, ["load.py", *arguments], gpu=False),
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "readinessProbe": {"httpGet": {"path": "/stats", "port": "http"}, "periodSeconds": 1},
+    }
+    # It has nothing to finish when it is stopped.
+    pod = {"terminationGracePeriodSeconds": 0, **_pod(sample, gpu=False), "containers": [container]}
+    return _deployed(sample, sample.load_name, replicas=1, pod=pod)
+
+
+def _deployed(sample: Sample, name: str, pod: Mapping[str, Any], **spec: Any) -> list[Object]:
+    """A Deployment and its Service."""
+    template = {"metadata": {"labels": _labels(sample, name)}, "spec": pod}
+    deployment = {**spec, "selector": {"matchLabels": {NAME_LABEL: name}}, "template": template}
+    service = {"selector": {NAME_LABEL: name}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]}
+    return [
+        _object(sample, "apps/v1", "Deployment", name, spec=deployment),
+        _object(sample, "v1", "Service", name, spec=service),
+    ]
+
+
+def _monitor(sample: Sample) -> Object:
+    seconds = f"{sample.scrape_interval}s"
+    endpoint = {"port": "http", "interval": seconds, "scrapeTimeout": seconds}
+    spec = {"selector": {"matchLabels": {NAME_LABEL: sample.name}}, "podMetricsEndpoints": [endpoint]}
+    monitor = _object(sample, API_VERSIONS["PodMonitor"], "PodMonitor", sample.name, spec=spec)
+    monitor["metadata"]["labels"] = {**sample.monitor_labels, **monitor["metadata"]["labels"]}
+    return monitor
+
+
+def _ingress(sample: Sample) -> Object:
+    given, host = sample.ingress, sample.ingress.get("host") or ""
+    backend = {"service": {"name": sample.name, "port": {"name": "http"}}}
+    path = {"path": "/work", "pathType": "Prefix", "backend": backend}
+    spec: Object = {"rules": [{"host": host, "http": {"paths": [path]}}]}
+    if given.get("class_name"):
+        spec["ingressClassName"] = given["class_name"]
+    if given.get("tls_secret"):
+        spec["tls"] = [{"secretName": given["tls_secret"], "hosts": [host] if host else []}]
+    ingress = _object(sample, API_VERSIONS["Ingress"], "Ingress", sample.name, spec=spec)
+    ingress["metadata"]["annotations"] = given.get("annotations") or {}
+    return ingress
+
+
+def _route(sample: Sample) -> Object:
+    host = sample.route.get("host")
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/work"}}],
+        "backendRefs": [{"name": sample.name, "port": 80}],
+    }
+    spec = {"parentRefs": sample.route.get("parents"), "hostnames": [host] if host else [], "rules": [rule]}
+    return _object(sample, API_VERSIONS["HTTPRoute"], "HTTPRoute", sample.name, spec=spec)
+
+
+def _namespace(sample: Sample) -> Object:
+    secured = {**labels(sample.inventory), "pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": sample.namespace, "labels": secured}}
+
+
+def _object(sample: Sample, api_version: str, kind: str, name: str, *, part: str = "", **content: Any) -> Object:
+    """part: what its label calls it, if not by its name."""
+    metadata = {"name": name, "namespace": sample.namespace, "labels": _labels(sample, part or name)}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+def _labels(sample: Sample, name: str) -> dict[str, str]:
+    return {**sample.labels, NAME_LABEL: name}
+
+
+def _pod(sample: Sample, *, gpu: bool) -> Object:
+    """It meets the strictest Pod Security Standard."""
+    placed = {"nodeSelector": sample.node_selector, "tolerations": list(sample.tolerations)} if gpu else {}
+    classed = {"runtimeClassName": sample.runtime_class} if gpu and sample.runtime_class else {}
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "runAsGroup": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [{"name": _SCRIPTS, "configMap": {"name": sample.scripts_name}}],
+        **placed,
+        **classed,
+    }
+
+
+def _container(sample: Sample, call: Sequence[str], *, gpu: bool) -> Object:
+    """call: a script and its arguments."""
+    script, *arguments = call
+    gpus = {"nvidia.com/gpu": 1} if gpu else {}
+    return {
+        "image": sample.image,
+        "command": ["python3", "-B", f"/scripts/{script}"],
+        "args": arguments,
+        "volumeMounts": [{"name": _SCRIPTS, "mountPath": "/scripts", "readOnly": True}],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi", **gpus}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]

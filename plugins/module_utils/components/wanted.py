@@ -1,0 +1,30 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What an inventory wants of each chart role, by the variables of the role or their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .places import COMPONENTS
+
+# Their extra metrics may read CPU or memory, which metrics-server serves.
+AUTOSCALERS = "gpu_autoscaling_autoscalers"
+
+
+def variables() -> list[str]:
+    """Names of all variables that count."""
+    options = [f"{role}_{option}" for role, component in COMPONENTS.items() for option in component.options]
+    return [*options, AUTOSCALERS]
+
+
+def wanted(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Options by role, with the default of the table where a value is missing or empty."""
+    autoscalers = values.get(AUTOSCALERS) or []
+    return {
+        role: {
+            **{option: values.get(f"{role}_{option}") or component.default(option) for option in component.options},
+            "needed": component.is_needed(autoscalers),
+        }
+        for role, component in COMPONENTS.items()
+    }

@@ -1,0 +1,110 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The Job that sends the load of a test, and the Secret with its plan."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..chain.objects import Manifest, statuses
+from ..marks import PART_OF, labels
+
+Object = dict[str, Any]
+CONTAINER = "load"
+# Seconds that a generator may take beyond its stages and its start. After them the Job ends, whether its controller
+# still lives or not, and leaves nothing.
+_SPARE_S = 60
+_KEPT_S = 600
+_USER = 12345
+
+
+@dataclass(frozen=True)
+class Generator:
+    """What sends the load.
+
+    name:     of the Job, and of the Secret with `files`, texts by file name.
+    seconds:  that the stages take. start_timeout: seconds for the image to be pulled and the container to start.
+    owners:   of the Secret: the Job, once its uid is known. A killed run then leaves no plan behind.
+    command:  of an image that is not k6; else its arguments are known.
+    """
+
+    name: str
+    namespace: str
+    inventory: str
+    image: str
+    files: Mapping[str, str]
+    seconds: int
+    start_timeout: int
+    owners: Sequence[Mapping[str, Any]] = ()
+    command: Sequence[str] = ()
+    node_selector: Mapping[str, str] | None = None
+    tolerations: Sequence[Mapping[str, Any]] = ()
+
+
+def manifests(generator: Generator) -> list[Object]:
+    metadata = {"name": generator.name, "namespace": generator.namespace}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {**metadata, "ownerReferences": list(generator.owners)},
+        "data": {name: b64encode(text.encode()).decode() for name, text in generator.files.items()},
+    }
+    spec = {
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": generator.seconds + generator.start_timeout + _SPARE_S,
+        "ttlSecondsAfterFinished": _KEPT_S,
+        "template": {
+            "metadata": {"labels": {**labels(generator.inventory), PART_OF: generator.name}},
+            "spec": _pod(generator),
+        },
+    }
+    return [secret, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}]
+
+
+def _pod(generator: Generator) -> Object:
+    runs: Object = (
+        {"command": list(generator.command)}
+        if generator.command
+        else {"args": ["run", "--quiet", "--no-usage-report", "/plan/k6.js"]}
+    )
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "nodeSelector": generator.node_selector or {},
+        "tolerations": list(generator.tolerations),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [{"name": "plan", "secret": {"secretName": generator.name}}, {"name": "tmp", "emptyDir": {}}],
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": generator.image,
+                **runs,
+                "workingDir": "/tmp",
+                "volumeMounts": [
+                    {"name": "plan", "mountPath": "/plan", "readOnly": True},
+                    {"name": "tmp", "mountPath": "/tmp"},
+                ],
+                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+    }
+
+
+def exits(pods: Sequence[Manifest]) -> list[int]:
+    """Exit codes of the generator's container. The Job goes on with the proxy that a mesh may put beside it."""
+    states = [status.get("state") or {} for pod in pods for status in statuses(pod) if status["name"] == CONTAINER]
+    return [state["terminated"]["exitCode"] for state in states if "terminated" in state]

@@ -1,0 +1,19 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Addresses of upstream repositories and of mirrors."""
+
+from __future__ import annotations
+
+import re
+
+_HOST = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/@]*@)?(\[[^\]]*\]|[^/:?#]*)", re.IGNORECASE)
+
+
+def hostname(address: str) -> str:
+    """Empty if it has none."""
+    found = _HOST.match(address)
+    return found[1].strip("[]").lower() if found else ""
+
+
+def mirrored(address: str, mirror: str) -> str:
+    """The address on a mirror, whose first path element is upstream's host; the address itself without a mirror."""
+    return re.sub("^https?:/", lambda _scheme: mirror.rstrip("/"), address) if mirror else address

@@ -1,0 +1,117 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plans of apt: of one set of packages, and of what roles are going to install."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .answers import Answer
+from .apt_offer import AptOffer
+from .apt_repository import AptOptions, AptPaths, AptRepository, AptSurvey, Source
+from .apt_sources import AptSet, installed_before, plain
+from .checks.apt import OFFER, REPOSITORY
+from .files import Found
+from .host import Host
+from .sentences import errors
+
+_TEXT = {"type": "str", "required": True}
+_RESULT = {"type": "dict", "default": {}}
+SURVEY: dict[str, Any] = {
+    "sources": {"type": "list", "elements": "dict", "default": []},
+    "found": _RESULT,
+    "packages": _RESULT,
+    "pin": _RESULT,
+    "before": _RESULT,
+    "check_mode": {"type": "bool", "default": False},
+}
+APT: dict[str, Any] = {
+    "set": {"type": "dict", "required": True},
+    "paths": {
+        "type": "dict",
+        "required": True,
+        "options": dict.fromkeys(("key", "source", "pin", "before", "config"), _TEXT),
+    },
+    "mirror": {"type": "str", "default": ""},
+    "mirror_key": {"type": "str", "default": ""},
+    "proxy": {"type": "str", "default": ""},
+    "survey": {"type": "dict", "default": {}, "options": SURVEY},
+}
+APT_OFFER: dict[str, Any] = {
+    "brings": {"type": "dict", "required": True},
+    "reasons": {"type": "dict", "default": {}},
+    "mirror": {"type": "str", "default": ""},
+    "answer": _RESULT,
+}
+
+
+def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`params` are as APT has them."""
+    options = AptOptions(
+        apt=AptSet.of(params["set"]),
+        paths=AptPaths(**params["paths"]),
+        mirror=params["mirror"],
+        mirror_key=params["mirror_key"],
+        proxy=params["proxy"],
+    )
+    repository = AptRepository(host, options, _survey(params["survey"]))
+    return {
+        "refused": errors(REPOSITORY, repository),
+        "broken": [],
+        "notices": [],
+        "packages": _packages(repository),
+        "files": plain(
+            {
+                "differing": [vars(file) for file in repository.differing],
+                "unwanted": repository.unwanted,
+                "record": repository.record,
+            }
+        ),
+        "key": {"url": repository.key_url, "fingerprint": options.apt.fingerprint},
+        "steps": {
+            "bring_key": repository.brings_key,
+            "write": repository.changes,
+            "install": repository.installs,
+            "update_cache": not repository.is_known and not repository.changes,  # writing files has updated it
+            "pretend": repository.pretended,
+            "source_is_new": options.paths.source not in repository.survey.found,
+        },
+    }
+
+
+def _packages(repository: AptRepository) -> dict[str, list[str]]:
+    """purged, kept: of those of the set, at its removal."""
+    return {
+        "asked": [*repository.apt.asked],
+        "missing": [*repository.missing],
+        "purged": [*repository.purged],
+        "kept": [*repository.kept],
+    }
+
+
+def _survey(read: Mapping[str, Any]) -> AptSurvey:
+    return AptSurvey(
+        sources=tuple(
+            Source(row["file"], row["uri"], row["suite"], tuple(row.get("components") or ())) for row in read["sources"]
+        ),
+        found=Found.of(read["found"]),
+        packages=Answer.of(read["packages"]),
+        is_ours=read["pin"].get("exists", False),
+        before=installed_before(read["before"]),
+        pretends=read["check_mode"],
+    )
+
+
+def apt_offer_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`params` are as APT_OFFER has them."""
+    failed = frozenset(role for role, reasons in params["reasons"].items() if reasons)
+    offer = AptOffer(host, params["brings"], params["mirror"], failed, params["answer"].get("result") or {})
+    return {
+        "refused": errors(OFFER, offer),
+        "broken": [],
+        "notices": [],
+        "packages": {},
+        "files": {},
+        "steps": {"ask": bool(offer.repositories)},
+        "repositories": offer.repositories,
+    }

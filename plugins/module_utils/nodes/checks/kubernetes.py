@@ -1,0 +1,582 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Why a server cannot join, change, be upgraded or leave its cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from ...diagnosis.check import CheckResult, FindingType, check
+from ...hops import Hop
+from .. import kubernetes_files as files
+from ..etcd_members import majority_loss
+from ..kubernetes import OLDEST, Kubernetes
+from ..versions import numbers
+
+# Whatever the state is to be.
+
+FOREIGN_CLUSTER = FindingType(
+    "KUBERNETES_FOREIGN_CLUSTER",
+    Hop.KUBERNETES,
+    "error",
+    "the role changes only nodes that it has joined to their cluster",
+    "to use that cluster as it is, set kubegpu_kubeconfig and leave the node roles out; to remove the server from it, "
+    "run `kubeadm reset` on the server",
+    before="refuse",
+)
+
+
+@check("the server is no node of a cluster that this collection does not manage", FOREIGN_CLUSTER)
+def cluster_is_managed(node: Kubernetes) -> Iterator[CheckResult]:
+    if node.is_member and not node.is_ours:
+        yield _seen(node, FOREIGN_CLUSTER, f"belongs to a cluster that this role did not create: {files.KUBELET_CONF}")
+
+
+LEAVES_BESIDE = FindingType(
+    "KUBERNETES_LEAVES_BESIDE",
+    Hop.KUBERNETES,
+    "error",
+    "a server leaves in a run of its own, in which a control plane that stays drains it",
+    "`ansible-playbook kubegpu.autoscale.cluster --limit {host} -e kubernetes_state=absent`",
+    before="refuse",
+)
+
+
+@check("no control plane of the run stays while others leave", LEAVES_BESIDE)
+def server_leaves_by_itself(node: Kubernetes) -> Iterator[CheckResult]:
+    staying = node.membership.staying_beside
+    if not node.is_wanted and node.is_member and staying:
+        seen = f"is to leave the cluster, and {', '.join(staying)} of the same run to stay"
+        yield _seen(node, LEAVES_BESIDE, seen, host=node.host.name)
+
+
+CANNOT_LEAVE = FindingType(
+    "KUBERNETES_CANNOT_LEAVE",
+    Hop.KUBERNETES,
+    "error",
+    "a control plane that is complete drains the node and deletes it",
+    "start one of them and run this again; or remove them from kube_control_plane if the cluster is gone for good",
+    before="refuse",
+)
+
+
+@check("a control plane can drain a node that leaves", CANNOT_LEAVE)
+def node_can_leave(node: Kubernetes) -> Iterator[CheckResult]:
+    membership = node.membership
+    if not node.is_wanted and node.is_member and not membership.complete and membership.silent:
+        silent = ", ".join(membership.silent)
+        seen = f"cannot be drained or removed from the cluster: its control planes {silent} do not answer"
+        yield _seen(node, CANNOT_LEAVE, seen)
+
+
+KUBECONFIG_RELATIVE = FindingType(
+    "KUBERNETES_KUBECONFIG_RELATIVE",
+    Hop.KUBERNETES,
+    "error",
+    "the kubeconfig is shared by playbooks in several folders, so its path has to be absolute",
+    "set kubegpu_kubeconfig to {absolute}",
+    before="refuse",
+)
+
+
+@check("the path of the kubeconfig is absolute", KUBECONFIG_RELATIVE)
+def kubeconfig_is_absolute(node: Kubernetes) -> Iterator[CheckResult]:
+    controller = node.controller
+    if not controller.kubeconfig_file.startswith("/"):
+        seen = f"has the relative path {controller.kubeconfig_option} as kubegpu_kubeconfig, which would be a file in "
+        yield _seen(node, KUBECONFIG_RELATIVE, seen + controller.playbook_folder, absolute=controller.kubeconfig_real)
+
+
+# Of a server that is to be a node.
+
+OTHER_DISTRIBUTION = FindingType(
+    "KUBERNETES_OTHER_DISTRIBUTION",
+    Hop.KUBERNETES,
+    "error",
+    "a server is a node of one cluster only",
+    "to use that cluster as it is, set kubegpu_kubeconfig and leave the node roles out; to remove the server from it, "
+    "uninstall it with the tool that installed it",
+    before="refuse",
+)
+
+
+@check("the server is no node of another distribution", OTHER_DISTRIBUTION)
+def no_other_distribution(node: Kubernetes) -> Iterator[CheckResult]:
+    if node.other_clusters:
+        seen = f"belongs to a cluster of another distribution: it has {', '.join(node.other_clusters)}"
+        yield _seen(node, OTHER_DISTRIBUTION, seen)
+
+
+NO_CONTROL_PLANE = FindingType(
+    "KUBERNETES_NO_CONTROL_PLANE",
+    Hop.KUBERNETES,
+    "error",
+    "a cluster needs one control plane",
+    "add a server to kube_control_plane; for an existing cluster, set kubegpu_kubeconfig and leave the node roles out",
+    before="refuse",
+)
+ENDPOINT_MISSING = FindingType(
+    "KUBERNETES_ENDPOINT_MISSING",
+    Hop.KUBERNETES,
+    "error",
+    "several control planes need an address that is not that of one server",
+    "set kubernetes_control_plane_endpoint (a load balancer) or kubernetes_kube_vip_address (an address that moves "
+    "between them)",
+    before="refuse",
+)
+
+
+@check("the control planes have an address", NO_CONTROL_PLANE, ENDPOINT_MISSING)
+def control_planes_have_an_address(node: Kubernetes) -> Iterator[CheckResult]:
+    count = len(node.membership.control_planes)
+    if not count:
+        yield _seen(node, NO_CONTROL_PLANE, "has no control plane: the group kube_control_plane has 0 hosts")
+    elif count > 1 and not node.options.control_plane_endpoint:
+        yield _seen(node, ENDPOINT_MISSING, f"has several control planes: kube_control_plane has {count} hosts")
+
+
+VERSION_UNFIT = FindingType(
+    "KUBERNETES_VERSION_UNFIT",
+    Hop.KUBERNETES,
+    "error",
+    f"the role supports Kubernetes {OLDEST} and later, and kubeadm needs the exact release",
+    f"set kubernetes_version to a release in full, 1.36.3-* for instance, of {OLDEST} or later",
+    before="refuse",
+)
+
+
+@check("the version is a supported release", VERSION_UNFIT)
+def version_is_a_release(node: Kubernetes) -> Iterator[CheckResult]:
+    if node.is_too_old:
+        yield _seen(node, VERSION_UNFIT, f"would get kubernetes_version {node.options.version}")
+
+
+VERSION_DIFFERS = FindingType(
+    "KUBERNETES_VERSION_DIFFERS",
+    Hop.KUBERNETES,
+    "error",
+    "a cluster is upgraded node by node",
+    "`ansible-playbook kubegpu.autoscale.upgrade_kubernetes`; or set kubernetes_version to {installed}",
+    before="refuse",
+)
+
+
+@check("the node has the wanted release", VERSION_DIFFERS)
+def release_is_the_wanted_one(node: Kubernetes) -> Iterator[CheckResult]:
+    release, installed = node.options.release, node.installed_release
+    if release and installed and installed != release:
+        seen = f"has Kubernetes {installed}, kubernetes_version is {release}"
+        yield _seen(node, VERSION_DIFFERS, seen, installed=installed)
+
+
+KUBECONFIG_OF_OTHER_CLUSTER = FindingType(
+    "KUBERNETES_KUBECONFIG_OF_OTHER_CLUSTER",
+    Hop.KUBERNETES,
+    "error",
+    "the file would be overwritten, and it may be the only way into that cluster",
+    "to use that cluster, leave the node roles out; to create a new one, set kubegpu_kubeconfig to another path or "
+    "move the file away",
+    before="refuse",
+)
+
+
+@check("the kubeconfig is not of another cluster", KUBECONFIG_OF_OTHER_CLUSTER)
+def kubeconfig_is_of_this_cluster(node: Kubernetes) -> Iterator[CheckResult]:
+    if node.leads and not node.is_member and node.controller.kubeconfig_exists:
+        seen = f"is in no cluster, and {node.controller.kubeconfig_option} on the controller is of one"
+        yield _seen(node, KUBECONFIG_OF_OTHER_CLUSTER, seen)
+
+
+CONTROL_PLANES_SILENT = FindingType(
+    "KUBERNETES_CONTROL_PLANES_SILENT",
+    Hop.KUBERNETES,
+    "error",
+    "kubeadm could create a second cluster beside theirs",
+    "start one of them and run this again, so that {host} joins its cluster; or remove them from kube_control_plane if "
+    "they have none",
+    before="refuse",
+)
+
+
+@check("control planes that may have a cluster answer", CONTROL_PLANES_SILENT)
+def control_planes_answer(node: Kubernetes) -> Iterator[CheckResult]:
+    membership = node.membership
+    if not node.is_member and not membership.complete and membership.silent:
+        silent = ", ".join(membership.silent)
+        seen = f"is in no cluster, and control planes that may have one do not answer: {silent}"
+        yield _seen(node, CONTROL_PLANES_SILENT, seen, host=node.host.name)
+
+
+API_SERVER_EXISTS = FindingType(
+    "KUBERNETES_API_SERVER_EXISTS",
+    Hop.KUBERNETES,
+    "error",
+    "kubeadm would create a second cluster beside that one",
+    "add a control plane of that cluster to kube_control_plane, so that {host} joins it; or set "
+    "kubernetes_control_plane_endpoint to an address that no cluster has",
+    before="refuse",
+)
+API_SERVER_UNREACHABLE = FindingType(
+    "KUBERNETES_API_SERVER_UNREACHABLE",
+    Hop.KUBERNETES,
+    "error",
+    "later tasks of the controller send their requests to the API server",
+    "open the way (firewall, security group, VPN), or set kubernetes_api_address to an address by which the controller "
+    "reaches the server",
+    before="refuse",
+)
+_HTTP_OF_API_SERVERS = (200, 401, 403)
+
+
+@check("the address of the API server is free and reachable", API_SERVER_EXISTS, API_SERVER_UNREACHABLE)
+def api_server_can_be_there(node: Kubernetes) -> Iterator[CheckResult]:
+    answer = node.survey.api
+    if answer is None:
+        return
+    if answer.status in _HTTP_OF_API_SERVERS:
+        seen = f"is in no cluster and would create one, but an API server answers at {node.api_asked}"
+        yield _seen(node, API_SERVER_EXISTS, seen, host=node.host.name)
+    elif answer.status == -1 and re.search(node.api_silence, answer.message):
+        reason = re.sub("^.*<|>$", "", answer.message)
+        seen = f"would have its API server at {node.api_asked}, which the controller does not reach ({reason})"
+        yield _seen(node, API_SERVER_UNREACHABLE, seen)
+
+
+WORKER_TO_CONTROL_PLANE = FindingType(
+    "KUBERNETES_WORKER_TO_CONTROL_PLANE",
+    Hop.KUBERNETES,
+    "error",
+    "to join the control plane, the server would be reset under its pods",
+    "`ansible-playbook kubegpu.autoscale.cluster --limit {host} -e kubernetes_state=absent`, which drains it; then run "
+    "this again",
+    before="refuse",
+)
+
+
+@check("no worker is called a control plane", WORKER_TO_CONTROL_PLANE)
+def worker_stays_a_worker(node: Kubernetes) -> Iterator[CheckResult]:
+    if node.is_worker:
+        seen = "is a worker of the cluster, and the inventory has it in kube_control_plane"
+        yield _seen(node, WORKER_TO_CONTROL_PLANE, seen, host=node.host.name)
+
+
+FIXED_FIELDS = FindingType(
+    "KUBERNETES_FIXED_FIELDS",
+    Hop.KUBERNETES,
+    "error",
+    "kubeadm sets these fields when it creates a cluster, and not again",
+    "set the variables back (kubernetes_pod_subnet, kubernetes_service_subnet, kubernetes_control_plane_endpoint, "
+    "kubernetes_cluster_config), or create a new cluster",
+    before="refuse",
+)
+
+
+@check("no field changes that kubeadm cannot set again", FIXED_FIELDS)
+def fixed_fields_stay(node: Kubernetes) -> Iterator[CheckResult]:
+    before, wanted = node.survey.applied.get("cluster", {}), node.kubeadm.wanted.get("cluster", {})
+    changes = [
+        f"{name} is {json.dumps(before.get(name, 'not set'))}, wanted is {json.dumps(wanted.get(name, 'not set'))}"
+        for name in node.fixed_fields
+    ]
+    if changes:
+        yield _seen(node, FIXED_FIELDS, f"has another ClusterConfiguration than is wanted: {'; '.join(changes)}")
+
+
+MANIFEST_OPTIONS = FindingType(
+    "KUBERNETES_MANIFEST_OPTIONS",
+    Hop.KUBERNETES,
+    "error",
+    "a manifest of your own needs both options",
+    "set kubernetes_cni: manifest and the path or address of the manifest in kubernetes_cni_manifest, or neither",
+    before="refuse",
+)
+MANIFEST_UNVERIFIED = FindingType(
+    "KUBERNETES_MANIFEST_UNVERIFIED",
+    Hop.KUBERNETES,
+    "error",
+    "what an address returns may change, and it is applied with all rights",
+    "set kubernetes_cni_manifest_checksum to sha256:<digest> of the manifest that you have read",
+    before="refuse",
+)
+
+
+@check("a manifest of the network is named and verified", MANIFEST_OPTIONS, MANIFEST_UNVERIFIED)
+def manifest_is_verified(node: Kubernetes) -> Iterator[CheckResult]:
+    options = node.options
+    manifest = options.cni_manifest
+    if (options.cni == "manifest") != bool(manifest):
+        seen = f"has kubernetes_cni {options.cni} and kubernetes_cni_manifest {manifest or 'empty'}"
+        yield _seen(node, MANIFEST_OPTIONS, seen)
+    if re.match("https?://", manifest) and not options.cni_manifest_checksum:
+        yield _seen(node, MANIFEST_UNVERIFIED, f"has kubernetes_cni_manifest {manifest} without a checksum")
+
+
+BRIDGE_IPV4 = FindingType(
+    "KUBERNETES_BRIDGE_IPV4",
+    Hop.KUBERNETES,
+    "error",
+    "the network bridge supports IPv4 only",
+    "set one IPv4 subnet each, or set kubernetes_cni: cilium or calico, with its values for IPv6",
+    before="refuse",
+)
+
+
+@check("the bridge gets IPv4 addresses", BRIDGE_IPV4)
+def bridge_has_ipv4(node: Kubernetes) -> Iterator[CheckResult]:
+    options = node.options
+    addresses = (options.pod_subnet, options.service_subnet, options.node_ip)
+    if options.cni == "bridge" and re.search("[,:]", "".join(addresses)):
+        pods, services, own = addresses
+        seen = f"has kubernetes_pod_subnet {pods}, kubernetes_service_subnet {services}, kubernetes_node_ip "
+        yield _seen(node, BRIDGE_IPV4, seen + (own or "empty"))
+
+
+OTHER_NETWORK = FindingType(
+    "KUBERNETES_OTHER_NETWORK",
+    Hop.KUBERNETES,
+    "error",
+    "containerd uses the first file by name for all pods, and `kubeadm reset` does not remove those of a network",
+    "on the server: `rm {files}`, if no cluster uses it any more",
+    before="refuse",
+)
+
+
+@check("no other pod network comes first", OTHER_NETWORK)
+def network_is_the_first(node: Kubernetes) -> Iterator[CheckResult]:
+    others = node.other_networks
+    if others and not node.is_member:
+        seen = f"has a pod network that is not managed by this collection: {', '.join(others)}"
+        yield _seen(node, OTHER_NETWORK, seen, files=" ".join(others))
+
+
+SWAP_ON = FindingType(
+    "KUBERNETES_SWAP_ON",
+    Hop.KUBERNETES,
+    "error",
+    "the kubelet does not start with swap",
+    "set kubernetes_swap: disable to turn swap off permanently, or kubernetes_swap: allow to let the kubelet run with "
+    "swap",
+    before="refuse",
+)
+SWAP_AT_BOOT = FindingType(
+    "KUBERNETES_SWAP_AT_BOOT",
+    Hop.KUBERNETES,
+    "error",
+    "these services are no swap units, so the role cannot keep swap off, and the kubelet does not start with swap",
+    "on the server: `systemctl disable --now {services}`; or set kubernetes_swap: allow to let the kubelet run with "
+    "swap",
+    before="refuse",
+)
+
+
+@check("the kubelet starts, now and after a boot", SWAP_ON, SWAP_AT_BOOT)
+def kubelet_starts(node: Kubernetes) -> Iterator[CheckResult]:
+    swap, swaps, services = node.options.swap, node.survey.swaps, node.swap_services
+    if swap == "refuse" and swaps and not node.is_member:
+        yield _seen(node, SWAP_ON, f"swaps: {', '.join(swaps)}")
+    if swap == "disable" and services:
+        seen = f"turns swap on at each boot by {', '.join(services)}"
+        yield _seen(node, SWAP_AT_BOOT, seen, services=" ".join(services))
+
+
+# Of nodes that go.
+
+NAMESAKE = FindingType(
+    "KUBERNETES_NAMESAKE",
+    Hop.KUBERNETES,
+    "error",
+    "that control plane works, and would lose its vote in etcd",
+    "on {host}: `hostnamectl set-hostname NAME`; then run this again",
+    before="refuse",
+)
+
+
+@check("no server takes the place of a control plane that works", NAMESAKE)
+def no_namesake_joins(node: Kubernetes) -> Iterator[CheckResult]:
+    for server, address in node.membership.namesakes(node.survey.nodes):
+        seen = f"cannot go on: {server.host} has the name of node {server.node}, which is Ready at {address}"
+        yield _seen(node, NAMESAKE, seen, host=server.host)
+
+
+LOST_IN_RUN = FindingType(
+    "KUBERNETES_LOST_IN_RUN",
+    Hop.KUBERNETES,
+    "error",
+    "a server that comes back under the name of its node is not lost",
+    "remove {lost} from kubernetes_lost_nodes",
+    before="refuse",
+)
+LOST_READY = FindingType(
+    "KUBERNETES_LOST_READY",
+    Hop.KUBERNETES,
+    "error",
+    "a node that works is drained before it is removed",
+    "remove {lost} from kubernetes_lost_nodes; to remove a node that works: `ansible-playbook "
+    "kubegpu.autoscale.cluster --limit {lost} -e kubernetes_state=absent`",
+    before="refuse",
+)
+LOST_ANSWERS = FindingType(
+    "KUBERNETES_LOST_ANSWERS",
+    Hop.KUBERNETES,
+    "error",
+    "the member would go on with the data of the cluster",
+    "remove {lost} from kubernetes_lost_nodes; or turn that server off first, and check with `kubectl get node {lost}`",
+    before="refuse",
+)
+
+
+@check("lost nodes are lost", LOST_IN_RUN, LOST_READY, LOST_ANSWERS)
+def lost_nodes_are_lost(node: Kubernetes) -> Iterator[CheckResult]:
+    for name, sign in node.lost_alive.items():
+        lost = f"has {name} in kubernetes_lost_nodes"
+        match sign:
+            case "in the run":
+                host = node.membership.in_play[name]
+                yield _seen(node, LOST_IN_RUN, f"{lost}, which is the node of {host} in this run", lost=name)
+            case "Ready":
+                yield _seen(node, LOST_READY, f"{lost}, and that node is Ready", lost=name)
+            case "answers":
+                yield _seen(node, LOST_ANSWERS, f"{lost}, and its member of etcd answers", lost=name)
+
+
+ETCD_MAJORITY = FindingType(
+    "KUBERNETES_ETCD_MAJORITY",
+    Hop.KUBERNETES,
+    "error",
+    "etcd answers only with a majority of its members",
+    "start the members that do not answer (`journalctl -u kubelet` on them), then run this again",
+    before="refuse",
+)
+
+
+@check("etcd keeps its majority without the nodes that are gone", ETCD_MAJORITY)
+def gone_members_can_go(node: Kubernetes) -> Iterator[CheckResult]:
+    if not node.lost_alive:
+        yield from _majority(node, node.membership.gone)
+
+
+@check("etcd keeps its majority without the nodes that leave", ETCD_MAJORITY)
+def leaving_members_can_go(node: Kubernetes) -> Iterator[CheckResult]:
+    yield from _majority(node, node.membership.leaving)
+
+
+def _majority(node: Kubernetes, leaving: tuple[str, ...]) -> Iterator[CheckResult]:
+    loss = majority_loss(node.survey.members, leaving)
+    if loss:
+        yield CheckResult(ETCD_MAJORITY, "etcd", loss, affected=frozenset({f"server {node.host.name}"}))
+
+
+# Of an upgrade.
+
+NOT_A_NODE = FindingType(
+    "KUBERNETES_NOT_A_NODE",
+    Hop.KUBERNETES,
+    "error",
+    "an upgrade is of nodes that this role has joined to their cluster, and the controller drains them",
+    "`ansible-playbook kubegpu.autoscale.cluster` with the kubernetes_version of the cluster, or leave the host out",
+    before="refuse",
+)
+
+
+@check("the server is a node that can be upgraded", NOT_A_NODE)
+def server_is_a_node(node: Kubernetes) -> Iterator[CheckResult]:
+    if not (node.is_ours and node.is_complete):
+        yield _seen(node, NOT_A_NODE, "is not a node that this role has joined to a cluster")
+    elif not node.controller.kubeconfig_exists:
+        yield _seen(node, NOT_A_NODE, f"is a node, and {node.controller.kubeconfig_option} is not on the controller")
+
+
+DOWNGRADE = FindingType(
+    "KUBERNETES_DOWNGRADE",
+    Hop.KUBERNETES,
+    "error",
+    "Kubernetes does not support downgrades: an older release may not read the data of etcd",
+    "set kubernetes_version to {cluster} or later",
+    before="refuse",
+)
+MINOR_SKIPPED = FindingType(
+    "KUBERNETES_MINOR_SKIPPED",
+    Hop.KUBERNETES,
+    "error",
+    "kubeadm upgrades by one minor version at a time",
+    "set kubernetes_version to a release of {next}, run this, then go on from there",
+    before="refuse",
+)
+
+
+@check("the version is the next one", DOWNGRADE, MINOR_SKIPPED)
+def version_is_the_next(node: Kubernetes) -> Iterator[CheckResult]:
+    release, cluster = node.options.release, node.survey.upgrade.cluster_release
+    if not cluster or node.is_too_old:
+        return
+    newest = max(numbers(cluster), numbers(node.installed_release))
+    major, minor, *_patch = numbers(cluster)
+    wanted = numbers(release)
+    if wanted < newest:
+        seen = f"has {node.installed_release}, the cluster {cluster}, and kubernetes_version is older: {release}"
+        yield _seen(node, DOWNGRADE, seen, cluster=cluster)
+    elif wanted[0] != major or wanted[1] > minor + 1:
+        seen = f"is of a cluster of {cluster}, kubernetes_version is {release}"
+        yield _seen(node, MINOR_SKIPPED, seen, next=f"{major}.{minor + 1}")
+
+
+# Of changes that are applied.
+
+CHANGE_DEFERRED = FindingType(
+    "KUBERNETES_CHANGE_DEFERRED",
+    Hop.KUBERNETES,
+    "warning",
+    "kubeadm applies these fields of the ClusterConfiguration with the next upgrade",
+    "nothing, or `ansible-playbook kubegpu.autoscale.upgrade_kubernetes` with a later kubernetes_version",
+)
+CERTIFICATE_KEPT = FindingType(
+    "KUBERNETES_CERTIFICATE_KEPT",
+    Hop.KUBERNETES,
+    "warning",
+    "kubeadm does not issue the API server's certificate again",
+    "for another name in certSANs, remove /etc/kubernetes/pki/apiserver.crt and .key on each control plane and run "
+    f"`kubeadm init phase certs apiserver --config {files.CONFIG}` there",
+)
+
+
+@check("all changes are applied at once", CHANGE_DEFERRED, CERTIFICATE_KEPT)
+def changes_are_applied(node: Kubernetes) -> Iterator[CheckResult]:
+    if node.deferred_fields:
+        yield _seen(node, CHANGE_DEFERRED, f"keeps {', '.join(node.deferred_fields)} as before")
+    if "apiServer" in node.changed_fields:
+        yield _seen(node, CERTIFICATE_KEPT, "keeps its certificate of the API server")
+
+
+ALWAYS = (cluster_is_managed, server_leaves_by_itself, node_can_leave, kubeconfig_is_absolute)
+BEFORE = (
+    no_other_distribution,
+    control_planes_have_an_address,
+    version_is_a_release,
+    release_is_the_wanted_one,
+    kubeconfig_is_of_this_cluster,
+    control_planes_answer,
+    api_server_can_be_there,
+    worker_stays_a_worker,
+    fixed_fields_stay,
+    manifest_is_verified,
+    bridge_has_ipv4,
+    network_is_the_first,
+    kubelet_starts,
+)
+# Before nodes are deleted that are gone; before control planes leave; before an upgrade.
+GONE = (no_namesake_joins, lost_nodes_are_lost, gone_members_can_go)
+LEAVING = (leaving_members_can_go,)
+UPGRADE = (server_is_a_node, version_is_a_release, version_is_the_next)
+CHANGES = (changes_are_applied,)
+ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES))
+
+
+def _seen(node: Kubernetes, finding_type: FindingType, seen: str, **words: str) -> CheckResult:
+    return CheckResult(
+        finding_type,
+        node.host.name,
+        seen,
+        affected=frozenset({f"server {node.host.name}"}),
+        template_vars=words,
+    )

@@ -1,0 +1,13 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What checks of a server report."""
+
+from __future__ import annotations
+
+from ...diagnosis.check import CheckResult, FindingType
+from ..host import Host
+
+
+def seen_on(host: Host, finding_type: FindingType, seen: str, **words: str) -> CheckResult:
+    """words: for the texts of the type."""
+    affected = frozenset({f"server {host.name}"})
+    return CheckResult(finding_type, host.name, seen, affected=affected, template_vars=words)

@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which nodes and members of etcd may be removed. Etcd keeps its majority, and a node that works is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .membership import is_ready
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of etcd. Its name is that of its node; one that has never started has none.
+
+    answers: its health endpoint returned something. is_healthy: it is part of the majority.
+    """
+
+    id: str
+    name: str
+    is_learner: bool
+    answers: bool
+    is_healthy: bool
+
+
+def members_of(listed: Mapping[str, Any], health: Iterable[Mapping[str, Any]]) -> list[Member]:
+    """By etcd's member list, and one result of ansible.builtin.uri for each member that was queried."""
+    answers = {str(result["item"]["ID"]): result for result in health if result.get("item")}
+    return [
+        Member(
+            id=str(entry["ID"]),
+            name=entry.get("name", ""),
+            is_learner=bool(entry.get("isLearner")),
+            answers=answers.get(str(entry["ID"]), {}).get("status", -1) > 0,
+            is_healthy=_is_healthy(answers.get(str(entry["ID"]), {}).get("content") or ""),
+        )
+        for entry in listed.get("members") or ()
+    ]
+
+
+def _is_healthy(content: str) -> bool:
+    """By the text of /health: `{"health": "true"}`, which etcd writes as text/plain."""
+    try:
+        return str(json.loads(content)["health"]).lower() == "true"
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def majority_loss(members: Sequence[Member], leaving: Iterable[str]) -> str:
+    """How etcd would lose its majority without these; empty if a majority of started ones remains each time."""
+    names = set(leaving)
+    voters = [member for member in members if not member.is_learner]
+    going = sorted((member for member in voters if member.name in names), key=lambda member: member.is_healthy)
+    if not going:
+        return ""
+    if not _has_majority(voters):
+        return f"has lost its majority: {_counted(voters)}"
+    remaining = list(voters)
+    for member in going:
+        remaining.remove(member)
+        if remaining and not _has_majority(remaining):
+            return f"would lose its majority without {member.name}: {_counted(remaining)}"
+    if not remaining:
+        return f"would lose its last members: {', '.join(member.name for member in going)}"
+    return ""
+
+
+def _has_majority(voters: Sequence[Member]) -> bool:
+    return sum(member.is_healthy for member in voters) > len(voters) // 2
+
+
+def _counted(voters: Sequence[Member]) -> str:
+    silent = [member.name or "(never started)" for member in voters if not member.is_healthy]
+    return f"{len(voters) - len(silent)} of {len(voters)} members are healthy, {', '.join(silent)} not"
+
+
+@dataclass(frozen=True)
+class Departures:
+    """What is removed for nodes that are gone. lost: names that the user gives, of nodes or members that exist."""
+
+    members: tuple[Member, ...]
+    nodes: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+def departures(
+    nodes: Sequence[Mapping[str, Any]], members: Sequence[Member], lost: Sequence[str], returned: Sequence[str]
+) -> Departures:
+    """returned: nodes of control planes that are bare again."""
+    gone = {*lost, *returned}
+    existing = {str(node["metadata"]["name"]) for node in nodes} & gone
+    return Departures(
+        members=tuple(member for member in members if member.name in gone),
+        nodes=tuple(sorted(existing)),
+        lost=tuple(sorted({*existing, *(member.name for member in members)} & set(lost))),
+    )
+
+
+Life = Literal["in the run", "Ready", "answers"]
+
+
+def sign_of_life(
+    name: str, nodes: Sequence[Mapping[str, Any]], members: Sequence[Member], in_play: Mapping[str, str]
+) -> Life | None:
+    """Why this node is not lost. in_play: hosts of the run by the names of their nodes."""
+    if name in in_play:
+        return "in the run"
+    if any(node["metadata"]["name"] == name and is_ready(node) for node in nodes):
+        return "Ready"
+    if any(member.name == name and member.answers for member in members):
+        return "answers"
+    return None

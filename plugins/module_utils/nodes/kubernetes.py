@@ -1,0 +1,310 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the role kubernetes does to a server: whether it joins, changes, is upgraded or leaves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from . import kubernetes_files as files
+from .apt_sources import AptSet
+from .etcd_members import Departures, Life, Member, departures, sign_of_life
+from .host import Host
+from .kubeadm import APPLIED_AT_ONCE, FIXED, PHASES, Kubeadm
+from .kubernetes_options import Controller, KubernetesOptions
+from .membership import Membership
+from .pod_network import in_the_way
+from .versions import numbers
+
+OLDEST = "1.34"
+REPOSITORY = "https://pkgs.k8s.io/core:/stable:"
+PACKAGES = ("kubelet", "kubeadm", "kubectl")
+
+
+@dataclass(frozen=True)
+class ApiAnswer:
+    """What was returned where the API server will be. status: of HTTP, -1 if nothing answered."""
+
+    status: int
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What an upgrade finds.
+
+    cluster_release: by kubeadm's own record.
+    kubelet_release: as the node reports it; empty as long as nobody has asked.
+    is_cordoned:     whether the node takes no pods now.
+    before:          what the run that began the upgrade wrote down; empty as long as nobody has read it.
+    """
+
+    cluster_release: str = ""
+    kubelet_release: str = ""
+    is_cordoned: bool = False
+    before: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KubernetesSurvey:
+    """What was read on the server and in its cluster so far.
+
+    node:              the name of the server's node.
+    address, mtu:      of its default route.
+    checksums:         of files by their paths; empty for a folder or a link.
+    swaps:             devices and files that the server swaps to.
+    installed:         releases by package, of a node of this cluster.
+    applied:           documents that the node was given before; empty if unknown.
+    api:               the answer of the API server's address; None if nobody has asked.
+    iptables_missing:  whether the program is not installed.
+    nodes, members:    of the cluster and of etcd; empty as long as nobody has asked.
+    metrics_addresses: of the nodes that may read the control plane's metrics.
+    """
+
+    node: str
+    address: str = ""
+    mtu: int = 1500
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    swaps: tuple[str, ...] = ()
+    installed: Mapping[str, str] = field(default_factory=dict)
+    applied: Mapping[str, Any] = field(default_factory=dict)
+    api: ApiAnswer | None = None
+    iptables_missing: bool = False
+    nodes: Sequence[Mapping[str, Any]] = ()
+    members: Sequence[Member] = ()
+    metrics_addresses: tuple[str, ...] = ()
+    upgrade: Upgrade = Upgrade()
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """The decisions, each a property; nodes/checks/kubernetes.py judges them."""
+
+    host: Host
+    options: KubernetesOptions
+    controller: Controller
+    membership: Membership
+    survey: KubernetesSurvey
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.options.state == "present"
+
+    # The server in its cluster.
+
+    def has(self, path: str) -> bool:
+        return path in self.survey.checksums
+
+    @property
+    def is_control_plane(self) -> bool:
+        return self.host.name in self.membership.control_planes
+
+    @property
+    def leads(self) -> bool:
+        return self.host.name == self.membership.control_plane
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this collection has begun with it. Without the result it is an interrupted run, which goes on."""
+        return self.has(files.FOLDER)
+
+    @property
+    def is_member(self) -> bool:
+        return self.has(files.KUBELET_CONF)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.has(files.INITIALISED) if self.is_control_plane else self.is_member
+
+    @property
+    def is_worker(self) -> bool:
+        """Complete as a worker, and now a control plane by the inventory. An interrupted join recorded nothing."""
+        joined = self.is_member and self.has(files.APPLIED) and not self.has(files.INITIALISED)
+        return self.is_control_plane and joined
+
+    @property
+    def other_clusters(self) -> tuple[str, ...]:
+        """Files by which it is a node of a cluster that kubeadm has not made."""
+        return tuple(path for path in self.host.clusters if path != files.KUBELET_CONF)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is a node of a cluster that this collection does not manage."""
+        return bool(self.other_clusters) or (self.is_member and not self.is_ours)
+
+    # Where the API server is.
+
+    @property
+    def api_host(self) -> str:
+        return self.options.api_address or self.kubeadm.first_ip or self.survey.address
+
+    @property
+    def api_in_url(self) -> str:
+        return f"[{self.api_host}]" if self.api_host.count(":") > 1 else self.api_host
+
+    @property
+    def api_asked(self) -> str:
+        """Address and port at which the controller asks for it."""
+        endpoint = self.options.control_plane_endpoint
+        host = endpoint if endpoint and not self.options.api_address else self.api_in_url
+        return host if re.search(":[0-9]+$", host) else f"{host}:6443"
+
+    @property
+    def asks_api(self) -> bool:
+        """Nothing listens there yet: a server that can be reached reports that at once."""
+        has_address = bool(self.api_host or self.options.control_plane_endpoint)
+        return self.is_wanted and self.leads and not self.is_member and has_address
+
+    @property
+    def api_silence(self) -> str:
+        """What tells that the address cannot be reached.
+
+        A load balancer without servers may not answer, and no server has the address of kube-vip yet: of these, only a
+        name that is not known tells.
+        """
+        names = "not known|resolution"
+        return names if self.options.control_plane_endpoint else f"{names}|timed out|route|unreachable"
+
+    # Packages.
+
+    @property
+    def installed_release(self) -> str:
+        """Of the kubelet; empty if nobody has asked or it is not installed."""
+        return self.survey.installed.get("kubelet", "")
+
+    @property
+    def is_too_old(self) -> bool:
+        return not self.options.release or numbers(self.options.release) < numbers(OLDEST)
+
+    @property
+    def apt(self) -> AptSet:
+        url = f"{REPOSITORY}/v{self.options.minor}/deb"
+        return AptSet(
+            name="kubernetes",
+            url=url,
+            hosts=("prod-cdn.packages.k8s.io",),  # where pkgs.k8s.io redirects apt to
+            suite="/",
+            key_url=f"{url}/Release.key",
+            fingerprint=self.options.versions["repositories"]["kubernetes"]["fingerprint"],
+            packages=PACKAGES,
+            version=self.options.apt_version,
+            pinned=PACKAGES,
+            # The pod network calls it; packages of the kubelet from 1.36.5 on only recommend it
+            # (kubernetes/release#4518). Not if it is installed: apt would mark it as asked for by hand, for ever.
+            extra=("iptables",) if self.survey.iptables_missing else (),
+        )
+
+    @property
+    def apt_kubeadm(self) -> AptSet:
+        """The first step of an upgrade."""
+        return replace(self.apt, packages=("kubeadm",))
+
+    # Configuration.
+
+    @cached_property
+    def kubeadm(self) -> Kubeadm:
+        return Kubeadm(
+            options=self.options,
+            node=self.survey.node,
+            is_control_plane=self.is_control_plane,
+            systemd_cgroup=self.controller.systemd_cgroup,
+            requests=self.controller.requests,
+            applied=self.survey.applied,
+        )
+
+    @property
+    def differs(self) -> bool:
+        return self.kubeadm.differs(self.survey.checksums.get(files.APPLIED, ""))
+
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """Documents of kubeadm that a node of the cluster is to run by from now on."""
+        return self.kubeadm.differing if self.is_complete and self.differs else ()
+
+    @property
+    def changed_fields(self) -> tuple[str, ...]:
+        return self.kubeadm.differing_fields if "cluster" in self.changed else ()
+
+    @property
+    def fixed_fields(self) -> tuple[str, ...]:
+        """Changed fields that kubeadm cannot set again."""
+        return tuple(name for name in self.changed_fields if name in FIXED)
+
+    @property
+    def deferred_fields(self) -> tuple[str, ...]:
+        """Changed fields that wait for the next upgrade."""
+        return tuple(name for name in self.changed_fields if name not in APPLIED_AT_ONCE) if self.leads else ()
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """By which the leader tells the cluster of changes."""
+        return tuple(phase for name, phase in PHASES.items() if name in self.changed) if self.leads else ()
+
+    # Swap and networks.
+
+    @property
+    def swap_services(self) -> tuple[str, ...]:
+        """Enabled services that turn swap on at each boot."""
+        enabled = {path.rpartition("/")[2] for path in self.survey.checksums if ".wants/" in path}
+        return tuple(name for name in files.SWAP_SERVICES if name in enabled)
+
+    @property
+    def turns_swap_off(self) -> bool:
+        return self.options.swap == "disable" and bool(self.survey.swaps)
+
+    @property
+    def other_networks(self) -> tuple[str, ...]:
+        return in_the_way(self.options.cni, self.survey.checksums)
+
+    @property
+    def has_metrics_rules(self) -> bool:
+        return self.has(files.METRICS_UNIT) or self.has(files.METRICS_SCRIPT)
+
+    # Who goes.
+
+    @property
+    def departures(self) -> Departures:
+        """Of nodes that are gone, while the others go on."""
+        lost, returned = self.membership.lost, self.membership.returned
+        return departures(self.survey.nodes, self.survey.members, lost, returned)
+
+    @property
+    def lost_alive(self) -> dict[str, Life]:
+        """Signs of life of nodes that the user calls lost."""
+        in_play = self.membership.in_play
+        signs = {
+            name: sign_of_life(name, self.survey.nodes, self.survey.members, in_play) for name in self.membership.lost
+        }
+        return {name: sign for name, sign in signs.items() if sign}
+
+    # An upgrade.
+
+    @property
+    def is_upgradable(self) -> bool:
+        return self.is_ours and self.is_complete and self.controller.kubeconfig_exists
+
+    @property
+    def upgrades(self) -> bool:
+        """What is done already is found done, so an interrupted upgrade goes on."""
+        here, release = self.survey.upgrade, self.options.release
+        return self.has(files.UPGRADING) or self.installed_release != release or here.kubelet_release != release
+
+    @property
+    def upgrade_record(self) -> dict[str, bool]:
+        """What was before, for a run that goes on. apply: whether the cluster as a whole is to be upgraded."""
+        here = self.survey.upgrade
+        return {"apply": here.cluster_release != self.options.release, "cordoned": here.is_cordoned}
+
+    @property
+    def upgrade_command(self) -> list[str]:
+        applies = self.is_control_plane and self.survey.upgrade.before.get("apply", False)
+        return [
+            *("kubeadm", "upgrade"),
+            *(("apply", "--yes", f"v{self.options.release}") if applies else ("node",)),
+            *("--patches", files.PATCHES),
+            self.kubeadm.ignored_errors(self.options.ignore_preflight_errors, is_interrupted=False),
+        ]

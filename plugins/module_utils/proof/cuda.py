@@ -1,0 +1,156 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the CUDA program of a pod has seen, and what its errors mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import HopError
+from ..hops import Hop
+from .nodes import GpuNode
+from .record import Entry
+
+UVM = "nvidia-uvm"
+# CUresult of cuda.h.
+NO_DEVICE, DEVICE_UNAVAILABLE, NOT_READY, MISMATCH, NOT_SUPPORTED, UNKNOWN = 100, 46, 802, 803, 804, 999
+NOT_INITIALIZED, OUT_OF_MEMORY, ECC, MPS_FAILED = 3, 2, 214, 805
+
+
+@dataclass(frozen=True)
+class CudaRun:
+    """The result that a pod left.
+
+    gpus:    a row a GPU, with `uuid`, `seconds` and `error`.
+    error:   why there is no row; empty otherwise.
+    devices: device nodes of NVIDIA that the container had.
+    """
+
+    gpus: Sequence[Mapping[str, Any]] = ()
+    error: Mapping[str, Any] | None = None
+    devices: Sequence[str] = ()
+    seconds: float = 0.0
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """UUIDs of the GPUs that gave the right result."""
+        return tuple(str(row["uuid"]) for row in self.gpus if not row["error"])
+
+    @property
+    def failures(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """What failed, and how; the first is what to mend first."""
+        rows = [(f"GPU {row['uuid'] or number}", row["error"]) for number, row in enumerate(self.gpus) if row["error"]]
+        return [("CUDA", self.error), *rows] if self.error else rows
+
+
+def read(message: str) -> CudaRun:
+    """The program's result; an error with the end of the message if it is none."""
+    try:
+        found = json.loads(message)
+        return CudaRun(found["gpus"], found["error"], found["devices"], found["seconds"])
+    except (ValueError, KeyError, TypeError):
+        text = f"the program left no result: {message.strip()[-300:] or 'nothing'}"
+        return CudaRun(error={"text": text, "function": "", "code": 0})
+
+
+def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
+    """Why the node has fewer GPUs than it should have; None if it has all.
+
+    entry: what was proven before. Without an expected number, a GPU that was proven is expected.
+    """
+    if node.is_shared:
+        return None
+    server = node.server
+    before = entry.gpus if entry and entry.versions.get("resource", node.resource) == node.resource else 0
+    if server is not None and server.expected is not None:
+        wanted, source = server.expected, "nvidia_driver_expected_gpus"
+    else:
+        wanted, source = max((server.gpus if server else 0, "the PCI bus"), (before, "the last proof"))
+    if node.allocatable >= wanted:
+        return None
+    on_bus = f", {server.gpus} on the PCI bus" if server else ""
+    lost = server is not None and server.gpus < wanted
+    return HopError(
+        Hop.NODE if lost else Hop.DEVICE_PLUGIN,
+        seen=f"node {node.name} offers {node.allocatable} of {wanted} GPUs ({source}{on_bus})",
+        cause="a GPU has fallen off the bus" if lost else "the driver or the device plugin does not offer every GPU",
+        fix=f"on {node.name}: `journalctl -k --grep 'NVRM: Xid'` and `nvidia-smi`; if the GPU was removed for good, "
+        f"set nvidia_driver_expected_gpus: {node.allocatable} for the host"
+        if lost
+        else f"on {node.name}: `nvidia-smi`; `kubectl describe node {node.name}` and the log of the device plugin",
+    )
+
+
+def unfinished_fabric(node: GpuNode) -> HopError | None:
+    """Raises nothing: why CUDA cannot start because NVLink is not ready; None if it is."""
+    states = node.server.unfinished if node.server else {}
+    if not states:
+        return None
+    shown = ", ".join(sorted(set(states.values())))
+    return HopError(
+        Hop.NODE,
+        seen=f"node {node.name}: Fabric State of {len(states)} GPUs is {shown}, not Completed",
+        cause="the fabric manager has not joined the GPUs, so every CUDA program ends with error 802",
+        fix=f"on {node.name}: `nvidia-smi -q | grep -A4 Fabric`, `journalctl -u nvidia-fabricmanager`; restart it once "
+        "the GPUs are idle: `systemctl restart nvidia-fabricmanager`",
+    )
+
+
+def cuda_errors(node: GpuNode, run: CudaRun) -> list[HopError]:
+    return [_error(node, subject, failure, run.devices) for subject, failure in run.failures]
+
+
+def _error(node: GpuNode, subject: str, failure: Mapping[str, Any], devices: Sequence[str]) -> HopError:
+    cause, fix = _meaning(node.name, failure, devices)
+    code = f" ({failure['code']})" if failure["code"] else ""
+    return HopError(
+        Hop.NODE,
+        seen=f"node {node.name}: {subject} does not compute: {failure['text']}{code}",
+        cause=cause,
+        fix=fix,
+        result={"code": failure["code"], "function": failure["function"]},
+    )
+
+
+def _meaning(node: str, failure: Mapping[str, Any], devices: Sequence[str]) -> tuple[str, str]:
+    """Cause and fix, by CUDA's code and what the container had."""
+    return next(_meanings(node, failure["code"], failure["text"], devices))
+
+
+def _meanings(node: str, code: int, text: str, devices: Sequence[str]) -> Iterator[tuple[str, str]]:
+    kernel_log = f"on {node}: `journalctl -k --grep 'NVRM|Xid'`"
+    if "no CUDA driver here" in text or (code == NO_DEVICE and not devices):
+        yield (
+            "NVIDIA's runtime has put neither driver nor device into the container",
+            f"check the RuntimeClass of gpu_proof_runtime_class; on {node}: `nvidia-ctk cdi list`",
+        )
+    if code in (UNKNOWN, NOT_INITIALIZED, NO_DEVICE) and UVM not in devices:
+        yield (
+            "the container has no /dev/nvidia-uvm: the module nvidia_uvm was not loaded when the CDI specification was "
+            "made",
+            f"on {node}: `modprobe nvidia-uvm` and `systemctl restart nvidia-cdi-refresh`, or run the role "
+            "nvidia_driver, which loads it at boot; then restart the device plugin's pod",
+        )
+    if code == NOT_READY:
+        yield (
+            "the NVLink fabric is not completed",
+            f"on {node}: `nvidia-smi -q | grep -A4 Fabric` and `journalctl -u nvidia-fabricmanager`",
+        )
+    if code in (MISMATCH, NOT_SUPPORTED):
+        yield (
+            "the libraries are of another release than the loaded kernel module",
+            f"reboot {node}, or run the playbook kubegpu.autoscale.upgrade_driver",
+        )
+    if code == DEVICE_UNAVAILABLE:
+        yield (
+            "another process has the GPU for itself (compute mode), or MIG is on without an instance",
+            f"on {node}: `nvidia-smi -q -d COMPUTE` and `nvidia-smi mig -lgi`",
+        )
+    if code == OUT_OF_MEMORY:
+        yield "a program outside of Kubernetes uses the GPU's memory", f"on {node}: `nvidia-smi`"
+    yield (
+        "the GPU or its driver reports an error",
+        f"{kernel_log}, `nvidia-smi`; NVIDIA's docs list Xids",
+    )

@@ -1,0 +1,168 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The temporary objects of a proof: a pod a node that computes, and a workload that scales."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..marks import marked
+from .nodes import WHOLE, GpuNode
+
+PART = "proof"
+WORKLOAD = "proof"
+SCRIPTS = "scripts"
+PRIORITY = "kubegpu-proof"
+# Below that of every workload, and of what makes a cluster autoscaler add a node (-10).
+PRIORITY_VALUE = -1000
+HOSTNAME = "kubernetes.io/hostname"
+APP = "app.kubernetes.io/name"
+PORT = 8000
+# The share of a GPU that the workload's autoscaler aims at; its load keeps one busy all the time.
+TARGET_VALUE = 50
+
+
+@dataclass(frozen=True)
+class Options:
+    """scripts: content by file name; `cuda_proof.py` and `sample_service.py` are started."""
+
+    inventory: str
+    namespace: str
+    image: str
+    scripts: Mapping[str, str]
+    runtime_class: str = ""
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    timeout_s: int = 300
+
+
+def namespace(options: Options) -> Manifest:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return _marked(options, "v1", "Namespace", options.namespace, labels=labels, placed=False)
+
+
+def priority_class(options: Options) -> Manifest:
+    """Whoever needs the GPU gets it: a pod of the proof preempts nothing, and gives way to everything."""
+    made = _marked(options, "scheduling.k8s.io/v1", "PriorityClass", PRIORITY, placed=False)
+    return {
+        **made,
+        "value": PRIORITY_VALUE,
+        "preemptionPolicy": "Never",
+        "description": "Pods of kubegpu.autoscale's proof",
+    }
+
+
+def scripts(options: Options) -> Manifest:
+    return {**_marked(options, "v1", "ConfigMap", SCRIPTS), "data": dict(options.scripts)}
+
+
+def cuda_pod_name(node: str) -> str:
+    return f"cuda-{hashlib.sha1(node.encode(), usedforsecurity=False).hexdigest()[:12]}"
+
+
+def cuda_pod(options: Options, node: GpuNode) -> Manifest:
+    """On this node, whatever its taints, and although it may be cordoned for a new driver."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    spec = {
+        **_pod(options, "cuda_proof.py", [], {node.resource: node.asked}, container),
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": options.timeout_s,
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": _affinity({"matchFields": [field]}),
+    }
+    made = _marked(options, "v1", "Pod", cuda_pod_name(node.name), labels={APP: "cuda"})
+    return {**made, "spec": spec}
+
+
+def workload(options: Options, nodes: Sequence[GpuNode]) -> Manifest:
+    """A service whose requests keep its GPU busy, on one of the nodes that have computed."""
+    hosts = {"key": HOSTNAME, "operator": "In", "values": [node.name for node in nodes]}
+    container = {
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1},
+    }
+    spec = {
+        **_pod(options, "sample_service.py", ["--queue", "8"], {WHOLE: 1}, container),
+        "tolerations": list(options.tolerations),
+        "affinity": _affinity({"matchExpressions": [hosts]}),
+    }
+    labels = {APP: WORKLOAD}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    made = _marked(options, "apps/v1", "Deployment", WORKLOAD, labels=labels)
+    return {**made, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def autoscaler(options: Options, gpus: int) -> dict[str, Any]:
+    """Of one GPU the HPA can decide to scale and be held back by its maximum: that is the dry decision."""
+    return {
+        "namespace": options.namespace,
+        "target": {"kind": "Deployment", "name": WORKLOAD},
+        "metric": "gpu",
+        "target_value": TARGET_VALUE,
+        "min_replicas": 1,
+        "max_replicas": min(gpus, 2),
+        "dead_time_seconds": 30,
+    }
+
+
+def _pod(
+    options: Options,
+    script: str,
+    arguments: Sequence[str],
+    gpus: Mapping[str, int],
+    container: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """It meets the strictest Pod Security Standard."""
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 0,
+        "priorityClassName": PRIORITY,
+        **({"runtimeClassName": options.runtime_class} if options.runtime_class else {}),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "runAsGroup": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [{"name": SCRIPTS, "configMap": {"name": SCRIPTS}}],
+        "containers": [
+            {
+                "name": script.removesuffix(".py").replace("_", "-"),
+                "image": options.image,
+                "command": ["python3", "-B", f"/{SCRIPTS}/{script}"],
+                "args": list(arguments),
+                "volumeMounts": [{"name": SCRIPTS, "mountPath": f"/{SCRIPTS}", "readOnly": True}],
+                "resources": {
+                    "requests": {"cpu": "50m", "memory": "64Mi"},
+                    "limits": {"memory": "512Mi", **{name: str(count) for name, count in gpus.items()}},
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                **(container or {}),
+            }
+        ],
+    }
+
+
+def _affinity(term: Mapping[str, Any]) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def _marked(
+    options: Options,
+    version: str,
+    kind: str,
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    placed: bool = True,
+) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": options.namespace} if placed else {}), "labels": dict(labels or {})}
+    return marked({"apiVersion": version, "kind": kind, "metadata": metadata}, options.inventory, PART)

@@ -1,0 +1,99 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What has to be proven: nodes and a chain that are new or have changed since they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import enumeration
+from .nodes import GpuNode
+from .record import Entry, Record
+
+NEW = "new"
+REPEATED = "repeated"
+
+
+@dataclass(frozen=True)
+class Due:
+    """A node on which CUDA has to be proven, and why."""
+
+    node: GpuNode
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does.
+
+    due:     nodes to prove.
+    waiting: why a node is not proven and cannot be now, by its name.
+    kept:    when a node was proven, by its name.
+    chain:   why the chain has to be proven; empty if it is, or is not asked for.
+    """
+
+    due: tuple[Due, ...] = ()
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    chain: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.due and not self.chain
+
+
+def plan(nodes: Sequence[GpuNode], record: Record, chain: Mapping[str, str] | None, *, repeat: bool = False) -> Plan:
+    """chain: versions of the chain's components; None if the chain is not asked for. repeat: whatever was proven."""
+    due: list[Due] = []
+    waiting: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    for node in nodes:
+        entry = record.machines.get(node.machine)
+        reason = REPEATED if repeat else _reason(node, entry)
+        if entry is not None and not reason:
+            kept[node.name] = entry.at
+            if node.provable > entry.gpus:
+                waiting[node.name] = in_use(node, entry.gpus)
+        elif obstacle := _obstacle(node):
+            waiting[node.name] = obstacle
+        else:
+            due.append(Due(node, reason))
+    return Plan(tuple(due), waiting, kept, _chain_reason(record.chain, chain, repeat))
+
+
+def in_use(node: GpuNode, proven: int) -> str:
+    pods = f": {enumeration(node.users)}" if node.users else ""
+    return f"{node.provable - proven} of {node.provable} GPUs are in use{pods}"
+
+
+def _reason(node: GpuNode, entry: Entry | None) -> str:
+    """Why it has to be proven; empty if it is. Devices that have become free since are to be proven, too."""
+    if entry is None:
+        return NEW
+    if entry.error:
+        return "failed before"
+    if changes := entry.changes(node.versions):
+        return ", ".join(changes)
+    if min(node.asked, node.provable) > entry.gpus:
+        return f"{node.provable - entry.gpus} of {node.provable} GPUs were not proven"
+    return ""
+
+
+def _obstacle(node: GpuNode) -> str:
+    if not node.machine:
+        return "the kubelet reports no machine ID"
+    if not node.is_ready:
+        return "the node is not ready"
+    if not node.allocatable:
+        return "it offers no GPU"
+    return "" if node.free else in_use(node, 0)
+
+
+def _chain_reason(entry: Entry | None, versions: Mapping[str, str] | None, repeat: bool) -> str:
+    if versions is None:
+        return ""
+    if repeat:
+        return REPEATED
+    if entry is None:
+        return NEW
+    return "failed before" if entry.error else ", ".join(entry.changes(versions))

@@ -1,0 +1,76 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What has been proven, as the ConfigMap of the cluster keeps it: an entry a machine, and one for the chain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..marks import marked
+
+NAMESPACE = "kube-system"
+NAME = "kubegpu-proof"
+CHAIN = "chain"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that was proven, or that failed.
+
+    at:       when. versions: of what it depends on.
+    gpus:     how many devices computed. uuids: which, where others are still to be proven.
+    error:    why it failed: `text`, and `code` and `function` of CUDA where it has them; empty if it is proven.
+    """
+
+    at: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
+    gpus: int = 0
+    uuids: tuple[str, ...] = ()
+    error: Mapping[str, Any] = field(default_factory=dict)
+
+    def changes(self, versions: Mapping[str, str]) -> list[str]:
+        """What is another version now. What is not known now is no change."""
+        return [
+            f"{name} {self.versions.get(name, 'unknown')} -> {version}"
+            for name, version in sorted(versions.items())
+            if self.versions.get(name) != version
+        ]
+
+
+@dataclass(frozen=True)
+class Record:
+    """machines: by machine ID. chain: None if it was never proven."""
+
+    machines: Mapping[str, Entry] = field(default_factory=dict)
+    chain: Entry | None = None
+
+    def config_map(self, inventory: str) -> Manifest:
+        entries = {**self.machines, **({CHAIN: self.chain} if self.chain else {})}
+        data = {key: json.dumps(_short(entry), sort_keys=True) for key, entry in entries.items()}
+        metadata = {"name": NAME, "namespace": NAMESPACE}
+        return marked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, inventory)
+
+
+def record_of(config_map: Manifest | None) -> Record:
+    """Entries that make no sense count as never proven."""
+    data = (config_map or {}).get("data") or {}
+    entries = {key: entry for key, text in data.items() if (entry := _entry(text))}
+    chain = entries.pop(CHAIN, None)
+    return Record(entries, chain)
+
+
+def _short(entry: Entry) -> dict[str, Any]:
+    """Without what is empty: a fleet of 1,000 nodes has to fit into one ConfigMap."""
+    return {name: value for name, value in asdict(entry).items() if value}
+
+
+def _entry(text: str) -> Entry | None:
+    try:
+        found = json.loads(text)
+        return Entry(**{**found, "uuids": tuple(found.get("uuids", ()))})
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,204 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a change needs to know of a cluster before it is made, and the state that the change would lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from ..autoscaling.capacity import gpus_of
+from ..autoscaling.manifests import (
+    Manifest,
+    RuleOptions,
+    horizontal_pod_autoscaler,
+    prometheus_rules,
+    resources_of,
+)
+from ..autoscaling.spec import Autoscaler, MetricTarget
+from ..chain.metrics_owner import Owner
+from ..chain.objects import Key
+from ..chain.state.api import ApiState
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.cluster import State
+from ..chain.state.metric import MetricState
+from ..chain.state.prometheus import PrometheusState
+from ..chain.state.proposal import Proposal
+from ..cluster.kube import APISERVICES, HPAS, NAMESPACES, RESOURCE_SLICES, KubeClient
+from ..cluster.metrics_api import GROUPS
+from ..cluster.ownership import is_up_to_date, other_managers
+from ..cluster.prometheus import PrometheusClient
+from ..marks import MANAGER, is_of
+from .existing import Existing, read_existing, shared
+from .gaps import attempt
+from .observe import sources_of
+from .reader import Reader
+from .targets import TargetState, read_targets
+from .trial import Trial, try_queries
+
+
+class Before(Reader):
+    """A cluster before a change of autoscalers. Every error except a missing right is raised."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        prometheus: PrometheusClient,
+        autoscalers: Sequence[Autoscaler],
+        rule_namespace: str,
+    ) -> None:
+        namespaces = {autoscaler.namespace for autoscaler in autoscalers}
+        super().__init__(kube, namespaces=namespaces, is_strict=True)
+        self._prometheus = prometheus
+        self._autoscalers = autoscalers
+        self._rule_namespace = rule_namespace
+
+    @cached_property
+    def existing(self) -> Existing:
+        """Raises: ApiError, HopError if the HPAs cannot be listed."""
+        return read_existing(self.kube, self._rule_namespace, self.namespaces_in_reach)
+
+    @cached_property
+    def trial(self) -> Trial:
+        return try_queries(self._prometheus, self._autoscalers)
+
+    @cached_property
+    def targets(self) -> Mapping[Key, TargetState]:
+        """By namespace and name of the autoscaler."""
+        return read_targets(self.kube, self._autoscalers, managers=False)
+
+    def state(self, rules: RuleOptions) -> State:
+        """The cluster with the HPAs that are asked for in place of those that are there."""
+        proposal = self._proposal(rules)
+        trial, wanted = self.trial, self._wanted(rules)
+        return State(
+            0.0,
+            proposal=proposal,
+            nodes=self.nodes,
+            resource_slices=self._claimable,
+            prometheuses=self.prometheuses,
+            namespaces=self.namespaces if self._are_namespaces_selected else (),
+            hpas=[*{**self.existing.hpas, **wanted}.values()],
+            scaled_objects=self.scaled_objects,
+            prometheus=PrometheusState(self._prometheus.name, error=trial.error),
+            apis=[_api(Owner(group, self.api_service(group, "v1beta1"))) for group in self._groups],
+            autoscalers=[
+                AutoscalerState(
+                    {**wanted[autoscaler.key], "kind": HPAS.kind},
+                    self.targets[autoscaler.key].manifest,
+                    metrics=[_metric(metric_target) for metric_target in autoscaler.metric_targets],
+                )
+                for autoscaler in self._autoscalers
+                if autoscaler.key not in proposal.unserved | proposal.unscalable
+            ],
+            unavailable=self._unavailable,
+        )
+
+    def _wanted(self, rules: RuleOptions) -> dict[Key, Manifest]:
+        return {
+            autoscaler.key: horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in self._autoscalers
+        }
+
+    def _proposal(self, rules: RuleOptions) -> Proposal:
+        trial, targets, hpas = self.trial, self.targets, self.existing.hpas
+        return Proposal(
+            self._autoscalers,
+            hpas=hpas,
+            managers={key: other_managers(hpas[key], MANAGER) for key in targets if key in hpas},
+            rules=self.existing.rules,
+            unserved={key for key, target in targets.items() if not target.served},
+            unscalable={key for key, target in targets.items() if target.served and not target.scalable},
+            query_errors=trial.query_errors,
+            empty_queries=trial.empty_queries,
+            # 403 is the answer even where KEDA is not installed: rights are checked first.
+            is_keda_known=self.is_known("scaled_objects"),
+            no_resources=self._no_resources,
+            rule={"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
+            unread=self.existing.unread,
+            no_namespace=self._no_namespace,
+            inventory=rules.inventory,
+            foreign_rules=_rules_of_others(self._autoscalers, self.existing, rules),
+        )
+
+    @property
+    def _groups(self) -> list[str]:
+        """The APIs that the autoscalers' metrics need."""
+        types = [metric_target.type for autoscaler in self._autoscalers for metric_target in autoscaler.metric_targets]
+        return list(dict.fromkeys(GROUPS[metric_type] for metric_type in types))
+
+    @cached_property
+    def _claimable(self) -> Sequence[Manifest]:
+        """Read only if no node offers a GPU. If they cannot be listed, the nodes count as nodes without GPUs."""
+        if not self.nodes or any(gpus_of(self.nodes).values()):
+            return ()
+        slices = attempt(lambda: self.kube.list(RESOURCE_SLICES))
+        return slices if isinstance(slices, list) else ()
+
+    @property
+    def _are_namespaces_selected(self) -> bool:
+        """Whether a Prometheus selects rules by the labels of their namespaces."""
+        return any((prometheus.get("spec") or {}).get("ruleNamespaceSelector") for prometheus in self.prometheuses)
+
+    @property
+    def _unavailable(self) -> dict[str, str]:
+        """Unreadable ScaledObjects are a warning, by `is_keda_known`, and do not prevent checks."""
+        return {part: why for part, why in self.gaps.unavailable.items() if part != "scaled_objects"}
+
+    @cached_property
+    def _no_resources(self) -> str:
+        """Why CPU and memory of pods are not served. Read only if an autoscaler needs them."""
+        if not any(map(resources_of, self._autoscalers)):
+            return ""
+        service = self.take("resource_api", lambda: self.kube.get(APISERVICES, "v1beta1.metrics.k8s.io"), None)
+        return "" if "resource_api" in self.gaps.unavailable else _why_away(Owner("metrics.k8s.io", service))
+
+    @property
+    def _no_namespace(self) -> str:
+        """Empty if rules exist already, or if the namespace cannot be read: then creating a rule fails."""
+        namespace = "" if self.existing.rules else self._rule_namespace
+        is_missing = bool(namespace) and attempt(lambda: self.kube.get(NAMESPACES, namespace)) is None
+        return namespace if is_missing else ""
+
+
+def _rules_of_others(autoscalers: Sequence[Autoscaler], existing: Existing, rules: RuleOptions) -> dict[str, Manifest]:
+    """Rules that would have to change and that another inventory made, by name."""
+    theirs = {name: rule for name, rule in (existing.rules or {}).items() if not is_of(rule, rules.inventory)}
+    kept = [autoscaler for autoscaler in autoscalers if not autoscaler.adopt]
+    wanted = {rule["metadata"]["name"]: rule for rule in prometheus_rules(kept, rules)} if theirs else {}
+    return {
+        name: theirs[name]
+        for name, rule in wanted.items()
+        if name in theirs and not is_up_to_date(theirs[name], shared(theirs[name], rule), MANAGER)
+    }
+
+
+def _why_away(owner: Owner) -> str:
+    if owner.api_service is None:
+        return f"no server is registered for {owner.group}"
+    return f"{owner} does not answer: {owner.unavailable}" if owner.unavailable else ""
+
+
+def _api(owner: Owner) -> ApiState:
+    """As its APIService says; it is not asked for metrics yet."""
+    return ApiState(
+        owner.group,
+        owner.api_service,
+        owner=str(owner),
+        is_prometheus_adapter=owner.is_prometheus_adapter,
+        unavailable=owner.unavailable,
+        listed=frozenset(),
+    )
+
+
+def _metric(metric_target: MetricTarget) -> MetricState:
+    metric = metric_target.metric
+    return MetricState(
+        metric.name,
+        GROUPS[metric_target.type],
+        metric_target.type,
+        series=metric_target.series,
+        sources=sources_of(metric),
+        reporter=metric.reporter,
+        unit=metric.unit,
+        target_value=metric_target.value,
+        listed=False,
+    )

@@ -1,0 +1,111 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""HPAs and recording rules that there are, and the autoscalers that they make up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ..autoscaling.manifests import METRIC_LABEL, Manifest, RecordedQueries, autoscaler_of
+from ..autoscaling.spec import Autoscaler
+from ..chain.objects import Key, key_of
+from ..cluster.errors import ApiError
+from ..cluster.kube import HPAS, RULES, KubeClient
+from ..cluster.listing import list_in
+from ..errors import HopError
+from ..hops import Hop
+from ..marks import INVENTORY, MANAGED_BY, MANAGER, inventory_of, is_managed, namespace_of
+from .gaps import reason
+
+
+@dataclass(frozen=True)
+class Existing:
+    """The objects that there are of the kinds that autoscalers are made of.
+
+    hpas:   every HPA of the cluster, by namespace and name. HPAs of others count too: they can be in the way.
+    rules:  recording rules of this collection, for whichever inventory, by name; None if their kind is not served.
+    unread: why only HPAs of the autoscalers' own namespaces are known; empty if all are.
+    namespaces: those of the autoscalers.
+    """
+
+    hpas: dict[Key, Manifest]
+    rules: dict[str, Manifest] | None
+    unread: str = ""
+    namespaces: frozenset[str] = frozenset()
+
+    def are_users_known(self, rule: Manifest) -> bool:
+        """Whether all HPAs that may use the rule have been seen."""
+        return not self.unread or namespace_of(rule) in self.namespaces
+
+
+def read_existing(kube: KubeClient, rule_namespace: str, namespaces: Collection[str]) -> Existing:
+    """namespaces: of the autoscalers that it is about."""
+    rules = read_rules(kube, rule_namespace)
+    hpas, unread = read_reachable_hpas(kube, namespaces)
+    return Existing(hpas, rules, unread, frozenset(namespaces))
+
+
+def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manifest]:
+    """All HPAs, or those of a namespace. In a list the server leaves the kind out.
+
+    Raises: HopError if the kind is not served. That does not mean that there is no HPA.
+    """
+    found = kube.list(HPAS, namespace=namespace)
+    if found is None:
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"it does not serve {HPAS.kind} of {HPAS.api_version}, so it is unknown which HPAs exist",
+            fix=f"check `kubectl get --raw /apis/{HPAS.api_version}`, and that the kubeconfig has the address of the "
+            "API server itself",
+        )
+    return {key_of(hpa): {**hpa, "kind": HPAS.kind} for hpa in found}
+
+
+def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[dict[Key, Manifest], str]:
+    """All HPAs. Who may not list them gets those of the namespaces, and why not all."""
+    try:
+        return read_hpas(kube), ""
+    except ApiError as err:
+        if err.status != 403 or not namespaces:
+            raise
+        hpas = list_in(kube, HPAS, namespaces)
+        return {key: {**hpa, "kind": HPAS.kind} for key, hpa in hpas.items()}, reason(err)
+
+
+def read_rules(kube: KubeClient, namespace: str) -> dict[str, Manifest] | None:
+    """The rules of autoscalers, by name; None if the cluster has no such kind."""
+    rules = kube.list(RULES, namespace=namespace, label_selector=f"{MANAGED_BY}={MANAGER},{METRIC_LABEL}")
+    return None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules}
+
+
+def read_autoscalers(
+    kube: KubeClient, rule_namespace: str, *, namespace: str | None, keys: Collection[Key]
+) -> list[tuple[Manifest, Autoscaler]]:
+    """HPAs with the autoscalers that they make up: all of ours in a namespace or the cluster, or those that are named.
+
+    keys: the namespaces and names of these. rule_namespace: where rules are, if only a part of the cluster can be read.
+    Raises: HopError if one that is named does not exist.
+    """
+    hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, {key[0] for key in keys})[0]
+    if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
+        raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
+    wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
+    queries = _recorded_queries(kube, rule_namespace)
+    return [(hpa, autoscaler_of(hpa, queries.of(hpa))) for hpa in wanted]
+
+
+def _recorded_queries(kube: KubeClient, namespace: str) -> RecordedQueries:
+    """What the rules of this collection record: those of the cluster, else those that lie in a namespace, else none."""
+    for place in (None, namespace):
+        with suppress(ApiError):
+            rules = kube.list(RULES, namespace=place, label_selector=f"{MANAGED_BY}={MANAGER}") or ()
+            return RecordedQueries(rules)
+    return RecordedQueries(())
+
+
+def shared(live: Manifest, wanted: Manifest) -> Manifest:
+    """What is wanted of a rule that may be another inventory's: it keeps its label."""
+    metadata = wanted["metadata"]
+    labels = {**metadata["labels"], INVENTORY: inventory_of(live)}
+    return {**wanted, "metadata": {**metadata, "labels": labels}}

@@ -1,0 +1,267 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Reads the state of autoscalers: their HPAs, targets, pods, and the values of their metrics. Judges nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ..autoscaling.manifests import horizontal_pod_autoscaler
+from ..autoscaling.metrics import Metric
+from ..autoscaling.promql import one_of
+from ..autoscaling.spec import PODS as PODS_METRIC
+from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, MetricTarget
+from ..chain.objects import Key, is_ready
+from ..chain.selectors import format_selector
+from ..chain.state.autoscaler import AutoscalerState
+from ..chain.state.metric import MetricState
+from ..cluster.errors import ApiError, QueryError
+from ..cluster.kube import HPAS, KubeClient
+from ..cluster.listing import list_in
+from ..cluster.metrics_api import CUSTOM_METRICS, GROUPS, MetricValue
+from ..cluster.parallel import in_parallel
+from ..cluster.prometheus import PrometheusClient, Series, merged_series
+from ..errors import HopError
+from .demands import read_demands
+from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
+from .served import ServedMetrics
+from .targets import TargetState, read_targets
+
+# Under load the values of the adapter and of Prometheus move between two reads: any sample of this window counts.
+AGREEMENT_WINDOW_S = 30
+# A matcher that names more namespaces than this costs Prometheus more than their series do.
+_NAMESPACES_IN_QUERY = 20
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The metrics API's answer for one metric: values by object, or the refusal."""
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    refusal: str = ""
+
+
+class Observer:
+    """Reads autoscalers. A look reads once what several share; targets and rules are read once for all looks.
+
+    A value that agreed with Prometheus in one look need not agree in the next: among many pods one value always moves.
+    """
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        prometheus: PrometheusClient,
+        served: ServedMetrics,
+        replicas: Sequence[PrometheusClient] = (),
+    ) -> None:
+        """replicas: the pods behind the Service of Prometheus, if there are several that may be asked."""
+        self._kube = kube
+        self._prometheus = prometheus
+        self._replicas = list(replicas)
+        self._served = served
+        self._targets: dict[Key, TargetState] = {}
+        self._intervals: dict[str, float] | None = None
+        self._agreed: dict[tuple[Key, str, str], frozenset[str]] = {}
+
+    def observe(self, autoscalers: Sequence[Autoscaler]) -> dict[Key, AutoscalerState]:
+        """One look. Prometheus is read last, so that its window covers the values of the metrics API.
+
+        Raises: ApiError, also if there is no right to a target or to its scale.
+        """
+        if not autoscalers:
+            return {}
+        unknown = [autoscaler for autoscaler in autoscalers if autoscaler.key not in self._targets]
+        refused: dict[Key, ApiError] = {}
+        self._targets.update(read_targets(self._kube, unknown, refused=refused))
+        if refused:  # without its pods an autoscaler would look broken
+            raise next(iter(refused.values()))
+        pods = read_pods(self._kube, autoscalers, self._targets)
+        hpas = list_in(self._kube, HPAS, {autoscaler.namespace for autoscaler in autoscalers})
+        listed = self._listed(autoscalers)
+        answers = self._values(autoscalers, self._targets)
+        recorded, now_s = self._recorded(autoscalers)
+        demands = read_demands(self._prometheus, autoscalers, now_s)
+        states = {}
+        for autoscaler in autoscalers:
+            target = self._targets[autoscaler.key]
+            ready = frozenset(pod["metadata"]["name"] for pod in pods[autoscaler.key] if is_ready(pod))
+            states[autoscaler.key] = AutoscalerState(
+                hpas.get(autoscaler.key) or horizontal_pod_autoscaler(autoscaler),
+                target.manifest,
+                pods=pods[autoscaler.key],
+                metrics=[
+                    self._metric_state(
+                        autoscaler,
+                        metric_target,
+                        ready,
+                        listed[metric_target.type],
+                        answers[autoscaler.key, metric_target.metric.name, metric_target.type],
+                        recorded.get((metric_target.series, autoscaler.namespace), {}),
+                        now_s,
+                    )
+                    for metric_target in autoscaler.metric_targets
+                ],
+                replicas=target.replicas if target.manifest is not None else None,
+                demand=demands.get(autoscaler.key),
+            )
+            if not ready:  # such a target may be changed meanwhile
+                del self._targets[autoscaler.key]
+        return states
+
+    def _metric_state(
+        self,
+        autoscaler: Autoscaler,
+        metric_target: MetricTarget,
+        ready: frozenset[str],
+        offered: set[str] | None,
+        answer: _Answer,
+        recorded: Mapping[str, Series],
+        now_s: float,
+    ) -> MetricState:
+        metric, group = metric_target.metric, GROUPS[metric_target.type]
+        listed = None
+        if offered is not None:
+            listed = self._served.discovery_name(metric_target, autoscaler.target) in offered
+            # KEDA lists one name for all that it serves, so only a listed name says something.
+            listed = listed if group == CUSTOM_METRICS else listed or None
+        of_target = {autoscaler.target.name} if ready else ()
+        place = autoscaler.key, metric.name, metric_target.type
+        state = MetricState(
+            metric.name,
+            group,
+            metric_target.type,
+            series=metric_target.series,
+            sources=sources_of(metric),
+            reporter=metric.reporter or ("dcgm-exporter" if metric.name.startswith("DCGM_FI_") else ""),
+            unit=metric.unit,
+            target_value=metric_target.value,
+            expected_objects=ready if metric_target.type == PODS_METRIC else frozenset(of_target),
+            listed=listed,
+            refusal=answer.refusal,
+            values=answer.values,
+            recorded={name: series.values for name, series in recorded.items()},
+            sampled_s={name: series.times[-1] for name, series in recorded.items()},
+            now_s=now_s,
+            agreed=self._agreed.get(place, frozenset()),
+        )
+        known = state.expected_objects & set(state.values)
+        self._agreed[place] = state.agreed | {name for name in known if state.agrees(name)}
+        return state
+
+    def _listed(self, autoscalers: Sequence[Autoscaler]) -> dict[str, set[str] | None]:
+        """The metrics that the API for each type offers, None if it does not answer."""
+        listed: dict[str, set[str] | None] = {}
+        types = {target.type for autoscaler in autoscalers for target in autoscaler.metric_targets}
+        for metric_type in types:
+            try:
+                listed[metric_type] = self._served.listed(metric_type)
+            except ApiError:
+                listed[metric_type] = None
+        return listed
+
+    def _values(
+        self, autoscalers: Sequence[Autoscaler], targets: Mapping[Key, TargetState]
+    ) -> dict[tuple[Key, str, str], _Answer]:
+        """By autoscaler, metric and type.
+
+        Many autoscalers that share a namespace and a metric are asked for together, with all pods of the namespace.
+        """
+        sharers: dict[tuple[str, str], list[Autoscaler]] = {}
+        wanted = [(autoscaler, target) for autoscaler in autoscalers for target in autoscaler.metric_targets]
+        for autoscaler, target in wanted:
+            if target.type == PODS_METRIC:
+                sharers.setdefault((autoscaler.namespace, target.metric.name), []).append(autoscaler)
+
+        def request(autoscaler: Autoscaler, target: MetricTarget) -> tuple[str, ...]:
+            place = autoscaler.namespace, target.metric.name
+            if target.type != PODS_METRIC:
+                return (*place, target.type, autoscaler.target.name)
+            is_alone = len(sharers[place]) <= AUTOSCALERS_ASKED_ALONE
+            return (*place, target.type, format_selector(targets[autoscaler.key].selector or {}) if is_alone else "")
+
+        requests = {request(autoscaler, target): (autoscaler, target) for autoscaler, target in wanted}
+
+        def read(item: tuple[tuple[str, ...], tuple[Autoscaler, MetricTarget]]) -> list[MetricValue]:
+            (namespace, _metric, _type, pods), (autoscaler, target) = item
+            return self._served.read(target, autoscaler.target, namespace, pods)
+
+        answers = dict(zip(requests, in_parallel(read, list(requests.items())), strict=True))
+        return {
+            (autoscaler.key, target.metric.name, target.type): _answer(answers[request(autoscaler, target)], autoscaler)
+            for autoscaler, target in wanted
+        }
+
+    def _recorded(self, autoscalers: Sequence[Autoscaler]) -> tuple[dict[tuple[str, str], dict[str, Series]], float]:
+        """The samples of the window by recorded series and namespace, then by object; none while Prometheus is away.
+
+        Of several replicas all are asked, since the metrics API gives the value of either. An object that one of them
+        does not know is left out: the value comes and goes.
+        """
+        namespaces = sorted({autoscaler.namespace for autoscaler in autoscalers})
+        matcher = f"{{{one_of('namespace', namespaces)}}}" if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
+        names = {target.series for autoscaler in autoscalers for target in autoscaler.metric_targets} - {""}
+        queries = {name: f"{name}{matcher}[{self._window_s(name)}s]" for name in sorted(names)}
+        try:
+            return self._samples(queries), self._prometheus.query("time()")[0].values[0]
+        except (ApiError, QueryError):
+            return {}, 0.0
+
+    def _samples(self, queries: Mapping[str, str]) -> dict[tuple[str, str], dict[str, Series]]:
+        """A replica that does not answer leaves the Service alone to be asked, now and in later looks."""
+        if self._replicas:
+            try:
+                return _common(_by_object(replica, queries) for replica in self._replicas)
+            except (ApiError, QueryError):
+                self._replicas = []
+        return _common([_by_object(self._prometheus, queries)])
+
+    def _window_s(self, series: str) -> int:
+        """Long enough for two samples of a rule that is evaluated rarely."""
+        if self._intervals is None:
+            self._intervals = {}
+            with suppress(ApiError, QueryError):  # something in front of several Prometheus may not know its rules
+                rules = self._prometheus.recording_rules()
+                self._intervals = {rule["name"]: float(rule.get("interval") or 0) for rule in rules}
+        return max(AGREEMENT_WINDOW_S, math.ceil(2 * self._intervals.get(series, 0)))
+
+
+def _by_object(prometheus: PrometheusClient, queries: Mapping[str, str]) -> dict[tuple[str, str, str], Series]:
+    """By recorded series, namespace and object."""
+    return {
+        (name, series.labels.get("namespace", ""), _object_of(series)): series
+        for name, query in queries.items()
+        for series in prometheus.query(query)
+    }
+
+
+def _common(
+    answers: Iterable[Mapping[tuple[str, str, str], Series]],
+) -> dict[tuple[str, str], dict[str, Series]]:
+    """The samples of all replicas, of objects that each of them knows; oldest first."""
+    first, *others = answers
+    found: dict[tuple[str, str], dict[str, Series]] = {}
+    for place, series in first.items():
+        if all(place in other for other in others):
+            found.setdefault(place[:2], {})[place[2]] = merged_series([series, *(other[place] for other in others)])
+    return found
+
+
+def sources_of(metric: Metric) -> tuple[str, ...]:
+    """The series that a metric is made of. One that others serve under an exporter's name is made of that series."""
+    return metric.sources or ((metric.name,) if metric.name.startswith("DCGM_FI_") else ())
+
+
+def _answer(answer: list[MetricValue] | ApiError | HopError, autoscaler: Autoscaler) -> _Answer:
+    if isinstance(answer, ApiError):
+        return _Answer(refusal=answer.message)
+    if isinstance(answer, HopError):
+        return _Answer(refusal=answer.seen)
+    # An external metric has no described object: it is the target's.
+    return _Answer({value.name or autoscaler.target.name: value.value for value in answer})
+
+
+def _object_of(series: Series) -> str:
+    """The pod that a recorded series is about, or the workload."""
+    return next((series.labels[label] for label in ("pod", *WORKLOAD_LABELS.values()) if label in series.labels), "")

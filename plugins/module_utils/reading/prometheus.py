@@ -1,0 +1,139 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The queries of the doctor, a number that does not grow with the autoscalers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Any
+
+from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
+from ..autoscaling.spec import Autoscaler
+from ..chain.objects import Manifest
+from ..chain.rule_texts import labels_joined
+from ..chain.state.prometheus import PrometheusState, ReplicaState, Row
+from ..cluster.errors import ApiError, QueryError
+from ..cluster.parallel import in_parallel
+from ..cluster.prometheus import PrometheusClient
+from .gaps import Gaps, attempt, message_of
+from .observe import sources_of
+
+_UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+_RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
+_NAMES = "exported_namespace, exported_pod, namespace, pod"
+# How long what was there excuses what is not: as long as the grace of the findings about it.
+_LATELY = "2m"
+# By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
+_QUERIES = {
+    "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
+    # A kubelet that is away for a moment, or whose node still counts as alive, leaves the exporter without names.
+    "rows_lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[{_LATELY}]))',
+    # The last Xid error is remembered; all others are readings.
+    "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
+    "up": "up",
+    "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
+    # The share of the time that a target spends on answers, whatever its interval is.
+    "slow": "sum_over_time(scrape_duration_seconds[2m]) / 120 > 0.75",
+    # What some rule takes for a full GPU is no blank.
+    "blanks": f"topk(20, {_UTILISATION} > {MOST_OF_PROCESSES} or {_UTILISATION} < 0 or "
+    f'{{__name__=~"{_RATIOS}"}} > {MOST_OF_A_RATIO})',
+    "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
+    f"and on (UUID, instance) (max_over_time({_ENGINE}[5m]) == 0)",
+    "doubled": f'count by (UUID, GPU_I_ID) (count by (UUID, GPU_I_ID, instance, job) ({_UTILISATION}{{UUID!=""}})) > 1',
+}
+
+
+def ask_prometheus(
+    gaps: Gaps,
+    client: PrometheusClient,
+    replicas: Sequence[PrometheusClient],
+    clock: float | Exception,
+    wanted: Sequence[Autoscaler],
+    pods: Sequence[Manifest],
+) -> PrometheusState:
+    """The state of Prometheus. clock: its time, or why it does not say it. pods: behind its Service."""
+    if isinstance(clock, ApiError) and clock.status in (401, 403):
+        gaps.lack("prometheus", clock)
+    if isinstance(clock, Exception):
+        return PrometheusState(client.name, error=message_of(clock), pods=pods)
+    metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
+    sources = {_UTILISATION, _ENGINE} | {source for metric in metrics for source in sources_of(metric)}
+    queries = {name: text.replace("{sources}", "|".join(sorted(sources))) for name, text in _QUERIES.items()}
+    answers = in_parallel(lambda query: _rows(client, query), [*queries.values()])
+    rows: dict[str, Any] = {
+        name: () if isinstance(found, Exception) else found for name, found in zip(queries, answers, strict=True)
+    }
+    broken = next((answer for answer in answers if isinstance(answer, Exception)), None)
+    if broken:
+        gaps.unavailable["prometheus"] = str(broken)
+    rules = attempt(client.recording_rules)
+    runtime = attempt(client.runtime)
+    by_series: dict[str, list[Mapping[str, Any]]] = {}
+    for rule in () if isinstance(rules, Exception) else rules:
+        by_series.setdefault(rule["name"], []).append(rule)
+    recorded = {metric_target.series for autoscaler in wanted for metric_target in autoscaler.metric_targets} - {""}
+    return PrometheusState(
+        client.name,
+        pods=pods,
+        rules=None if isinstance(rules, Exception) else by_series,
+        runtime={} if isinstance(runtime, Exception) else runtime,  # in front of several Prometheus there is none
+        joined=None if isinstance(rules, Exception) else _joined(client, rules),
+        replicas=gaps.take("prometheus_replicas", lambda: _replicas(replicas, sources | recorded), {}),
+        **rows,
+    )
+
+
+def _replicas(replicas: Sequence[PrometheusClient], names: AbstractSet[str]) -> dict[str, ReplicaState]:
+    """Raises: ApiError if one of them does not answer."""
+    series = f'group by (__name__) (last_over_time({{__name__=~"{"|".join(sorted(names))}"}}[{_LATELY}]))'
+    return {
+        replica.name: ReplicaState(
+            frozenset(row.labels["__name__"] for row in _rows(replica, series)),
+            _rows(replica, _QUERIES["up_lately"]),
+        )
+        for replica in replicas
+    }
+
+
+def _joined(client: PrometheusClient, rules: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
+    """One query for all labels; none where no rule joins any."""
+    labels = frozenset().union(*(labels_joined(str(rule.get("query") or "")) for rule in rules))
+    if not labels:
+        return None
+    answer = attempt(lambda: _rows(client, " or ".join(map(_has_label, sorted(labels | {"exported_pod"})))))
+    return None if isinstance(answer, Exception) else frozenset(row.labels.get("label", "") for row in answer)
+
+
+def _has_label(label: str) -> str:
+    """PromQL: a series that has the name of a label, if pods' series have that label."""
+    series = "kube_pod_labels" if label.startswith("label_") else "kube_pod_(info|owner|labels)"
+    return f'label_replace(group({{__name__=~"{series}",{label}!=""}}), "label", "{label}", "", "")'
+
+
+def _rows(client: PrometheusClient, query: str) -> list[Row]:
+    try:
+        return [Row(series.labels, series.values[-1]) for series in client.query(query)]
+    except QueryError as err:
+        raise ApiError(400, str(err), query) from err
+
+
+def with_scrape_errors(
+    gaps: Gaps, client: PrometheusClient, answered: PrometheusState, targets: Iterable[Row]
+) -> PrometheusState:
+    """Prometheus' own words for scrapes that fail, asked for only where a target is down, or there is no sample.
+
+    targets: `up` of those that are looked at.
+    """
+    down = {row.target for row in targets if not row.value}
+    is_empty = not answered.error and not answered.up and "prometheus" not in gaps.unavailable
+    answer = attempt(client.targets) if down or is_empty else []
+    if isinstance(answer, Exception):  # something in front of several Prometheus may not know them
+        return answered
+    errors = {
+        target: str(entry.get("lastError") or "")
+        for entry in answer
+        if (target := (entry.get("labels", {}).get("job", ""), entry.get("labels", {}).get("instance", ""))) in down
+    }
+    unstored = sum(entry.get("health") == "up" for entry in answer) if is_empty else 0
+    return replace(answered, scrape_errors=errors, unstored=unstored)

@@ -1,0 +1,105 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Reads a cluster part by part. Look, Before and Components add what the doctor, a change and a survey need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+
+from ..autoscaling.manifests import Manifest
+from ..cluster.errors import ApiError
+from ..cluster.kube import (
+    APISERVICES,
+    DAEMON_SETS,
+    NAMESPACES,
+    NODES,
+    POD_MONITORS,
+    PROMETHEUSES,
+    RESOURCE_SLICES,
+    RULES,
+    SCALED_OBJECTS,
+    SERVICE_MONITORS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+    KubeClient,
+    Resource,
+)
+from ..cluster.listing import list_in_reach
+from ..cluster.parallel import in_parallel
+from .gaps import Gaps
+from .once import ReadOnce
+
+
+class Listed:
+    """All objects of a kind, as a part of a reader: read when the part is first asked for.
+
+    in_reach: list the reader's namespaces if the user is not allowed to list the whole cluster.
+    """
+
+    def __init__(self, resource: Resource, *, in_reach: bool = False) -> None:
+        self.resource = resource
+        self._in_reach = in_reach
+
+    def __set_name__(self, _owner: type[Reader], name: str) -> None:
+        self._name = name
+
+    def __get__(self, reader: Reader, _owner: type[Reader]) -> Sequence[Manifest]:
+        namespaces = reader.namespaces_in_reach if self._in_reach else ()
+        found = reader.take(self._name, partial(list_in_reach, reader.kube, self.resource, namespaces))
+        return reader.__dict__.setdefault(self._name, found)
+
+
+class Reader:
+    """A cluster, each part read once. A part that cannot be read is empty, and `gaps` has the reason.
+
+    kube: a client that sends each request only once.
+    """
+
+    daemon_sets = Listed(DAEMON_SETS)
+    namespaces = Listed(NAMESPACES)
+    nodes = Listed(NODES)
+    pod_monitors = Listed(POD_MONITORS)
+    prometheuses = Listed(PROMETHEUSES)
+    resource_slices = Listed(RESOURCE_SLICES)
+    rule_objects = Listed(RULES)
+    scaled_objects = Listed(SCALED_OBJECTS, in_reach=True)
+    service_monitors = Listed(SERVICE_MONITORS)
+    services = Listed(SERVICES)
+    webhooks = Listed(VALIDATING_WEBHOOKS)
+
+    def __init__(self, kube: KubeClient, *, namespaces: Collection[str] = (), is_strict: bool = False) -> None:
+        """namespaces: of the objects to read. is_strict: raise every error except missing rights."""
+        self.kube = ReadOnce(kube)
+        self.gaps = Gaps(is_strict)
+        self.namespaces_in_reach = namespaces
+
+    def take(self, part: str, read: Callable[[], Any], empty: Any = ()) -> Any:
+        """What `read` returns; `empty` if there is nothing, or if it fails, which `gaps` notes."""
+        return self.gaps.take(part, read, empty)
+
+    def is_known(self, part: str) -> bool:
+        """Whether a part can be read. Reads it."""
+        getattr(self, part)
+        return part not in self.gaps.unavailable
+
+    def read_ahead(self, resources: Sequence[Resource]) -> None:
+        """Request lists in parallel that are used one by one. Raises: ApiError if the server does not answer."""
+        for answer in in_parallel(self.kube.list, resources):
+            if isinstance(answer, ApiError) and answer.status == 0:
+                raise answer
+
+    @classmethod
+    def resource_of(cls, part: str) -> Resource:
+        """The kind of a part that lists one."""
+        found = next(vars(owner)[part] for owner in cls.__mro__ if part in vars(owner))
+        return found.resource
+
+    def api_service(self, group: str, *versions: str) -> Manifest | None:
+        """The APIService of a group, in the first version that exists."""
+
+        def read() -> Manifest | None:
+            found = (self.kube.get(APISERVICES, f"{version}.{group}") for version in versions)
+            return next(filter(None, found), None)
+
+        return self.take("apis", read, None)

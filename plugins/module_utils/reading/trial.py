@@ -1,0 +1,84 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether Prometheus answers, and what it makes of queries that are to be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..autoscaling.manifests import metrics_of
+from ..autoscaling.metrics import Metric
+from ..autoscaling.spec import Autoscaler
+from ..chain.objects import Key
+from ..cluster.errors import ApiError, QueryError
+from ..cluster.prometheus import PrometheusClient
+
+# An empty answer is one, so this tells whether Prometheus answers, too.
+_GPU_JOBS = 'group by (job) ({__name__=~"DCGM_FI_DEV_GPU_UTIL|DCGM_FI_PROF_GR_ENGINE_ACTIVE"})'
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What Prometheus says before a change.
+
+    gpu_jobs:      whose targets report GPUs.
+    error:         why it could not be asked; empty if it could.
+    query_errors:  what is wrong with a user's own query, by metric.
+    empty_queries: users' metrics whose query gives nothing now.
+    """
+
+    gpu_jobs: Sequence[str] = ()
+    error: str = ""
+    query_errors: Mapping[str, str] = field(default_factory=dict)
+    empty_queries: Sequence[str] = ()
+
+
+def try_queries(prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler]) -> Trial:
+    wrong: dict[str, str] = {}
+    empty: list[str] = []
+    jobs: tuple[str, ...] = ()
+    try:
+        jobs = gpu_jobs(prometheus)
+        for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers)):
+            if metric.sources or not metric.query:
+                continue
+            error, count = _try_query(prometheus, metric)
+            if error:
+                wrong[metric.name] = error
+            elif not count:
+                empty.append(metric.name)
+    except ApiError as err:
+        return Trial(jobs, str(err), wrong, empty)
+    return Trial(jobs, "", wrong, empty)
+
+
+def gpu_jobs(prometheus: PrometheusClient) -> tuple[str, ...]:
+    """Jobs whose targets report GPUs."""
+    return tuple(sorted({series.labels.get("job", "") for series in prometheus.query(_GPU_JOBS, retry=True)} - {""}))
+
+
+def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:
+    """What demands are made of, which nothing has recorded yet."""
+    for autoscaler in autoscalers:
+        if autoscaler.demand:
+            yield from autoscaler.demand.probes(str(autoscaler))
+
+
+def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, int]:
+    """The fault of a query's result, and the number of its series."""
+    try:
+        found = prometheus.query(metric.query)
+    except QueryError as err:
+        return str(err), 0
+    if metric.per == "workload":
+        return "", len(found)
+    pods: dict[Key, int] = {}
+    for series in found:
+        namespace, pod = series.labels.get("namespace"), series.labels.get("pod")
+        if not namespace or not pod:
+            return f"a series has no label {'pod' if namespace else 'namespace'}: {dict(series.labels)}", len(found)
+        pods[namespace, pod] = pods.get((namespace, pod), 0) + 1
+    several = next((key for key, count in pods.items() if count > 1), None)
+    if several:
+        return f"pod {'/'.join(several)} has {pods[several]} series", len(found)
+    return "", len(found)

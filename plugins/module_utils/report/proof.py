@@ -1,0 +1,132 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A proof as lines for a terminal, as one line for the end of a run, and as an HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from ..errors import enumeration
+from .elements import element, figures_table
+from .page import page
+from .words import clean, counted, number
+
+# The result of module gpu_proof.
+Proof = Mapping[str, Any]
+
+LEFT_OUT = "left out, by kubegpu_proof: false or by tags"
+_WORDS = {
+    "proven": "proven",
+    "kept": "proven before",
+    "due": "would be proven",
+    "waiting": "NOT PROVEN",
+    "failed": "FAILED",
+    "off": "not run",
+}
+
+
+def proof_lines(proof: Proof) -> list[str]:
+    """The whole proof, one string a line."""
+    return [
+        *(f"CUDA on {row['node']}: {_node(row)}" for row in proof["nodes"]),
+        *([] if proof["nodes"] else ["CUDA: NOT PROVEN, no node offers a GPU"]),
+        *_chain_lines(proof["chain"]),
+    ]
+
+
+def proof_summary(proof: Proof | None, error: str = "") -> str:
+    """One line. None: this run did not prove anything, and did not look."""
+    if error:
+        return clean(f"FAILED: {error}")
+    if proof is None:
+        return LEFT_OUT
+    parts = [*_nodes_summary(proof["nodes"]), *_chain_summary(proof["chain"])]
+    seconds = f" ({number(proof['seconds'])} s)" if proof["proven_now"] else ""
+    return clean("; ".join(parts)) + seconds
+
+
+def proof_page(proof: Proof, error: str = "") -> str:
+    """error: why the run failed; empty if it did not."""
+    title = "The proof failed" if error else "Proof"
+    return page(
+        title,
+        element("h1", title),
+        element("p", clean(proof_summary(proof))),
+        element("pre", clean(error)) if error else element("p", f"{proof['generated_at']}"),
+        *_tables(proof),
+    )
+
+
+def _tables(proof: Proof) -> Iterator[Element]:
+    rows = [
+        (row["node"], _WORDS[row["status"]], f"{row['gpus']} of {row['of']}", _seconds(row["seconds"]), _remark(row))
+        for row in proof["nodes"]
+    ]
+    yield figures_table("CUDA on the GPUs of each node", ("Node", "Result", "GPUs", "Seconds", "Remark"), rows)
+    hops = [(hop["title"], _seconds(hop["seconds"])) for hop in proof["chain"]["hops"]]
+    if hops:
+        yield figures_table("A temporary workload, hop by hop", ("Hop", "Seconds"), hops)
+    yield element("p", clean("; ".join(_chain_lines(proof["chain"]))))
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f}" if value else ""
+
+
+def _remark(row: Mapping[str, Any]) -> str:
+    return clean("; ".join(filter(None, (row["reason"], row["text"]))))
+
+
+def _node(row: Mapping[str, Any]) -> str:
+    status, word = row["status"], _WORDS[row["status"]]
+    if status == "proven":
+        device = "one shared device" if row["is_shared"] else f"{row['gpus']} of {counted(row['of'], 'GPU')}"
+        rest = f"; {row['text']}" if row["text"] else ""
+        return clean(f"{word}: {device} computed in {row['seconds']:.1f} s, pod included {row['wall']:.1f} s{rest}")
+    return clean(f"{word}: {_remark(row)}")
+
+
+def _chain_lines(chain: Mapping[str, Any]) -> list[str]:
+    lines = [f"{hop['title']}: {hop['seconds']:.1f} s" for hop in chain["hops"]]
+    if chain["status"] == "proven":
+        lines.append(f"Decision: {_decision(chain['decision'])}")
+    elif chain["status"] != "off":
+        lines.append(clean(f"Workload: {_WORDS[chain['status']]}: {chain['reason']}"))
+    return lines
+
+
+def _decision(decision: Mapping[str, Any]) -> str:
+    budget = f"budget {number(decision['budget_s'])} + {number(decision['driver_s'])} s"
+    within = f"{decision['seconds']:.1f} s after the load step ({budget})"
+    late = "LATE: " if decision["late"] else ""
+    replicas = f"{decision['before']} -> {decision['after']} replicas"
+    dry = ", a dry decision: one GPU is free" if decision["dry"] else ""
+    value = f"value {number(decision['value'])} for target {decision['target_value']}"
+    return clean(f"{late}{replicas} {within}, {value}{dry}".strip())
+
+
+def _nodes_summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not rows:
+        yield "NOT PROVEN, no node offers a GPU"
+    for status in ("failed", "proven", "kept", "due", "waiting"):
+        found = [row for row in rows if row["status"] == status]
+        names = enumeration([row["node"] for row in found])
+        if status in ("proven", "kept") and found:
+            gpus = sum(row["gpus"] for row in found)
+            before = f" (proven {max(row['reason'] for row in found)})" if status == "kept" else ""
+            yield f"CUDA on {counted(gpus, 'GPU')} of {names}{before}"
+        elif found:
+            yield f"{_WORDS[status]} on {names}: {found[0]['reason']}"
+    partial = [row["node"] for row in rows if row["text"]]
+    if partial:
+        yield f"GPUs in use on {enumeration(partial)} NOT PROVEN"
+
+
+def _chain_summary(chain: Mapping[str, Any]) -> Iterator[str]:
+    if chain["status"] == "proven":
+        yield f"load step: {_decision(chain['decision'])}"
+    elif chain["status"] == "kept":
+        yield f"scaling (proven {chain['reason']})"
+    elif chain["status"] != "off":
+        yield f"scaling {_WORDS[chain['status']]}: {chain['reason']}"

@@ -1,0 +1,264 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_proof
+short_description: Prove that GPUs compute and that workloads scale on them
+version_added: 0.3.0
+description:
+  - Runs a CUDA program on the GPUs of each node as pods get them. It initializes CUDA, allocates memory, runs a kernel,
+    and compares the result.
+  - Then scales a temporary workload. The module creates an autoscaler for it, waits for the value of its pod in
+    Prometheus and in the metrics API, keeps its GPU busy, and waits for the decision of the HorizontalPodAutoscaler.
+  - Records what was proven in the ConfigMap C(kube-system/kubegpu-proof), with the versions of driver, device plugin,
+    exporter, adapter, Prometheus and Kubernetes. What is recorded and has not changed is not proven again.
+  - Everything else is removed at the end, and by the next run if a run was killed.
+  - Its pods never preempt another pod, and every other pod may preempt them. GPUs that are in use stay unproven until
+    a run in which they are free.
+  - With one free GPU the decision is a dry one. The HorizontalPodAutoscaler wants a second replica, and its maximum of
+    one keeps it from being created.
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.prometheus
+  - kubegpu.autoscale.inventory
+options:
+  state:
+    description:
+      - V(present) proves what is new or has changed.
+      - V(absent) removes the record, and what a killed run has left.
+    type: str
+    choices: [present, absent]
+    default: present
+  namespace:
+    description:
+      - Namespace for the time of the proof. The module fails before it changes anything if another namespace has this
+        name.
+    type: str
+    default: kubegpu-proof
+  image:
+    description:
+      - Image with Python 3.11 or later and glibc. Required with O(state=present).
+    type: str
+  scripts:
+    description:
+      - Programs of the pods by file name, C(cuda.py), C(cuda_proof.py) and C(sample_service.py). The role
+        P(kubegpu.autoscale.gpu_proof#role) has them. Required with O(state=present).
+    type: dict
+    default: {}
+  runtime_class:
+    description:
+      - RuntimeClass that gives a pod its GPU. Empty where NVIDIA's runtime is the default of the nodes.
+    type: str
+    default: nvidia
+  tolerations:
+    description:
+      - Taints that the temporary workload tolerates. Pods of the CUDA program tolerate all taints.
+    type: list
+    elements: dict
+    default: []
+  node_selector:
+    description:
+      - Labels of the nodes to prove. Empty for all nodes.
+    type: dict
+    default: {}
+  nodes:
+    description:
+      - Names of the nodes to prove. Empty for all nodes.
+    type: list
+    elements: str
+    default: []
+  servers:
+    description:
+      - What is known of the servers. With it the module compares the number of GPUs, checks the NVLink fabric, and
+        notices another driver.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      node:
+        description: Name of the node in the cluster.
+        type: str
+        required: true
+      facts:
+        description:
+          - The fact C(gpu_facts). In it C(expected_gpus) is the number of GPUs that the server should have, by default
+            as many as its PCI bus shows, and C(fabric) the state of its NVLink fabric by GPU.
+        type: dict
+        required: true
+  chain:
+    description:
+      - Whether to scale a temporary workload.
+    type: bool
+    default: true
+  repeat:
+    description:
+      - Prove everything again, whatever is recorded.
+    type: bool
+    default: false
+  wait_timeout:
+    description:
+      - Seconds to wait for the pods of the CUDA program, for a pod of the workload, and for its value.
+    type: int
+    default: 300
+requirements:
+  - kubernetes >= 30.1 (Python)
+attributes:
+  check_mode:
+    support: full
+    description: Returns what would be proven. Nothing is created.
+  diff_mode:
+    support: none
+    description: There is nothing to show.
+notes:
+  - Of GPUs that are shared or split by MIG one device of each node is proven, and no workload scales on them.
+  - A node with fewer GPUs than were proven before fails, unless C(expected_gpus) confirms the number.
+  - Besides the rights of C(docs/rights.yml), it reads DaemonSets, Deployments and pods of all namespaces. It creates
+    and deletes its namespace with what is in it, a PriorityClass, and in kube-system a ConfigMap and a Lease.
+seealso:
+  - module: kubegpu.autoscale.gpu_doctor
+    description: Checks each hop of a cluster without a workload of its own.
+"""
+
+EXAMPLES = r"""
+- name: Prove what is new or has changed
+  kubegpu.autoscale.gpu_proof:
+    kubeconfig: "{{ kubegpu_kubeconfig }}"
+    image: docker.io/library/python:3.11-slim
+    scripts:
+      cuda.py: "{{ lookup('ansible.builtin.file', 'cuda.py', rstrip=false) }}"
+      cuda_proof.py: "{{ lookup('ansible.builtin.file', 'cuda_proof.py', rstrip=false) }}"
+      sample_service.py: "{{ lookup('ansible.builtin.file', 'sample_service.py', rstrip=false) }}"
+    tolerations:
+      - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
+  register: proof
+
+- name: Forget what was proven
+  kubegpu.autoscale.gpu_proof:
+    kubeconfig: "{{ kubegpu_kubeconfig }}"
+    state: absent
+"""
+
+RETURN = r"""
+result:
+  description: What was proven, now or before.
+  returned: always
+  type: dict
+  contains:
+    generated_at: {description: When this run has proven something. Empty if it has not., type: str}
+    seconds: {description: Seconds that it took., type: float}
+    proven_now: {description: Whether this run has proven something., type: bool}
+    nodes:
+      description: One entry for each node with GPUs.
+      type: list
+      elements: dict
+      contains:
+        node: {description: Name of the node., type: str}
+        status:
+          description:
+            - V(proven) by this run, V(kept) from a run before, V(due) in check mode, V(waiting) if no GPU is free for
+              instance, or V(failed).
+          type: str
+        reason: {description: Why it was to be proven, when it was, or why it was not., type: str}
+        text: {description: What is still to be proven of it. Empty if nothing is., type: str}
+        gpus: {description: Number of GPUs that have computed., type: int}
+        of: {description: Number of GPUs that the node offers., type: int}
+        is_shared: {description: Whether they are shared or split by MIG., type: bool}
+        seconds: {description: Seconds that the program took., type: float}
+        wall: {description: Seconds until the last pod had ended., type: float}
+    chain:
+      description: The temporary workload.
+      type: dict
+      contains:
+        status: {description: 'As of a node, or V(off).', type: str}
+        reason: {description: As of a node., type: str}
+        hops:
+          description: Seconds of each hop, in order. Each one counts from when the one before it worked.
+          type: list
+          elements: dict
+        decision:
+          description:
+            - Replicas V(before) and V(after), the V(value) that the HorizontalPodAutoscaler saw, and its
+              V(target_value). Seconds from the load step to the decision, the V(budget_s) in which it has to come, and
+              V(driver_s), which NVIDIA's utilisation adds. V(late) says that it took longer.
+          type: dict
+  sample:
+    generated_at: "2026-11-26T17:00:00+00:00"
+    seconds: 31.4
+    proven_now: true
+    nodes:
+      - {node: gpu1, status: proven, reason: new, text: "", gpus: 8, of: 8, is_shared: false, seconds: 2.1, wall: 4.4}
+    chain:
+      status: proven
+      reason: new
+      hops:
+        - {hop: pod, title: A pod is ready with a GPU, seconds: 2.0}
+      decision: {before: 1, after: 2, dry: false, value: 100.0, target_value: 50, seconds: 6.1, budget_s: 10.0}
+warnings:
+  description: What could not be removed.
+  returned: when there are any
+  type: list
+  elements: str
+duration_s:
+  description: Seconds the module took.
+  returned: always
+  type: float
+hop:
+  description: The first broken hop.
+  returned: failure
+  type: str
+  sample: node
+fix:
+  description: How to mend it.
+  returned: failure
+  type: str
+"""
+
+from socket import gethostname
+from uuid import uuid4
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY, PROMETHEUS, PROOF
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
+
+
+def request(module: GpuModule) -> Request:
+    params = module.params
+    options = Options(
+        inventory=module.inventory(),
+        namespace=params["namespace"],
+        image=params["image"] or "",
+        scripts=params["scripts"],
+        runtime_class=params["runtime_class"],
+        tolerations=params["tolerations"],
+        timeout_s=params["wait_timeout"],
+    )
+    return Request(
+        options,
+        servers=[Server.of(server) for server in params["servers"]],
+        selector={key: str(value) for key, value in params["node_selector"].items()},
+        nodes=params["nodes"],
+        chain=params["chain"],
+        repeat=params["repeat"],
+        holder=f"inventory {options.inventory} on {gethostname()} ({uuid4().hex[:8]})",
+    )
+
+
+def main() -> None:
+    module = GpuModule(
+        argument_spec={**PROOF, **PROMETHEUS, **INVENTORY}, required_if=[("state", "present", ("image", "scripts"))]
+    )
+    with module.boundary():
+        kube = module.kube_client()
+        prometheus, backend = module.prometheus_client(kube), PrometheusAdapter(kube)
+        prover = Prover(kube, prometheus, backend, module.rule_options(), request(module))
+        module.outcome = prover.clear() if module.params["state"] == "absent" else prover.prove()
+
+
+if __name__ == "__main__":
+    main()

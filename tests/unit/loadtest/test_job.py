@@ -1,0 +1,83 @@
+"""The Job of a load test: how long it lives, what it runs, and when it has ended."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_exits import loadtest_exits
+from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_objects import loadtest_objects
+from ansible_collections.kubegpu.autoscale.plugins.filter.short_name import short_name
+
+GENERATOR: dict[str, Any] = {
+    "name": "loadtest-chat",
+    "namespace": "ml",
+    "inventory": "prod",
+    "image": "k6",
+    "files": {"plan.json": "{}"},
+    "seconds": "165",
+    "start_timeout": 30,
+}
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "loadtest-chat", "uid": "u"}
+
+
+def made(owners: Any = (), **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    [secret, job] = loadtest_objects(GENERATOR | options, owners)
+    return secret, job
+
+
+def test_the_plan_goes_with_the_job() -> None:
+    """A killed run leaves its Secret else, with what gpu_loadtest_headers has: only the Job has a time to live."""
+    assert made()[0]["metadata"]["ownerReferences"] == []
+    assert made([OWNER])[0]["metadata"]["ownerReferences"] == [OWNER]
+
+
+def test_the_job_ends_by_itself() -> None:
+    assert made()[1]["spec"]["activeDeadlineSeconds"] == 165 + 30 + 60
+
+
+def test_the_job_reads_the_files_of_the_secret() -> None:
+    secret, job = made()
+    [plan, _tmp] = job["spec"]["template"]["spec"]["volumes"]
+    assert b64decode(secret["data"]["plan.json"]) == b"{}"
+    assert plan["secret"]["secretName"] == secret["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("command", "runs"),
+    [([], {"args": ["run", "--quiet", "--no-usage-report", "/plan/k6.js"]}), (["bzt"], {"command": ["bzt"]})],
+    ids=["k6", "of one's own"],
+)
+def test_what_it_runs(command: list[str], runs: dict[str, Any]) -> None:
+    [container] = made(command=command)[1]["spec"]["template"]["spec"]["containers"]
+    assert {key: container[key] for key in ("args", "command") if key in container} == runs
+
+
+def test_it_is_placed_as_the_inventory_says() -> None:
+    tolerations = [{"key": "dedicated"}]
+    pod = made(node_selector={"pool": "cpu"}, tolerations=tolerations)[1]["spec"]["template"]["spec"]
+    assert (pod["nodeSelector"], pod["tolerations"]) == ({"pool": "cpu"}, tolerations)
+
+
+RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-26T01:00:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("load", "exits"),
+    [({"terminated": {"exitCode": 0}}, [0]), ({"terminated": {"exitCode": 99}}, [99]), (RUNS, []), (None, [])],
+    ids=["done", "failed", "running", "not started"],
+)
+def test_a_proxy_that_goes_on_beside_the_generator_is_not_waited_for(load: Any, exits: list[int]) -> None:
+    """The Job does not end as long as a mesh's proxy runs in its pod."""
+    for proxy in (RUNS, {"terminated": {"exitCode": 1}}):
+        statuses = [{"name": "istio-proxy", "state": proxy}, {"name": "load", "state": load}]
+        assert loadtest_exits([{"status": {"containerStatuses": statuses} if load else {"phase": "Pending"}}]) == exits
+
+
+def test_a_name_that_fits_stays_and_long_ones_stay_apart() -> None:
+    long = "loadtest-meta-llama-3-1-70b-instruct-awq-int4-eu-central-.predictor"
+    assert short_name("x" * 63) == "x" * 63
+    assert len(short_name("x" * 64)) == 63
+    assert short_name(long + "-a") != short_name(long + "-b")
+    assert short_name("x" * 53 + "." + "y" * 20)[:54] == "x" * 53 + "-"

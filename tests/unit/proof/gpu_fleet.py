@@ -1,0 +1,44 @@
+"""Nodes as the API server lists them, for the proof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuNode, Server, gpu_nodes
+
+RESOURCE = "nvidia.com/gpu"
+
+
+def node(name: str = "gpu1", gpus: int = 8, *, resource: str = RESOURCE, **more: Any) -> dict[str, Any]:
+    """more: `labels`, `ready`, `unschedulable`, `machine`."""
+    status = "True" if more.get("ready", True) else "False"
+    return {
+        "metadata": {"name": name, "labels": more.get("labels", {})},
+        "spec": {"unschedulable": True} if more.get("unschedulable") else {},
+        "status": {
+            "allocatable": {resource: str(gpus)} if gpus else {},
+            "conditions": [{"type": "Ready", "status": status}],
+            "nodeInfo": {
+                "machineID": more.get("machine", f"machine-{name}"),
+                "kernelVersion": "6.8.0-60-generic",
+                "containerRuntimeVersion": "containerd://2.3.6",
+            },
+        },
+    }
+
+
+def pod(name: str, gpus: int, *, on: str = "gpu1", phase: str = "Running", resource: str = RESOURCE) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"limits": {resource: str(gpus)}}}
+    return {
+        "metadata": {"namespace": "ml", "name": name},
+        "spec": {"nodeName": on, "containers": [container]},
+        "status": {"phase": phase},
+    }
+
+
+def read(*nodes: dict[str, Any], pods: Any = (), servers: Any = (), plugin: str = "plugin-0.19.0") -> list[GpuNode]:
+    return gpu_nodes(nodes, list(pods), servers, {"plugin": plugin})
+
+
+def server(node: str = "gpu1", gpus: int = 8, **more: Any) -> Server:
+    return Server(node, gpus, driver=more.pop("driver", "580.178.04"), **more)

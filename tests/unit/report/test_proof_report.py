@@ -1,0 +1,98 @@
+"""A proof in the words of a terminal, of the last lines of a run, and of a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof import (
+    proof_lines,
+    proof_page,
+    proof_summary,
+)
+
+AT = "2026-11-26T17:00:00+00:00"
+DECISION = {
+    "before": 1,
+    "after": 2,
+    "dry": False,
+    "value": 100.0,
+    "target_value": 50,
+    "seconds": 6.14,
+    "budget_s": 10.0,
+    "driver_s": 1.0,
+    "late": False,
+}
+
+
+def node(name: str = "gpu1", status: str = "proven", reason: str = "new", **more: Any) -> dict[str, Any]:
+    row = {"gpus": 8, "of": 8, "text": "", "is_shared": False, "seconds": 2.1, "wall": 4.4}
+    return {"node": name, "status": status, "reason": reason, **row, **more}
+
+
+def proof(*nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    hops = [{"hop": "pod", "title": "A pod is ready with a GPU", "seconds": 2.0}]
+    chain = {"status": "proven", "reason": "new", "hops": hops, "decision": DECISION}
+    base = {"generated_at": AT, "seconds": 31.4, "proven_now": True, "nodes": list(nodes) or [node()], "chain": chain}
+    return {**base, **more}
+
+
+def chain(status: str, reason: str) -> dict[str, Any]:
+    return {"chain": {"status": status, "reason": reason, "hops": []}, "proven_now": False}
+
+
+def test_each_hop_with_its_seconds() -> None:
+    assert proof_lines(proof()) == [
+        "CUDA on gpu1: proven: 8 of 8 GPUs computed in 2.1 s, pod included 4.4 s",
+        "A pod is ready with a GPU: 2.0 s",
+        "Decision: 1 -> 2 replicas 6.1 s after the load step (budget 10 + 1 s), value 100 for target 50",
+    ]
+
+
+def test_the_last_words() -> None:
+    assert proof_summary(proof()) == (
+        "CUDA on 8 GPUs of gpu1; load step: 1 -> 2 replicas 6.1 s after the load step (budget 10 + 1 s), "
+        "value 100 for target 50 (31.4 s)"
+    )
+
+
+def test_what_was_proven_before() -> None:
+    kept = proof(node(status="kept", reason=AT, seconds=0.0, wall=0.0), **chain("kept", AT))
+    assert proof_summary(kept) == f"CUDA on 8 GPUs of gpu1 (proven {AT}); scaling (proven {AT})"
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            proof(node(status="waiting", reason="1 of 1 GPUs are in use: ml/chat")),
+            "NOT PROVEN on gpu1: 1 of 1",
+        ),
+        (proof(**chain("waiting", "no GPU is free")), "scaling NOT PROVEN: no GPU is free"),
+        (proof(node(gpus=6, text="2 of 8 GPUs are in use: ml/chat")), "GPUs in use on gpu1 NOT PROVEN"),
+        (proof(nodes=[]), "NOT PROVEN, no node offers a GPU"),
+        (proof(node(status="due")), "would be proven on gpu1: new"),
+    ],
+)
+def test_what_is_not_proven_is_said(found: dict[str, Any], words: str) -> None:
+    assert words in proof_summary(found)
+    assert words.partition(":")[0].split(" on ")[0] in " ".join([*proof_lines(found), proof_summary(found)])
+
+
+def test_a_late_and_a_dry_decision() -> None:
+    late = {**DECISION, "late": True, "dry": True}
+    found = proof(chain={"status": "proven", "reason": "", "hops": [], "decision": late})
+    assert "LATE: 1 -> 2 replicas" in proof_summary(found)
+    assert "a dry decision: one GPU is free" in proof_summary(found)
+
+
+def test_a_run_that_did_not_look() -> None:
+    assert proof_summary(None) == "left out, by kubegpu_proof: false or by tags"
+
+
+def test_the_page_has_hops_and_error_and_escapes_them() -> None:
+    text = proof_page(proof(node(name="<gpu1>")), "node: <broken>")
+    assert "The proof failed" in text
+    assert "&lt;gpu1&gt;" in text
+    assert "node: &lt;broken&gt;" in text
+    assert "A pod is ready with a GPU" in text
