@@ -55,7 +55,7 @@ class Recorder:
             if not error.is_not_found and error.status:
                 self.answers[key] = {"kind": "Status", "code": error.status, "message": error.message}
             raise
-        if "query" not in query or answer["data"]["result"]:
+        if method == "GET" and ("query" not in query or answer["data"]["result"]):
             self.answers[key] = shown(answer, with_managers=path.endswith(WITH_MANAGERS))
         return answer
 

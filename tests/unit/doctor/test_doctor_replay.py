@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_manifests import gpu_autoscaler_manifests
 from replay import CASES, CLUSTERS, Replay
 
 
@@ -38,3 +39,15 @@ def test_each_answer_is_asked_for(name: str, case: str) -> None:
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_each_says_where_its_answers_are_from(name: str) -> None:
     assert CLUSTERS[name]["origin"] in ("written", "captured")
+
+
+def test_the_lab_was_captured_with_the_rules_of_today() -> None:
+    """If this fails: `make demo`, `make site`, then `make capture` into answers/lab.json."""
+    [made, _hpa] = gpu_autoscaler_manifests(
+        [{"name": "sample", "namespace": "gpu-workload", "target": {"name": "sample"}, "max_replicas": 8}],
+        evaluation_interval=1,
+        exporter_labels={"job": "dcgm-exporter"},
+    )
+    [listed] = [body for path, body in CLUSTERS["lab"]["answers"].items() if path.endswith("/prometheusrules")]
+    [captured] = [rule for rule in listed["items"] if rule["metadata"]["name"] == made["metadata"]["name"]]
+    assert captured["spec"] == made["spec"]
