@@ -57,3 +57,5 @@ SERVER_TITLES = {
     Hop.RUNTIME: "Container runtime of a server",
     Hop.KUBERNETES: "Kubernetes on a server",
 }
+# Left to right where both are reported.
+ORDER = (Hop.ACCESS, *SERVER_TITLES, *CHAIN)

@@ -15,6 +15,8 @@ description:
   - A young condition is no finding if it passes by itself, as in a start or a rolling update.
   - It finds components by their images and labels. So it also judges clusters that others have made, those of the GPU
     operator and of clouds for instance.
+  - With O(servers) the report also has what was found on the servers of an inventory. A fault of a server is the cause
+    of what it breaks in the cluster. Where its node works, it is a warning.
   - Changes nothing. It needs the rights of docs/doctor/rights.yml, all of them C(get) and C(list). Without one of them
     it says in RV(result.not_checked) what it could not look at and goes on.
 author:
@@ -50,6 +52,79 @@ options:
             C(fabric) the state of its NVLink fabric by GPU.
         type: dict
         required: true
+  servers:
+    description:
+      - Servers of the inventory, as the filter P(kubegpu.autoscale.examined_servers#filter) returns them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name in the inventory.
+        type: str
+        required: true
+      node:
+        description: Name that the server has, or would have, as a node.
+        type: str
+        required: true
+      unreachable:
+        description: Why Ansible could not connect to it. Empty if it could.
+        type: str
+        default: ""
+      failed:
+        description: Why it could not be examined to the end. Empty if it was.
+        type: str
+        default: ""
+      hops:
+        description: The hops that were examined, V(driver) and V(runtime) for instance.
+        type: list
+        elements: str
+        default: []
+      findings:
+        description: What M(kubegpu.autoscale.node_plan) found there.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          id:
+            description: Name of the finding.
+            type: str
+            required: true
+          hop:
+            description: Its hop.
+            type: str
+            required: true
+          severity:
+            description: Its severity while the node of the server does not work.
+            type: str
+            required: true
+            choices: [error, warning]
+          seen:
+            description: What was seen.
+            type: str
+            required: true
+          cause:
+            description: The cause.
+            type: str
+            required: true
+          fix:
+            description: The next step.
+            type: str
+            required: true
+          is_consequence:
+            description: Whether an error of the same server may explain it.
+            type: bool
+            default: false
+          explained_by:
+            description: Hops whose errors may explain it. All if empty.
+            type: list
+            elements: str
+            default: []
+  no_cluster:
+    description:
+      - Why the cluster cannot be used. Then no request is sent, and the report is about O(servers) alone.
+      - If the kubeconfig does not exist, it is a warning, because the cluster may not exist yet. Else it is an error.
+    type: str
   history:
     description:
       - Seconds of metric and replicas to add for each autoscaler, as far as Prometheus has them. 0 for none.
@@ -119,7 +194,11 @@ result:
     schema: {description: Name and version of the report's schema., type: str}
     generated_at: {description: When it was made., type: str}
     duration_s: {description: How long it took., type: float}
-    cluster: {description: "Context, address of the API server, version and number of nodes.", type: dict}
+    servers: {description: "Servers of the inventory, and whether they were examined.", type: list, elements: dict}
+    cluster:
+      description:
+        - Whether a cluster was reached, its context, address of the API server, version and number of nodes.
+      type: dict
     scope: {description: The autoscalers that were looked at., type: dict}
     verdict:
       description:
@@ -139,8 +218,15 @@ result:
     schema: kubegpu.autoscale/doctor/v1
     generated_at: "2026-11-20T10:00:00+00:00"
     duration_s: 1.9
-    cluster: {context: gpus, server: "https://192.0.2.10:6443", server_version: v1.36.3, nodes: 3, gpu_nodes: 2}
+    cluster:
+      reached: true
+      context: gpus
+      server: https://192.0.2.10:6443
+      server_version: v1.36.3
+      nodes: 3
+      gpu_nodes: 2
     scope: {namespace: null, name: null}
+    servers: []
     verdict: broken
     unchecked_hops: []
     hops:
@@ -150,6 +236,7 @@ result:
         hop: rule
         severity: error
         object: PrometheusRule monitoring/kubegpu-gpu
+        servers: []
         seen: ["its labels are none; ruleSelector of Prometheus monitoring/k8s is release=kube-prometheus-stack"]
         since: null
         cause: >-
@@ -163,10 +250,13 @@ result:
     autoscalers: []
 """
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine, examine_servers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import DOCTOR, PROMETHEUS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Place, Scope
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_known
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import NoCluster, server_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import names_no_file, place_known
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 
@@ -174,17 +264,26 @@ def main() -> None:
     module = GpuModule(argument_spec={**PROMETHEUS, **DOCTOR})
     params = module.params
     with module.boundary():
-        kube = module.kube_client()
-        module.outcome = examine(
-            kube,
-            module.prometheus_client(kube),
-            scope=Scope(params["namespace"], params["name"]),
-            facts={entry["node"]: entry["facts"] for entry in params["node_facts"]},
-            history_s=params["history"],
-            grace=params["grace"],
-            fail_on=params["fail_on"],
-            place=Place(*place_known(params)),
-        )
+        servers = [server_of(given) for given in params["servers"]]
+        looked_at: dict[str, Any] = {
+            "scope": Scope(params["namespace"], params["name"]),
+            "facts": {entry["node"]: entry["facts"] for entry in params["node_facts"]},
+            "fail_on": params["fail_on"],
+            "place": Place(*place_known(params)),
+        }
+        if params["no_cluster"]:
+            gap = NoCluster(params["no_cluster"], is_missing=names_no_file(params))
+            module.outcome = examine_servers(servers, gap, **looked_at)
+        else:
+            kube = module.kube_client()
+            module.outcome = examine(
+                kube,
+                module.prometheus_client(kube),
+                history_s=params["history"],
+                grace=params["grace"],
+                servers=servers,
+                **looked_at,
+            )
 
 
 if __name__ == "__main__":

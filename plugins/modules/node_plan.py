@@ -1082,6 +1082,29 @@ notices:
   returned: always
   type: list
   elements: str
+hop:
+  description: The hop of the doctor's report that the plan is about.
+  returned: for C(server), C(driver), C(containerd), C(toolkit), C(docker) and C(kubernetes)
+  type: str
+  sample: driver
+findings:
+  description:
+    - What the doctor reports about the server, see P(kubegpu.autoscale.gpu_doctor#module).
+    - These are the refusals of a role that is to install something, and what is missing or does not work now.
+  returned: for C(server), C(driver), C(containerd), C(toolkit), C(docker) and C(kubernetes)
+  type: list
+  elements: dict
+  contains:
+    id: {description: Name of the finding., type: str, sample: DRIVER_MISSING}
+    hop: {description: Its hop., type: str, sample: driver}
+    server: {description: Name of the server in the inventory., type: str, sample: gpu1}
+    severity: {description: V(error) or V(warning)., type: str, sample: error}
+    seen: {description: What was seen., type: str, sample: has 2 GPUs (hopper) and no NVIDIA driver}
+    cause: {description: The cause., type: str}
+    fix: {description: The next step., type: str}
+    doc: {description: Page and section in the documentation., type: str, sample: docs/doctor/driver.md#driver_missing}
+    is_consequence: {description: Whether an error of the same server or node may explain it., type: bool}
+    explained_by: {description: Hops whose errors may explain it; empty for all., type: list, elements: str}
 packages:
   description: Repository and packages, with what is installed and what has to move.
   returned: always

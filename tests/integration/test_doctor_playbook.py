@@ -8,12 +8,14 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import tarball
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN
 from collection import ROOT
 from control_plane import ControlPlane
 from kubernetes import client
@@ -21,9 +23,15 @@ from playbook import run_playbook
 from workloads import Workloads
 
 
-def examine(folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """With an inventory of its own, so that the report's default folder is `folder`/.kubegpu/doctor."""
-    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}}))
+def examine(folder: Path, servers: Sequence[str] = (), **options: Any) -> subprocess.CompletedProcess[str]:
+    """With an inventory of its own, so that the report's default folder is `folder`/.kubegpu/doctor.
+
+    servers: names by which this machine is a server.
+    """
+    local = {"ansible_connection": "local"}
+    groups = {"kube_control_plane": servers[:1], "kube_node": servers} if servers else {}
+    children = {name: {"hosts": dict.fromkeys(hosts, local)} for name, hosts in groups.items()}
+    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": local}, "children": children}}))
     return run_playbook(
         folder,
         "kubegpu.autoscale.doctor",
@@ -127,6 +135,47 @@ def test_without_a_cluster_there_is_nothing_to_report(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "there is no kubeconfig at" in done.stdout
     assert not (tmp_path / ".kubegpu").exists()
+
+
+def test_servers_are_examined_beside_their_cluster(tmp_path: Path, options: dict[str, Any]) -> None:
+    """This machine is the server. It has no GPU, and its node is not one of the control plane's."""
+    done = examine(tmp_path, servers=["gpu1"], **options)
+    assert done.returncode == 2
+    report = json.loads((tmp_path / ".kubegpu" / "doctor" / "report.json").read_text())
+    [server] = report["servers"]
+    assert (server["name"], report["cluster"]["reached"], report["verdict"]) == ("gpu1", True, "broken")
+    assert {"server", "driver", "runtime", *CHAIN} <= {hop["id"] for hop in report["hops"]}
+    assert "hpa" not in report["unchecked_hops"]
+
+
+def test_a_cluster_that_does_not_answer_is_an_error_beside_the_servers(tmp_path: Path) -> None:
+    cluster = {"name": "gone", "cluster": {"server": "https://127.0.0.1:9"}}
+    context = {"name": "gone", "context": {"cluster": "gone", "user": "nobody"}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "gone",
+        "users": [{"name": "nobody", "user": {}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config | {"clusters": [cluster], "contexts": [context]}))
+    done = examine(tmp_path, servers=["gpu1"], kubegpu_kubeconfig=str(tmp_path / "config"), kubegpu_cluster_timeout=1)
+    assert done.returncode == 2
+    report = json.loads((tmp_path / ".kubegpu" / "doctor" / "report.json").read_text())
+    assert (report["verdict"], report["cluster"]["reached"]) == ("broken", False)
+    [finding] = [finding for finding in report["findings"] if finding["hop"] == "access"]
+    assert finding["id"] == "CLUSTER_UNREACHABLE"
+    assert "https://127.0.0.1:9 gave no answer in time" in finding["seen"][0]
+
+
+@pytest.mark.parametrize(("fail_on", "status"), [("error", 0), ("warning", 2)])
+def test_servers_are_judged_before_there_is_a_cluster(tmp_path: Path, fail_on: str, status: int) -> None:
+    options = {"kubegpu_kubeconfig": str(tmp_path / "none"), "gpu_doctor_fail_on": fail_on}
+    done = examine(tmp_path, servers=["gpu1"], **options)
+    assert done.returncode == status
+    report = json.loads((tmp_path / ".kubegpu" / "doctor" / "report.json").read_text())
+    assert [finding["id"] for finding in report["findings"]] == ["CLUSTER_MISSING"]
+    assert report["verdict"] == "partial"
+    assert "No cluster was reached. On the servers no error was found, 1 of 1 server examined" in done.stdout
 
 
 def test_the_one_command_of_the_readme(tmp_path: Path, options: dict[str, Any]) -> None:

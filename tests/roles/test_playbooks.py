@@ -144,8 +144,8 @@ def test_the_inventory_of_a_cluster_that_is_there_takes_a_relative_kubeconfig(
 
 
 def test_a_role_that_changes_servers_goes_by_facts_of_this_run():
-    """`gather_facts: true` believes a cache, where there is one; a task does not. The doctor reads names alone."""
-    plays = [play for path in PLAYBOOKS if path.stem != "doctor" for play in yaml.safe_load(path.read_text())]
+    """`gather_facts: true` believes a cache, where there is one; a task does not."""
+    plays = [play for path in PLAYBOOKS for play in yaml.safe_load(path.read_text())]
     assert [play["name"] for play in plays if "hosts" in play and play.get("gather_facts", True)] == []
 
 
@@ -203,8 +203,8 @@ def test_the_playbook_of_several_charts_waits_for_those_that_are_to_be_waited_fo
         ("gpu", "gpu_node_labels", "Gather their names"),
         ("gpu", "gpu_node_labels", "Look at the PCI devices"),
         ("gpu", "gpu_node_labels_configure", "Look at the PCI devices"),
-        ("doctor", "gpu_doctor", "Look at GPUs and drivers"),
-        ("doctor", "gpu_doctor_verify", "Look at GPUs and drivers"),
+        ("doctor", "gpu_doctor", "Examine each server by the roles of servers"),
+        ("doctor", "gpu_doctor_verify", "Examine each server by the roles of servers"),
     ],
 )
 def test_a_role_alone_knows_the_gpus_of_the_servers(tmp_path: Path, playbook: str, tag: str, task: str) -> None:

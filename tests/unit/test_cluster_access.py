@@ -22,8 +22,10 @@ TALK = {f"{OURS}{name}" for name in GROUPS["all"]} | {name for name in GROUPS["c
 KUBERNETES_CORE = ("k8s", "k8s_cp", "k8s_drain", "k8s_exec", "k8s_info", "k8s_json_patch", "k8s_log", "k8s_scale")
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 # Roles that an include takes from a variable: those of servers, and those that a folder for GitOps has.
+SERVER_ROLES = ["containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"]
 LOOPS = {
-    "{{ _common_roles }}": ["containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"],
+    "{{ _common_roles }}": SERVER_ROLES,
+    "{{ __gpu_doctor_roles }}": SERVER_ROLES,
     "{{ __gitops_roles }}": yaml.safe_load((ROOT / "roles/gitops/defaults/main.yml").read_text())["gitops_roles"],
 }
 # An option with which a module asks no cluster.

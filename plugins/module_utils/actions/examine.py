@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ..chain.checks.registry import CHECKS
 from ..chain.health_report import health_report
-from ..chain.state.cluster import Place, Scope
+from ..chain.state.cluster import Place, Scope, State
+from ..chain.state.servers import NoCluster, Server
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
@@ -33,16 +36,45 @@ def examine(
     grace: bool,
     fail_on: str,
     place: Place = _NOWHERE,
+    servers: Sequence[Server] = (),
 ) -> Outcome:
     """Read the chain and judge it. Changes nothing.
 
     grace: leave out conditions that are so young that they may pass by themselves.
+    servers: of the inventory, as they were examined.
     Raises: ApiError, HopError if the cluster could not be reached, or without a login.
     """
     started_s = time.monotonic()
     look = Look(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
-    report = health_report(look.state(), grace=grace)
+    report = health_report(replace(look.state(), servers=servers), grace=grace)
     report["duration_s"] = round(time.monotonic() - started_s, 3)
+    return _judged(report, fail_on)
+
+
+def examine_servers(
+    servers: Sequence[Server],
+    gap: NoCluster,
+    *,
+    scope: Scope,
+    facts: Mapping[str, Mapping[str, Any]],
+    fail_on: str,
+    place: Place = _NOWHERE,
+) -> Outcome:
+    """Judge servers alone, because no cluster could be read."""
+    needs = {need for check in CHECKS for need in check.needs}
+    state = State(
+        time.time(),
+        scope=scope,
+        facts=facts,
+        servers=servers,
+        no_cluster=gap,
+        unavailable={need: "no cluster was read" for need in needs if need != "facts" or not facts},
+        place=place,
+    )
+    return _judged(health_report(state), fail_on)
+
+
+def _judged(report: dict[str, Any], fail_on: str) -> Outcome:
     outcome = Outcome(result=report)
     if report["verdict"] in FAILS_ON[fail_on]:
         outcome.errors += [

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from ..diagnosis.check import Check
 from ..diagnosis.findings import Finding, first_causes, results_of
 from ..formats.times import timestamp
-from ..hops import CHAIN, REPORTED, TITLES, Hop
-from .checks.access import RIGHTS_MISSING
+from ..hops import CHAIN, ORDER, SERVER_TITLES, TITLES, Hop
+from .checks import servers
+from .checks.access import CLUSTER_MISSING, CLUSTER_UNREACHABLE, RIGHTS_MISSING
 from .checks.registry import CHECKS, HOPS
 from .state.autoscaler import AutoscalerState
 from .state.cluster import State
@@ -22,22 +24,25 @@ _OPTIONAL = {"facts"}
 
 def findings_of(state: State, *, grace: bool = True) -> list[Finding]:
     """What all checks that can be made find, errors first, then from left to right."""
-    findings = first_causes(results_of(CHECKS, state), grace=grace)
-    return sorted(findings, key=lambda finding: (finding.type.severity != "error", REPORTED.index(finding.type.hop)))
+    findings = first_causes(chain(servers.results_on_servers(state), results_of(CHECKS, state)), grace=grace)
+    return sorted(findings, key=lambda finding: (finding.type.severity != "error", ORDER.index(finding.type.hop)))
 
 
 def health_report(state: State, *, grace: bool = True, duration_s: float = 0) -> dict[str, Any]:
     findings = findings_of(state, grace=grace)
-    hops = {hop: _hop(hop, findings, state) for hop in REPORTED}
+    of_servers = servers.reported_hops(state)
+    walked = [*of_servers, *CHAIN]
+    hops = {hop: _hop(hop, findings, state) for hop in (Hop.ACCESS, *walked)}
     is_proven = any(autoscaler.is_proven for autoscaler in state.autoscalers)
     unchecked = [
-        hop for hop in CHAIN if _is_partly_checked(hop, state) or (hops[hop]["status"] == "unknown" and not is_proven)
+        hop for hop in walked if _is_partly_checked(hop, state) or (hops[hop]["status"] == "unknown" and not is_proven)
     ]
     return {
         "schema": SCHEMA,
         "generated_at": timestamp(state.now_s),
         "duration_s": duration_s,
         "cluster": {
+            "reached": state.no_cluster is None,
             "context": state.place.context,
             "server": state.place.server,
             "server_version": state.server_version,
@@ -45,7 +50,8 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
             "gpu_nodes": len(state.gpu_nodes),
         },
         "scope": {"namespace": state.scope.namespace, "name": state.scope.name},
-        "verdict": _verdict(findings, hops, unchecked),
+        "servers": [{"name": server.name, "node": server.node, "status": server.status} for server in state.servers],
+        "verdict": _verdict(findings, [hops[hop]["status"] for hop in walked], unchecked),
         "unchecked_hops": [str(hop) for hop in unchecked],
         "hops": list(hops.values()),
         "findings": [finding.describe(state.now_s) for finding in findings],
@@ -54,7 +60,7 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
                 "check": check.name,
                 "hop": str(check.hop),
                 "reason": "; ".join(dict.fromkeys(obstacles)),
-                "finding": RIGHTS_MISSING.id if _lacks_only_rights(check, state) else None,
+                "finding": _finding_that_explains(check, state),
             }
             for check in CHECKS
             if (obstacles := check.obstacles(state))
@@ -63,19 +69,28 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
     }
 
 
-def _verdict(findings: Sequence[Finding], hops: Mapping[Hop, Mapping[str, str]], unchecked: Sequence[Hop]) -> str:
+def _verdict(findings: Sequence[Finding], statuses: Sequence[str], unchecked: Sequence[Hop]) -> str:
     """A hop without anything to check is missed only where no autoscaler is proven: that rests on each hop."""
     severities = {finding.type.severity for finding in findings}
     if "error" in severities:
         return "broken"
-    if all(hops[hop]["status"] == "unknown" for hop in CHAIN):
+    if set(statuses) == {"unknown"}:
         return "unknown"
     return "partial" if unchecked else "warning" if severities else "ok"
 
 
 def _is_partly_checked(hop: Hop, state: State) -> bool:
+    if hop in SERVER_TITLES:
+        return not all(server.is_examined for server in state.servers)
     needs = {need for check in CHECKS if check.hop == hop for need in check.needs}
     return bool(needs & state.unavailable.keys() - _OPTIONAL)
+
+
+def _finding_that_explains(check: Check[State], state: State) -> str | None:
+    """Id of the finding that reports why a check could not be made."""
+    if state.no_cluster:
+        return (CLUSTER_MISSING if state.no_cluster.is_missing else CLUSTER_UNREACHABLE).id
+    return RIGHTS_MISSING.id if _lacks_only_rights(check, state) else None
 
 
 def _lacks_only_rights(check: Check[State], state: State) -> bool:
@@ -92,6 +107,8 @@ def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
         status, summary = "broken", _summary(errors)
     elif consequences:
         status, summary = "consequence", consequences[0].seen
+    elif hop in SERVER_TITLES:
+        status, summary = ("warning", _summary(of_hop)) if of_hop else servers.unjudged(hop, state)
     elif all(obstacles):
         status, summary = "unknown", reasons[0]
     elif of_hop:
@@ -103,7 +120,7 @@ def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
         status, summary = "partial", f"{made} of {len(obstacles)} checks were made: {reasons[0]}"
     else:
         status, summary = "ok", HOPS[hop].summary(state)
-    return {"id": str(hop), "title": TITLES[hop], "status": status, "summary": summary}
+    return {"id": str(hop), "title": (TITLES | SERVER_TITLES)[hop], "status": status, "summary": summary}
 
 
 def _summary(findings: Sequence[Finding]) -> str:

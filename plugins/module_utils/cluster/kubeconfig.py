@@ -69,6 +69,12 @@ def check_kubeconfig(auth: Mapping[str, Any]) -> None:
         read_kubeconfig(given).context(auth["context"] or "", given)
 
 
+def names_no_file(params: Mapping[str, Any]) -> bool:
+    """Whether the options mean a kubeconfig that is not there, and no other login."""
+    given = params.get("kubeconfig")
+    return not params.get("host") and not isinstance(given, dict) and not _path(given or _DEFAULT).is_file()
+
+
 def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
     """Context and address of the API server that the options mean.
 

@@ -17,6 +17,8 @@ from ..hops import Hop
 
 # A finding that affects everything.
 ALL = "*"
+# What precedes the name of a server in what a finding affects.
+SERVER = "server "
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class FindingType:
 class CheckResult:
     """Something that one check saw.
 
-    affected:      what it concerns, and so what it may explain further right: `node <name>`,
+    affected:      what it concerns, and so what it may explain further right: `server <name>`, `node <name>`,
                    `autoscaler <namespace>/<name>`, or ALL.
     age_s:         for how long it has been so, in seconds. None if nothing tells, and then it counts.
     more_grace_s:  what an interval of this cluster adds to the grace of the type.
@@ -83,6 +85,11 @@ class CheckResult:
 
     def error(self) -> HopError:
         return HopError(self.type.hop, self.seen, self.fix, cause=self.cause)
+
+    @property
+    def servers(self) -> list[str]:
+        """Servers of the inventory that it concerns, by name."""
+        return sorted(name.removeprefix(SERVER) for name in self.affected if name.startswith(SERVER))
 
     @property
     def grace_s(self) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import NAMED, HopError, enumeration
 from ..formats.times import timestamp
-from ..hops import TITLES
-from .check import ALL, Check, CheckResult, FindingType, S
+from ..hops import SERVER_TITLES, TITLES
+from .check import ALL, SERVER, Check, CheckResult, FindingType, S
 
 
 @dataclass
@@ -42,13 +42,15 @@ class Finding:
             "hop": self.type.hop,
             "severity": self.type.severity,
             "object": self.object,
+            "servers": list(dict.fromkeys(name for result in self.results for name in result.servers)),
             "seen": _first_few(result.seen for result in self.results),
             "since": timestamp(now_s - max(ages)) if ages else None,
             "cause": first.cause,
             "fix": first.fix,
             "doc": self.type.doc,
             "consequences": _first_few(
-                f"{TITLES[result.type.hop]}: {result.object}: {result.seen}" for result in self.consequences
+                f"{(TITLES | SERVER_TITLES)[result.type.hop]}: {result.object}: {result.seen}"
+                for result in self.consequences
             ),
             "grace_s": max(result.grace_s for result in self.results),
         }
@@ -70,14 +72,14 @@ def first_causes(results: Iterable[CheckResult], *, grace: bool = True) -> list[
     A result within its grace period is no finding, and neither are its consequences.
     """
     settling, causes = _Explanations(), _Explanations()
-    findings: dict[str, Finding] = {}
+    findings: dict[FindingType, Finding] = {}
     for result in results:
         if grace and (result.is_settling or settling.of(result)):
             settling.add(result)
         elif cause := causes.of(result):
-            findings[cause.type.id].consequences.append(result)
+            findings[cause.type].consequences.append(result)
         else:
-            findings.setdefault(result.type.id, Finding([])).results.append(result)
+            findings.setdefault(result.type, Finding([])).results.append(result)
             causes.add(result)
     return list(findings.values())
 
@@ -97,7 +99,9 @@ class _Explanations:
         """The first error that explains a result. An error of the same type is another case, not the cause."""
         if not (result.type.is_consequence or result.is_cut_off):
             return None
-        errors = [self._by_affected[name] for name in {ALL, *result.affected} if name in self._by_affected]
+        # A server is explained by itself alone: what is broken for the whole cluster may be another one.
+        affected = {name for name in result.affected if name.startswith(SERVER)} or {ALL, *result.affected}
+        errors = [self._by_affected[name] for name in affected if name in self._by_affected]
         explaining = [
             (place, error)
             for place, error in errors

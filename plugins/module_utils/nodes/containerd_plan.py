@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..hops import Hop
 from .answers import Answer
 from .apt_sources import installed_before, plain
 from .checks.containerd import AFTER, BEFORE
 from .containerd import Containerd, ContainerdOptions, ContainerdSurvey
 from .drop_in import Paths
 from .files import Found, slurped
+from .findings import findings
 from .host import Host
 from .sentences import errors, warnings
 
@@ -71,6 +73,9 @@ def containerd_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "refused": errors(BEFORE, containerd),
         "broken": errors(AFTER, containerd),
         "notices": warnings(AFTER, containerd),
+        "hop": str(Hop.RUNTIME),
+        # A node runs by the runtime that it has.
+        "findings": [] if host.clusters else findings(host, BEFORE, containerd),
         "packages": {"apt": apt, "sources": [apt] if containerd.is_wanted else []},
         "drop_in": containerd.drop_in,
         "files": plain(_files(containerd)),

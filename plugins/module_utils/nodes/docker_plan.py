@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..hops import Hop
 from .answers import Answer
 from .checks.docker import AFTER, BEFORE, DAEMON
 from .docker import Docker, DockerOptions, DockerSurvey
 from .docker_daemon import Daemon, DaemonOptions, DaemonSurvey
 from .files import slurped
+from .findings import findings
 from .gpu_facts import GpuFacts
 from .host import Host
 from .sentences import errors
@@ -69,6 +71,8 @@ def docker_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "refused": errors(BEFORE, docker),
         "broken": errors(AFTER, docker),
         "notices": [],
+        "hop": str(Hop.RUNTIME),
+        "findings": findings(host, BEFORE, docker),
         "packages": {"apt": apt, "sources": [apt] if docker.is_wanted else []},
         "files": {},
         "steps": {

@@ -347,6 +347,13 @@ class Driver:
         return self.is_wanted and self.facts.secure_boot and not self.is_prebuilt and comes
 
     @property
+    def asks_gpus(self) -> bool:
+        """Of nvidia-smi, where a driver is loaded and its files show no fault: they explain why nvidia-smi fails."""
+        facts = self.facts
+        is_meant = self.is_wanted or self.is_existing
+        return is_meant and facts.loaded is not None and not facts.problem and not facts.reboot_reason
+
+    @property
     def missing_components(self) -> tuple[str, ...]:
         present = {component.removeprefix("Debian/") for component in self.survey.components}
         return tuple(component for component in self.set.components if component not in present)

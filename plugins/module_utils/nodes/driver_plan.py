@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..hops import Hop
 from . import dpkg
 from .answers import Answer
 from .apt_sources import installed_before, plain
-from .checks.driver import AFTER, BEFORE
+from .checks.driver import AFTER, BEFORE, EXAMINED, NOW
 from .driver import Driver, DriverOptions, DriverSurvey, Failure
 from .files import slurped
+from .findings import findings
 from .gpu_facts import GpuFacts
 from .host import Host
 from .sentences import errors, warnings
@@ -67,6 +69,8 @@ def driver_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "refused": errors(BEFORE, driver) if driver.is_wanted else [],
         "broken": errors(AFTER, driver),
         "notices": warnings(AFTER, driver),
+        "hop": str(Hop.DRIVER),
+        "findings": findings(host, (EXAMINED if driver.is_wanted else ()) + NOW, driver),
         "packages": _packages(driver),
         "files": plain(_files(driver)),
         "steps": _steps(driver),
@@ -111,6 +115,7 @@ def _steps(driver: Driver) -> dict[str, Any]:
         "remove": driver.options.state == "absent",
         "ask_components": driver.asks_components,
         "ask_key": driver.asks_key,
+        "ask_gpus": driver.asks_gpus,
         "move": bool(driver.foreign),
         "drain": driver.drains,
         "open_nvlink": facts.needs_nvlsm,

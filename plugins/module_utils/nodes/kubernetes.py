@@ -131,6 +131,11 @@ class Kubernetes:
         """Files by which it is a node of a cluster that kubeadm has not made."""
         return tuple(path for path in self.host.clusters if path != files.KUBELET_CONF)
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is a node of a cluster that this collection does not manage."""
+        return bool(self.other_clusters) or (self.is_member and not self.is_ours)
+
     # Where the API server is.
 
     @property

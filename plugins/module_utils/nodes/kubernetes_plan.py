@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..formats.yaml import from_yaml
+from ..hops import Hop
 from . import kubernetes_files as files
 from . import pod_network
 from .answers import Answer, lines_of
 from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, GONE, LEAVING, UPGRADE
 from .etcd_members import members_of
+from .findings import findings
 from .host import Host
 from .kube_vip import ADMIN_CONF, SUPER_ADMIN_CONF, static_pod
 from .kubernetes import ApiAnswer, Kubernetes, KubernetesSurvey, Upgrade
@@ -109,9 +111,12 @@ def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     options = KubernetesOptions(**_tuples(params["options"]))
     membership = _membership(params["run"], options.lost_nodes)
     node = Kubernetes(host, options, Controller(**params["controller"]), membership, _survey(params["survey"]))
+    checks = ALWAYS + (BEFORE if node.is_wanted else ())
     return {
-        "refused": errors(ALWAYS, node) + (errors(BEFORE, node) if node.is_wanted else []),
+        "refused": errors(checks, node),
         "notices": warnings(CHANGES, node),
+        "hop": str(Hop.KUBERNETES),
+        "findings": [] if node.is_foreign else findings(host, checks, node),
         "node": node.survey.node,
         "is_control_plane": node.is_control_plane,
         "is_complete": node.is_complete,

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..diagnosis.check import Check, S
+from ..hops import Hop
 from .checks.server import SERVER as SERVER_CHECKS
 from .checks.server import SERVERS as SERVERS_CHECKS
+from .findings import findings
 from .host import Host
 from .sentences import errors
 from .server import Server, Servers
@@ -31,7 +33,9 @@ SERVERS: dict[str, Any] = {
 
 def server_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     """`params` are as SERVER has them."""
-    return _refusal(SERVER_CHECKS, Server(host, **params))
+    server = Server(host, **params)
+    found = {"hop": str(Hop.SERVER), "findings": findings(host, SERVER_CHECKS, server)}
+    return _refusal(SERVER_CHECKS, server) | found | {"steps": {"examine": server.is_supported and server.uid == 0}}
 
 
 def servers_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..hops import Hop
 from .answers import Answer
-from .checks.runtime import AFTER, BEFORE
+from .checks.runtime import AFTER, BEFORE, NOW
+from .findings import findings
 from .gpu_facts import GpuFacts
 from .host import Host
 from .sentences import errors, warnings
@@ -47,6 +49,8 @@ def toolkit_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "refused": errors(BEFORE, toolkit),
         "broken": errors(AFTER, toolkit),
         "notices": warnings(AFTER, toolkit),
+        "hop": str(Hop.RUNTIME),
+        "findings": findings(host, BEFORE + NOW, toolkit),
         "packages": {"apt": apt, "sources": [apt] if toolkit.is_wanted else []},
         "drop_in": toolkit.drop_in,
         "runtime": RUNTIME,

@@ -23,6 +23,7 @@ from .words import (
     number,
     proof_of,
     scope_of,
+    servers_of,
     target_of,
     title_of,
     with_unit,
@@ -49,6 +50,7 @@ def html(report: Report) -> str:
 def _header(report: Report) -> Element:
     facts = {
         "Cluster": cluster_of(report),
+        **({"Servers": servers_of(report)} if report["servers"] else {}),
         "Looked at": scope_of(report),
         "Made": f"{report['generated_at']}, in {report['duration_s']:.1f} s",
     }

@@ -18,6 +18,7 @@ from .words import (
     number,
     proof_of,
     scope_of,
+    servers_of,
     title_of,
     with_unit,
 )
@@ -54,8 +55,9 @@ def _rest(report: Report, colour: bool, width: int) -> Iterator[str]:
 
 
 def _head(report: Report, width: int) -> list[str]:
-    facts = f"{cluster_of(report)}; {scope_of(report)}; {report['generated_at']}, {report['duration_s']:.1f} s"
-    return [headline(report), *_hanging("", facts, width)]
+    made = f"{report['generated_at']}, {report['duration_s']:.1f} s"
+    facts = filter(None, (cluster_of(report), servers_of(report), scope_of(report), made))
+    return [headline(report), *_hanging("", "; ".join(facts), width)]
 
 
 def _hops(report: Report, colour: bool, width: int) -> Iterator[str]:

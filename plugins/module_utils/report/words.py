@@ -39,9 +39,18 @@ def scope_of(report: Report) -> str:
 def cluster_of(report: Report) -> str:
     cluster = report["cluster"]
     place = " at ".join(filter(None, (cluster["context"], cluster["server"])))
+    if not cluster["reached"]:
+        return ", ".join(filter(None, ("no cluster was reached", place)))
     version = f"Kubernetes {cluster['server_version']}" if cluster["server_version"] else "Kubernetes"
     size = f"{version}, {counted(cluster['nodes'], 'node')}, {cluster['gpu_nodes']} with GPUs"
     return ", ".join(filter(None, (place, size)))
+
+
+def servers_of(report: Report) -> str:
+    """How many servers of the inventory were examined; empty for a report without servers."""
+    servers = report["servers"]
+    examined = sum(server["status"] == "examined" for server in servers)
+    return f"{examined} of {counted(len(servers), 'server')} examined" if servers else ""
 
 
 def counted(number: int, what: str) -> str:
@@ -50,6 +59,8 @@ def counted(number: int, what: str) -> str:
 
 def headline(report: Report) -> str:
     """The verdict in one line; of a broken chain the first broken hop, from left to right."""
+    if not report["cluster"]["reached"]:
+        return f"No cluster was reached. {_of_servers(report)}"
     if report["verdict"] == "ok":
         return "The chain works"
     if report["verdict"] == "unknown":
@@ -62,6 +73,14 @@ def headline(report: Report) -> str:
         return f"The chain works, with {counted(warnings, 'warning')}"
     hop = first_broken(report)
     return f"The chain is broken at: {clean(hop['title'])}" if hop else "The chain is broken"
+
+
+def _of_servers(report: Report) -> str:
+    """The verdict of a report on servers alone: on the cluster's part there is nothing to say."""
+    hop = next((hop for hop in report["hops"] if hop["status"] == "broken" and hop["id"] != Hop.ACCESS), None)
+    if hop:
+        return f"Broken on the servers: {clean(hop['title'])}"
+    return f"On the servers no error was found, {servers_of(report)}" if report["servers"] else "Nothing was examined"
 
 
 def not_checked(report: Report) -> list[tuple[str, str, str]]:

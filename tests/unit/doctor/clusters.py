@@ -15,6 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.auto
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import PrometheusState, Row
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import NoCluster, Server
 from collection import ROOT
 
 Manifest = dict[str, Any]
@@ -75,6 +76,19 @@ def pod(
             "containerStatuses": [{"name": "main", "ready": ready, "restartCount": 0, "state": {}}],
         },
     }
+
+
+def crash(of: dict[str, Any], message: str, reason: str = "CrashLoopBackOff") -> None:
+    of["status"]["conditions"][1] = turned("Ready", "False", 3000)
+    of["status"]["containerStatuses"] = [
+        {
+            "name": "main",
+            "ready": False,
+            "restartCount": 9,
+            "state": {"waiting": {"reason": reason}},
+            "lastState": {"terminated": {"reason": "Error", "exitCode": 1, "message": message, "finishedAt": at(20)}},
+        }
+    ]
 
 
 def daemon_set(name: str, namespace: str, container: Manifest, labels: Manifest, **pod_spec: Any) -> Manifest:
@@ -344,6 +358,8 @@ class Cluster:
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
+    servers: list[Server] = field(default_factory=list)
+    no_cluster: NoCluster | None = None
     cuda_errors: Manifest = field(default_factory=dict)
     unavailable: Manifest = field(default_factory=dict)
     denied: Manifest = field(default_factory=dict)
@@ -415,6 +431,8 @@ class Cluster:
                 )
             ],
             facts=self.facts,
+            servers=self.servers,
+            no_cluster=self.no_cluster,
             cuda_errors=self.cuda_errors,
             unavailable=self.unavailable,
             denied=self.denied,

@@ -168,7 +168,7 @@ def test_a_healthy_cluster_is_read_as_one() -> None:
     found = look(LiveCluster())
     assert ids(found) == []
     size = {"server_version": "v1.36.3", "nodes": 2, "gpu_nodes": 2}
-    assert found["cluster"] == {"context": "gpus", "server": "https://192.0.2.10:6443", **size}
+    assert found["cluster"] == {"reached": True, "context": "gpus", "server": "https://192.0.2.10:6443", **size}
     [autoscaler] = found["autoscalers"]
     assert (autoscaler["verified"], autoscaler["replicas"], autoscaler["desired_replicas"]) == (True, 1, 2)
     assert autoscaler["history"]["value"] == [40, 41]

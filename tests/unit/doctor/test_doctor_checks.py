@@ -18,6 +18,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import ReplicaState, Row
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import NoCluster, Server
 from clusters import (
     ADAPTER_RULES,
     EXPORTER,
@@ -28,6 +29,7 @@ from clusters import (
     SOURCES,
     Cluster,
     at,
+    crash,
     exporter_daemon_set,
     hpa,
     ids,
@@ -53,19 +55,6 @@ def fault(finding: str, case: str = "") -> Callable[[Fault], Fault]:
     return register
 
 
-def crash(of: dict[str, Any], message: str, reason: str = "CrashLoopBackOff") -> None:
-    of["status"]["conditions"][1] = turned("Ready", "False", 3000)
-    of["status"]["containerStatuses"] = [
-        {
-            "name": "main",
-            "ready": False,
-            "restartCount": 9,
-            "state": {"waiting": {"reason": reason}},
-            "lastState": {"terminated": {"reason": "Error", "exitCode": 1, "message": message, "finishedAt": at(20)}},
-        }
-    ]
-
-
 def restarted(of: dict[str, Any], times: int, code: int, reason: str) -> None:
     ended = {"terminated": {"reason": reason, "exitCode": code, "finishedAt": at(600)}}
     of["status"]["containerStatuses"] = [{"name": "main", "ready": True, "restartCount": times, "lastState": ended}]
@@ -81,6 +70,26 @@ def without_gpus(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     cluster.denied = {"scaled_objects": "list scaledobjects of apiGroup 'keda.sh' at the cluster scope"}
     cluster.unavailable = {"scaled_objects": f"no right to {cluster.denied['scaled_objects']}"}
+
+
+@fault("CLUSTER_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.no_cluster = NoCluster("there is no kubeconfig at /root/.kube/config", is_missing=True)
+
+
+@fault("CLUSTER_UNREACHABLE")
+def _(cluster: Cluster) -> None:
+    cluster.no_cluster = NoCluster("https://192.0.2.1:6443 gave no answer in time", is_missing=False)
+
+
+@fault("SERVER_UNREACHABLE")
+def _(cluster: Cluster) -> None:
+    cluster.servers = [Server("rack7", "rack7", unreachable="Connection timed out"), Server("gpu1", "gpu1")]
+
+
+@fault("SERVER_NOT_EXAMINED")
+def _(cluster: Cluster) -> None:
+    cluster.servers = [Server("rack7", "rack7", failed="Missing sudo password"), Server("gpu1", "gpu1")]
 
 
 @fault("DRIVER_NEEDS_REBOOT")
@@ -1525,6 +1534,8 @@ def test_each_finding_of_the_catalogue_has_a_fault() -> None:
 
 # Of several objects at once, of something that is not there, or of a value that tells no time.
 WITHOUT_A_TIME = {
+    "CLUSTER_MISSING",
+    "CLUSTER_UNREACHABLE",
     "CUDA_FAILED",
     "DEMAND_DISAGREES",
     "DEMAND_WITHOUT_COST",
@@ -1558,6 +1569,8 @@ WITHOUT_A_TIME = {
     "RULE_TWICE",
     "RULE_WEBHOOK_UNSERVED",
     "RULE_WINDOW_TOO_SHORT",
+    "SERVER_NOT_EXAMINED",
+    "SERVER_UNREACHABLE",
     "SERIES_WITHOUT_NAMESPACE",
     "WORKLOAD_MAXIMUM_OVER_GPUS",
     "WORKLOAD_TWO_AUTOSCALERS",

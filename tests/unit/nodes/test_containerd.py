@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.containerd import AFTER, BEFORE
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd_plan import CONTAINERD, containerd_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
 from planned import CONTAINERD_PATHS as PATHS
-from planned import entry, found, planned, said, unseen
+from planned import HOST, entry, found, planned, said, unseen
 
 from lab.versions import versions
 
@@ -23,7 +25,7 @@ imports = ["{PATHS["drop_ins"]}/*.toml"]
 WITH_SETTINGS = 'version = 3\nroot = "/data"\n'
 
 
-def plan(survey: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+def plan(survey: dict[str, Any] | None = None, host: Host = HOST, **options: Any) -> dict[str, Any]:
     given = {
         "state": "present",
         "versions": versions(),
@@ -32,7 +34,7 @@ def plan(survey: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]
         "mirrored_registries": ["docker.io", "ghcr.io"],
         **options,
     }
-    return planned(containerd_plan, CONTAINERD, {"options": given, "paths": PATHS, "survey": survey or {}})
+    return planned(containerd_plan, CONTAINERD, {"options": given, "paths": PATHS, "survey": survey or {}}, host)
 
 
 def removed(survey: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
@@ -89,6 +91,17 @@ RUNTIME = {"runtimes": ["/usr/local/bin/containerd"]}
 def test_another_runtime_is_not_replaced(survey: dict[str, Any], named: str) -> None:
     [refusal] = plan(survey)["refused"]
     assert f"gpu1 has a container runtime that is not managed by this collection ({named})." in refusal
+
+
+@pytest.mark.parametrize(
+    ("clusters", "ids"), [((), ["CONTAINERD_NEWER_INSTALLED"]), (("/etc/kubernetes/kubelet.conf",), [])]
+)
+def test_the_doctor_leaves_the_runtime_of_a_node_alone(clusters: tuple[str, ...], ids: list[str]) -> None:
+    planned_there = plan(installed("99.0-1"), replace(HOST, clusters=clusters))
+
+    assert planned_there["hop"] == "runtime"
+    assert [finding["id"] for finding in planned_there["findings"]] == ids
+    assert len(planned_there["refused"]) == 1
 
 
 ALLOWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

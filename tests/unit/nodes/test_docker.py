@@ -93,6 +93,12 @@ def test_a_docker_of_the_distribution_is_not_replaced(name: str, state: str, ref
     ] * refused
 
 
+@pytest.mark.parametrize(("state", "ids"), [("present", ["DOCKER_OTHER_INSTALLED"]), ("existing", [])])
+def test_the_doctor_gets_what_keeps_docker_from_its_installation(state: str, ids: list[str]) -> None:
+    found = plan(installed("20.10", "docker.io"), state=state)
+    assert (found["hop"], [finding["id"] for finding in found["findings"]]) == ("runtime", ids)
+
+
 USABLE: dict[str, Any] = {
     "gpu_facts": node_facts(2, driver_version_loaded="580.1"),
     "runtimes": ["containerd", "docker"],

@@ -202,6 +202,18 @@ def test_what_cannot_work_is_rejected_before_a_change(name: str) -> None:
     assert "Nothing was changed." in refusal
 
 
+FOREIGN = ("KUBERNETES_FOREIGN_CLUSTER", "KUBERNETES_OTHER_DISTRIBUTION")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_doctor_gets_it_unless_the_cluster_is_not_ours(name: str) -> None:
+    finding, node, options, _words = REFUSED[name]
+    plan = node.plan(**options)
+
+    assert plan["hop"] == "kubernetes"
+    assert [found["id"] for found in plan["findings"]] == ([] if finding in FOREIGN else [finding])
+
+
 def test_each_finding_before_a_change_happens() -> None:
     happened = {finding for finding, _node, _options, _words in REFUSED.values()}
     assert {kind.id for check in ALWAYS + BEFORE for kind in check.types} == happened

@@ -40,6 +40,26 @@ def test_tasks_have_to_run_as_root() -> None:
     assert "gpu1 is connected as admin, not as root." in refusal
 
 
+@pytest.mark.parametrize(
+    ("host", "params", "found", "examined"),
+    [
+        (HOST, {}, [], True),
+        (HOST, {"wanted_gib": {"/usr": 3}, "free_gib": {"/usr": 1.0}}, ["SERVER_DISK_FULL"], True),
+        (HOST, {"user": "admin", "uid": 1000}, ["SERVER_NOT_ROOT"], False),
+        (replace(HOST, system="Debian 11"), {}, ["SERVER_SYSTEM_UNSUPPORTED"], False),
+    ],
+    ids=["fit", "full", "no root", "another system"],
+)
+def test_the_doctor_gets_the_findings_and_whether_the_roles_can_look(
+    host: Host, params: dict[str, Any], found: list[str], examined: bool
+) -> None:
+    plan = planned(server_plan, SERVER, {"user": "root", "uid": 0, **params}, host)
+
+    assert plan["hop"] == "server"
+    assert [finding["id"] for finding in plan["findings"]] == found
+    assert plan["steps"]["examine"] is examined
+
+
 ROOM = {
     "wanted_gib": {"/var/lib": 5, "/var/lib/containerd": 200},
     "free_gib": {"/var/lib": 100.0, "/var/lib/containerd": 99.5},

@@ -36,6 +36,7 @@ def report(
         "generated_at": "2026-03-01T03:00:00Z",
         "duration_s": 1.42,
         "cluster": {
+            "reached": True,
             "context": "gpus-in-europe",
             "server": "https://192.0.2.10:6443",
             "server_version": "v1.36.3",
@@ -43,6 +44,7 @@ def report(
             "gpu_nodes": 8,
         },
         "scope": {"namespace": None, "name": None},
+        "servers": [],
         "verdict": _verdict(statuses, severities),
         "unchecked_hops": [hop for hop, status in statuses.items() if status in ("partial", "unknown")],
         "hops": [
@@ -72,6 +74,7 @@ def finding(id_: str = "EXPORTER_NO_POD_RESOURCES", hop: str = "labels", **chang
         "hop": hop,
         "severity": "error",
         "object": "DaemonSet monitoring/dcgm-exporter",
+        "servers": [],
         "seen": [
             "DCGM_FI_DEV_GPU_UTIL has 64 series, label pod is empty on all of them",
             "no volume of the DaemonSet has the path /var/lib/kubelet/pod-resources",
@@ -180,7 +183,7 @@ HOSTILE = report(
     [finding(object=EVIL, seen=[EVIL], cause=EVIL, fix=EVIL, consequences=[EVIL], doc=EVIL)],
     [autoscaler(EVIL, metric=EVIL, unit=EVIL, target={"kind": EVIL, "name": EVIL}), autoscaler(EVIL, history=None)],
     not_checked=[{"check": EVIL, "hop": "rule", "reason": EVIL, "finding": None}],
-    cluster={"context": EVIL, "server": EVIL, "server_version": EVIL, "nodes": 1, "gpu_nodes": 1},
+    cluster={"reached": True, "context": EVIL, "server": EVIL, "server_version": EVIL, "nodes": 1, "gpu_nodes": 1},
     scope={"namespace": EVIL, "name": EVIL},
 )
 

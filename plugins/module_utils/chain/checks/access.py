@@ -29,6 +29,29 @@ def rights(state: State) -> Iterator[CheckResult]:
         yield CheckResult(RIGHTS_MISSING, user, f"no right to {right}", template_vars={"subject": _subject(state.user)})
 
 
+CLUSTER_MISSING = FindingType(
+    "CLUSTER_MISSING",
+    Hop.ACCESS,
+    "warning",
+    cause="there is no kubeconfig, so only the servers of the inventory were examined",
+    fix="ansible-playbook kubegpu.autoscale.site creates a cluster on the servers; for an existing cluster set "
+    "kubegpu_kubeconfig",
+)
+CLUSTER_UNREACHABLE = FindingType(
+    "CLUSTER_UNREACHABLE",
+    Hop.ACCESS,
+    "error",
+    cause="the cluster could not be used, so only the servers of the inventory were examined",
+    fix="follow the message; check kubegpu_kubeconfig and kubegpu_context with kubectl get --raw /readyz",
+)
+
+
+@check("the cluster can be reached", CLUSTER_MISSING, CLUSTER_UNREACHABLE)
+def cluster(state: State) -> Iterator[CheckResult]:
+    if gap := state.no_cluster:
+        yield CheckResult(CLUSTER_MISSING if gap.is_missing else CLUSTER_UNREACHABLE, "the cluster", gap.why)
+
+
 def _subject(user: str) -> str:
     """As kubectl names who gets a role."""
     if user.startswith(_SERVICE_ACCOUNT):

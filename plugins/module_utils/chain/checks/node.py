@@ -135,6 +135,8 @@ NODE_NOT_READY = FindingType(
     cause="the kubelet of a GPU node does not report, so nothing on that node is seen",
     fix="kubectl describe node {name}; on the node: journalctl -u kubelet",
     grace_s=120,
+    is_consequence=True,
+    explained_by=(Hop.SERVER,),
 )
 
 

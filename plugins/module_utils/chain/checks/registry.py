@@ -27,6 +27,7 @@ from . import (
     prometheus,
     rule,
     scrape,
+    servers,
     workload,
     workload_pods,
 )
@@ -47,6 +48,7 @@ HOPS = {
 }
 CHECKS: tuple[Check[State], ...] = checks_in(
     access,
+    servers,
     node,
     device_plugin,
     node_labels,

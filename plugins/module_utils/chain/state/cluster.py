@@ -19,6 +19,7 @@ from .clock import Clock
 from .nodes import claimable_devices, gpu_nodes, is_up, offers_gpus
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal
+from .servers import NoCluster, Server
 from .targets import exporter_targets, own_targets
 from .warnings import Warnings
 
@@ -44,6 +45,8 @@ class State:
     now_s:           Unix seconds, by Prometheus' clock if it answers.
     proposal:        what is asked for, if the state is the one that a change would lead to; empty otherwise.
     facts:           results of gpu_facts by node.
+    servers:         of the inventory, as they were examined.
+    no_cluster:      why only these were examined; None if a cluster was read.
     cuda_errors:     why CUDA failed when a node was proven last, by node.
     webhooks:        ValidatingWebhookConfigurations.
     controller_events: that the Prometheus operator rejects an object, and that the HPA controller has scaled.
@@ -84,6 +87,8 @@ class State:
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    servers: Sequence[Server] = ()
+    no_cluster: NoCluster | None = None
     cuda_errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     denied: Mapping[str, str] = field(default_factory=dict)

@@ -489,6 +489,25 @@ def no_gpu_is_missing(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, GPU_MISSING, seen, there=str(there))
 
 
+MISSING = FindingType(
+    "DRIVER_MISSING",
+    Hop.DRIVER,
+    "error",
+    "without a driver nothing on the server can use its GPUs",
+    "run the nvidia_driver role with nvidia_driver_state: present",
+    is_consequence=True,
+    explained_by=(Hop.DRIVER,),
+)
+
+
+@check("a driver is installed", MISSING)
+def driver_is_there(driver: Driver) -> Iterator[CheckResult]:
+    facts = driver.facts
+    if (driver.is_wanted or driver.is_existing) and facts.origin is None:
+        generations = " and ".join(facts.generations)
+        yield seen_on(driver.host, MISSING, f"has {len(facts.gpus)} GPUs ({generations}) and no NVIDIA driver")
+
+
 # Asked before anything is changed, and afterwards.
 BEFORE = (
     each_gpu_is_identified,
@@ -513,3 +532,6 @@ AFTER = (
     uvm_is_loaded,
     fabric_has_completed,
 )
+# Of the doctor: EXAMINED where a driver is wanted, NOW in any case. What gpu_facts tell is left to the hop node.
+EXAMINED = tuple(asked for asked in BEFORE if asked is not no_gpu_is_missing)
+NOW = (driver_is_there, all_gpus_are_shown)

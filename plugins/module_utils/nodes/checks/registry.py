@@ -12,10 +12,10 @@ from . import apt, containerd, docker, driver, drop_in, kubernetes, reach, runti
 SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
     Hop.SERVER: server.SERVER + server.SERVERS,
     Hop.APT: apt.OFFER + apt.REPOSITORY,
-    Hop.DRIVER: driver.BEFORE + driver.AFTER,
+    Hop.DRIVER: driver.BEFORE + driver.AFTER + driver.NOW,
     Hop.RUNTIME: (
         *(containerd.BEFORE + drop_in.BEFORE + containerd.AFTER),
-        *(runtime.BEFORE + runtime.AFTER),
+        *(runtime.BEFORE + runtime.AFTER + runtime.NOW),
         *(docker.BEFORE + docker.DAEMON + docker.AFTER),
     ),
     Hop.KUBERNETES: kubernetes.ALL + reach.AFTER,

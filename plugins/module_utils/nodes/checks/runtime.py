@@ -68,5 +68,23 @@ def a_container_sees_the_gpus(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_CONTAINER_WITHOUT_GPUS, words)
 
 
+TOOLKIT_MISSING = FindingType(
+    "TOOLKIT_MISSING",
+    Hop.RUNTIME,
+    "error",
+    "without NVIDIA's container toolkit no container gets a GPU",
+    "run the nvidia_container_toolkit role",
+    is_consequence=True,
+)
+
+
+@check("the toolkit is installed", TOOLKIT_MISSING)
+def toolkit_is_there(toolkit: Toolkit) -> Iterator[CheckResult]:
+    if toolkit.is_wanted and toolkit.survey.installed is not None and not toolkit.installed:
+        yield seen_on(toolkit.host, TOOLKIT_MISSING, "has no nvidia-container-toolkit-base")
+
+
 BEFORE = (toolkit_goes_down_on_demand,)
 AFTER = (devices_are_the_gpus, a_container_sees_the_gpus)
+# Asked by the doctor, besides those before.
+NOW = (toolkit_is_there,)

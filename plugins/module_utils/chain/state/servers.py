@@ -1,0 +1,88 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Servers of the inventory, as the playbook examined them. No judgement here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import HopError
+from ...hops import SERVER_TITLES, Hop
+
+
+@dataclass(frozen=True)
+class ServerFinding:
+    """A finding of a role's plan, as nodes/findings.py describes it."""
+
+    id: str
+    hop: Hop
+    severity: str
+    seen: str
+    cause: str
+    fix: str
+    is_consequence: bool = False
+    explained_by: tuple[Hop, ...] = ()
+
+
+@dataclass(frozen=True)
+class Server:
+    """name:        in the inventory.
+    node:        name that it has, or would have, in the cluster.
+    unreachable: why it could not be reached; empty if it was.
+    failed:      why it could not be examined to the end; empty if it was.
+    hops:        what was examined.
+    """
+
+    name: str
+    node: str
+    unreachable: str = ""
+    failed: str = ""
+    hops: tuple[Hop, ...] = ()
+    findings: tuple[ServerFinding, ...] = ()
+
+    @property
+    def status(self) -> str:
+        return "unreachable" if self.unreachable else "failed" if self.failed else "examined"
+
+    @property
+    def is_examined(self) -> bool:
+        return self.status == "examined"
+
+
+@dataclass(frozen=True)
+class NoCluster:
+    """Why only servers were examined.
+
+    is_missing: there is no kubeconfig, so there may be no cluster yet.
+    """
+
+    why: str
+    is_missing: bool
+
+
+def server_of(given: Mapping[str, Any]) -> Server:
+    """Raises: HopError for a hop that no report has."""
+    return Server(
+        given["name"],
+        given["node"],
+        given["unreachable"],
+        given["failed"],
+        tuple(map(_hop, given["hops"])),
+        tuple(_finding(found) for found in given["findings"]),
+    )
+
+
+def _finding(given: Mapping[str, Any]) -> ServerFinding:
+    changed = {"hop": _hop(given["hop"]), "explained_by": tuple(map(_hop, given["explained_by"]))}
+    return ServerFinding(**{**given, **changed})
+
+
+def _hop(name: str) -> Hop:
+    if name not in SERVER_TITLES:
+        raise HopError(
+            Hop.SPEC,
+            seen=f"servers: unknown hop {name!r}",
+            fix=f"pass what the filter examined_servers returns; its hops are {', '.join(SERVER_TITLES)}",
+        )
+    return Hop(name)
