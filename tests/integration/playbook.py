@@ -13,7 +13,7 @@ from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
 # Of an include of one file of a role, which main.yml gives the cluster to otherwise.
-ACCESS = {"module_defaults": {"group/kubegpu.autoscale.cluster": "{{ _common_access }}"}}
+ACCESS = {"module_defaults": {"group/kubegpu.autoscale.cluster": {"kubeconfig": "{{ kubegpu_kubeconfig }}"}}}
 
 
 def run_playbook(
