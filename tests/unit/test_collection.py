@@ -149,3 +149,11 @@ def test_no_result_takes_the_name_of_a_variable_of_the_role(role: str) -> None:
 
 def _tasks(file: Path) -> Any:
     return yaml.safe_load(file.read_text())
+
+
+def test_no_two_files_of_one_run_have_the_same_name() -> None:
+    """Tests lie in folders that are no packages: pytest imports each file by its name alone."""
+    apart = {"faults", "integration"}
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if path.parent.name not in apart]
+    names = [path.name for path in files]
+    assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
