@@ -96,7 +96,7 @@ def test_the_ingress_leads_to_the_sample() -> None:
     [path] = ingress()["spec"]["rules"][0]["http"]["paths"]
     told = {"role_path": str(ROOT / "roles" / "gpu_workload")}
     role = RoleValues("gpu_workload", {"gpu_workload_service": True}, told)
-    [service] = [made for made in role["__gpu_workload"]["objects"] if made["kind"] == "Service"]
+    [service] = [made for made in role["__gpu_workload_sample"]["objects"] if made["kind"] == "Service"]
     [port] = service["spec"]["ports"]
     assert ingress()["metadata"]["namespace"] == service["metadata"]["namespace"]
     assert path["backend"]["service"] == {"name": service["metadata"]["name"], "port": {"name": port["name"]}}
