@@ -2,12 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.wanted import variables as names
-
 DOCUMENTATION = r"""
 name: component_variables
 short_description: List the variables that say which components are wanted
@@ -32,6 +26,12 @@ _raw:
   type: list
   elements: str
 """
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.wanted import variables as names
 
 
 class LookupModule(LookupBase):

@@ -17,7 +17,7 @@ from .autoscaling.manifests import RuleOptions
 from .autoscaling.rule_options import rule_options
 from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
-from .cluster.http import HttpGetter, has_credential, is_readable_by_others
+from .cluster.http_getter import HttpGetter, has_credential, is_readable_by_others
 from .cluster.kube import KubeClient
 from .cluster.kubeconfig import check_kubeconfig
 from .cluster.prometheus import PrometheusClient

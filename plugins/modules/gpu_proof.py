@@ -161,7 +161,7 @@ result:
             - V(proven) by this run, V(kept) from a run before, V(due) in check mode, V(waiting) if no GPU is free for
               instance, or V(failed).
           type: str
-        reason: {description: Why it was to be proven, when it was, or why it was not., type: str}
+        reason: {description: "Why it was to be proven, when it was, or why it was not.", type: str}
         text: {description: What is still to be proven of it. Empty if nothing is., type: str}
         gpus: {description: Number of GPUs that have computed., type: int}
         of: {description: Number of GPUs that the node offers., type: int}

@@ -13,7 +13,10 @@ from typing import ClassVar
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError, QueryError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.http import HttpGetter, is_readable_by_others
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.http_getter import (
+    HttpGetter,
+    is_readable_by_others,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 
 ONE = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [1, "2"]}]}}

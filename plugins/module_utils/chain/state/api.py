@@ -34,7 +34,7 @@ class ApiState:
 
     group: str
     service: Manifest | None = None
-    _: KW_ONLY
+    _by_name: KW_ONLY
     owner: str = ""
     is_prometheus_adapter: bool = False
     unavailable: str = ""

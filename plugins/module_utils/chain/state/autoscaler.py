@@ -32,7 +32,7 @@ class AutoscalerState:
 
     hpa: Manifest
     target: Manifest | None = None
-    _: KW_ONLY
+    _by_name: KW_ONLY
     pods: Sequence[Manifest] = ()
     metrics: Sequence[MetricState] = ()
     budget: Mapping[str, Any] | None = None

@@ -61,7 +61,7 @@ class State:
     """
 
     now_s: float
-    _: KW_ONLY
+    _by_name: KW_ONLY
     proposal: Proposal = field(default_factory=Proposal)
     scope: Scope = Scope()
     server_version: str | None = None

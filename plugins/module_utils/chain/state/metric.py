@@ -33,7 +33,7 @@ class MetricState:
     name: str
     group: str
     type: str
-    _: KW_ONLY
+    _by_name: KW_ONLY
     series: str = ""
     sources: tuple[str, ...] = ()
     reporter: str = ""

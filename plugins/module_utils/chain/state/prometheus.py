@@ -71,7 +71,7 @@ class PrometheusState:
     """
 
     name: str
-    _: KW_ONLY
+    _by_name: KW_ONLY
     error: str = ""
     rows: Sequence[Row] = ()
     rows_lately: Sequence[Row] = ()

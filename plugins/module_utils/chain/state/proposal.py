@@ -29,7 +29,7 @@ class Proposal:
     """
 
     autoscalers: Sequence[Autoscaler] = ()
-    _: KW_ONLY
+    _by_name: KW_ONLY
     hpas: Mapping[Key, Manifest] = field(default_factory=dict)
     managers: Mapping[Key, Sequence[str]] = field(default_factory=dict)
     rules: Mapping[str, Manifest] | None = field(default_factory=dict)
