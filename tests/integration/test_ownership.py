@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
-from playbook import local, run_playbook
+from playbook import ACCESS, local, run_playbook
 
 OURS = labels_of("prod")
 
@@ -20,7 +20,8 @@ class Cluster:
         self.core, self.node = client.CoreV1Api(kube), client.NodeV1Api(kube)
 
     def include(self, role: str, tasks: str, **variables: Any) -> str:
-        play = local({"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": tasks}})
+        included = {"name": f"kubegpu.autoscale.{role}", "tasks_from": tasks, "apply": ACCESS}
+        play = local({"ansible.builtin.include_role": included})
         known = {
             "kubegpu_kubeconfig": str(self._kubeconfig),
             "kubegpu_cluster_ready": True,
