@@ -21,7 +21,7 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from module_process import run_module
 from planted import HOLDERS, PLANT, watched_processes
-from playbook import changed, local, run_playbook
+from playbook import ACCESS, changed, local, run_playbook
 from programs import program
 from served_kinds import SERVED_S, is_served
 from workloads import Workloads
@@ -30,7 +30,9 @@ MARK, INVENTORY = "kubegpu.autoscale/release", "prod"
 
 
 def play(tasks: str) -> list[dict[str, Any]]:
-    return local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": tasks}})
+    return local(
+        {"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": tasks, "apply": ACCESS}}
+    )
 
 
 TEMPLATES = """
