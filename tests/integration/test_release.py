@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,9 @@ from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
 MARK, INVENTORY = "kubegpu.autoscale/release", "prod"
+
+# After it a pending release is taken for one that broke off.
+HELM_TIMEOUT_S = 1
 
 
 def play(tasks: str) -> list[dict[str, Any]]:
@@ -145,7 +149,7 @@ class Release:
             "exporter_adopt": False,
             "kubegpu_inventory_id": INVENTORY,
             # What has not ended since was interrupted.
-            "kubegpu_helm_timeout": 1,
+            "kubegpu_helm_timeout": HELM_TIMEOUT_S,
             "_common_chart": {**known, "adopt": "exporter_adopt", **chart},
         }
         self.helm("package", self.chart, "--destination", self._repository)
@@ -187,6 +191,7 @@ class Release:
         data = {"release": b64encode(b64encode(gzip.compress(json.dumps(release).encode()))).decode()}
         patch = {"metadata": {"labels": {"status": status}}, "data": data}
         self.objects.patch_namespaced_secret(name, self.namespace, patch)
+        time.sleep(HELM_TIMEOUT_S + 1)  # the API server's clock counts whole seconds
 
     def port(self) -> str:
         return self.objects.read_namespaced_service("exporter", self.namespace).spec.ports[0].name
