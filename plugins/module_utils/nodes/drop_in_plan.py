@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..formats.plain import plain
 from .answers import Answer
-from .apt_sources import plain
 from .checks.drop_in import BEFORE
 from .containerd_plan import PATHS, paths_of
 from .drop_in import DropIn, DropInOptions, DropInSurvey

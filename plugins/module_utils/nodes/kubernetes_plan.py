@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from . import pod_network
 from .answers import Answer, lines_of
 from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, GONE, LEAVING, UPGRADE
 from .etcd_members import members_of
+from .files import slurped
 from .findings import findings
 from .host import Host
 from .kube_vip import ADMIN_CONF, SUPER_ADMIN_CONF, static_pod
@@ -358,7 +358,7 @@ def _survey(read: Mapping[str, Any]) -> KubernetesSurvey:
             cluster_release=_cluster_release(_first(read["kubeadm_config"])),
             kubelet_release=_kubelet_release(_first(read["node_before"])),
             is_cordoned=bool((_first(read["node_before"]).get("spec") or {}).get("unschedulable")),
-            before=json.loads(_text(read["before"]) or "{}"),
+            before=json.loads(slurped(read["before"]) or "{}"),
         ),
     )
 
@@ -369,10 +369,10 @@ def _installed(rows: Iterable[str]) -> dict[str, str]:
     return {name: version[0].partition("-")[0] for name, *version in found if version}
 
 
-def _applied(slurped: Mapping[str, Any]) -> dict[str, Any]:
+def _applied(record: Mapping[str, Any]) -> dict[str, Any]:
     """Empty if it cannot be read: then all of it is applied again."""
     try:
-        found = from_yaml(_text(slurped))
+        found = from_yaml(slurped(record))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
@@ -403,8 +403,3 @@ def _cluster_release(config_map: Mapping[str, Any]) -> str:
 def _kubelet_release(node: Mapping[str, Any]) -> str:
     info = (node.get("status") or {}).get("nodeInfo") or {}
     return str(info.get("kubeletVersion") or "").removeprefix("v")
-
-
-def _text(slurped: Mapping[str, Any]) -> str:
-    """Content of a file that ansible.builtin.slurp has read; empty if it could not."""
-    return b64decode(slurped.get("content") or "").decode(errors="replace")
