@@ -79,5 +79,5 @@ def _steps(drop_in: DropIn) -> dict[str, bool]:
         "ask_latest": drop_in.asks_latest,
         "keep_packaged": drop_in.keeps_packaged,
         "bring_packaged_back": drop_in.brings_packaged_back,
-        "has_secrets": drop_in.is_wanted and drop_in.has_secrets,
+        "has_secrets": drop_in.has_secrets,
     }

@@ -494,6 +494,15 @@ def server_is_a_node(node: Kubernetes) -> Iterator[CheckResult]:
         )
 
 
+RELEASE_UNKNOWN = FindingType(
+    "KUBERNETES_RELEASE_UNKNOWN",
+    Hop.KUBERNETES,
+    "error",
+    "without the release of the cluster nothing shows whether it can be upgraded to kubernetes_version",
+    "`kubectl --namespace kube-system get configmap kubeadm-config --output yaml` has to show a ClusterConfiguration; "
+    f"`kubeadm init phase upload-config kubeadm --config {files.CONFIG}` on a control plane writes it again",
+    before="refuse",
+)
 DOWNGRADE = FindingType(
     "KUBERNETES_DOWNGRADE",
     Hop.KUBERNETES,
@@ -512,10 +521,15 @@ MINOR_SKIPPED = FindingType(
 )
 
 
-@check("the version is the next one", DOWNGRADE, MINOR_SKIPPED)
+@check("the version is the next one", RELEASE_UNKNOWN, DOWNGRADE, MINOR_SKIPPED)
 def version_is_the_next(node: Kubernetes) -> Iterator[CheckResult]:
     release, cluster = node.options.release, node.survey.upgrade.cluster_release
-    if not cluster or node.is_too_old:
+    if cluster is None or node.is_too_old:
+        return
+    if not cluster:
+        yield seen_on(
+            node.host, RELEASE_UNKNOWN, "is of a cluster without kubeadm's record, the ConfigMap kubeadm-config"
+        )
         return
     newest = max(numbers(cluster), numbers(node.installed_release))
     major, minor, *_patch = numbers(cluster)
