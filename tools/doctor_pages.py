@@ -58,7 +58,12 @@ def _section(finding_type: Any) -> str:
     if finding_type.before:
         notes.append(_BEFORE_WORK if finding_type.hop in SERVER_TITLES else _BEFORE[finding_type.before])
     parts += [" ".join(notes)] if notes else []
-    return "\n\n".join(part if "\n| " in part else textwrap.fill(part, WIDTH, break_long_words=False) for part in parts)
+    return "\n\n".join(part if "\n| " in part else _filled(part) for part in parts)
+
+
+def _filled(text: str) -> str:
+    """Commands have hyphens, after which a new line would be a space."""
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 _BEFORE = {

@@ -32,6 +32,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_pla
     servers_plan,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
 
 HOST: dict[str, Any] = {
     "name": {"type": "str", "required": True},
@@ -73,4 +74,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
         host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])})
         [plan] = (plan(host, given[name]) for name, (_arguments, plan) in PLANS.items() if given[name] is not None)
-        return {"changed": False, **plan}
+        # As no_log: files of a plan may have a login that no option has, such as a proxy's in Docker's daemon.json.
+        # Texts in TOML do not show theirs, so their plan tells.
+        is_hidden = plan.get("steps", {}).get("has_secrets", False) or bool(secrets_in(plan))
+        return {"changed": False, **plan, "_ansible_no_log": is_hidden}

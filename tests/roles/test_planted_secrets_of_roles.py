@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ CHARTS = [
 # Values that a user writes freely, by what is done with them. A new option has to be named here.
 OF_CHARTS = {f"{role}_values" for role in CHARTS} | {"kubernetes_cni_values"}  # module chart_release
 OF_MODULES = {
-    *(f"{role}_prometheus" for role in ("gpu_autoscaling", "gpu_doctor", "gpu_hours", "gpu_loadtest")),
+    *(f"{role}_prometheus" for role in ("gpu_autoscaling", "gpu_doctor", "gpu_hours", "gpu_loadtest", "gpu_proof")),
     *("gpu_autoscaling_autoscalers", "gpu_loadtest_headers"),
 }
 OF_KUBERNETES = (
@@ -113,17 +115,54 @@ def test_no_login_gets_into_the_arguments_of_the_adapter(url: str, arguments: li
     [task] = [task for task in tasks if task["name"] == "Fail if the adapter would get a login as an argument"]
     given = {"kubegpu_prometheus": {"url": url}, "prometheus_adapter_values": {"extraArguments": arguments}}
     role = RoleValues("prometheus_adapter", given | {"prometheus_adapter_state": "present"}, {"groups": {}})
-    assert bool(role[task["when"]]) is fails
+    assert all(role[condition] for condition in task["when"]) is fails
     assert PLANT not in str(role["__prometheus_adapter_chart['values']"])
     assert PLANT not in role.text(task["ansible.builtin.fail"]["msg"])
 
 
-def test_a_secret_of_a_server_is_for_root_and_in_no_difference() -> None:
+def slurped(text: str) -> dict[str, str]:
+    return {"content": b64encode(text.encode()).decode()}
+
+
+MAIN = f'version = 3\n[plugins.x.registry.auth]\npassword = "{PLANT}"\n'
+DAEMON = {"proxies": {"https-proxy": LOGIN}}
+HOLDING: dict[str, tuple[str, dict[str, Any]]] = {
+    "settings of containerd": (
+        "drop_in",
+        {"config": {"auth": {"password": PLANT}}, "survey": {"found": {"files": []}, "main": slurped("version = 3\n")}},
+    ),
+    "an existing configuration of containerd": (
+        "drop_in",
+        {"config": {}, "survey": {"found": {"files": []}, "main": slurped(MAIN)}},
+    ),
+    "Docker's own settings": (
+        "docker_daemon",
+        {
+            "options": {"state": "present", "default_runtime": False, "path": "/etc/docker/daemon.json"},
+            "survey": {"file": {"exists": True}, "text": slurped(json.dumps(DAEMON))},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_a_plan_shows_no_secret_of_a_file(tmp_path: Path, name: str) -> None:
+    subject, given = HOLDING[name]
+    if subject == "drop_in":
+        options = {"state": "present", "name": "50-kubegpu.toml", "settings": {"2": {}, "3": {}}}
+        paths = RoleValues("containerd", {}, {})["__containerd_paths"]
+        given = {"options": options | {"config": given["config"]}, "paths": paths, "survey": given["survey"]}
+    host = {"name": "gpu1", "system": "Debian 12", "kernel": "6.1.0", "architecture": "x86_64"}
+    plan = {"kubegpu.autoscale.node_plan": {"host": host, subject: given}, "register": "plan"}
+    check = {"ansible.builtin.assert": {"that": f"'{PLANT}' in plan.files | string"}}
+
+    done = run_playbook(tmp_path, local(plan, check), {}, "-vv", "--diff")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PLANT not in (done.stdout + done.stderr).partition("PLAY [")[2]
+
+
+def test_a_secret_of_a_server_is_in_no_difference() -> None:
     holder, public = {"all": list(HOLDERS.values())}, {"plugins": {"x": {"max": 8}}}
-    own = {"name": "50-kubegpu.toml", "settings": {2: {}, 3: {}}}
-    told = {"__containerd_drop_in": own, "__containerd_own_drop_in": own["name"], "__containerd_version": 3}
-    for given, mode in ((holder, "0600"), (public, "0644")):
-        assert RoleValues("containerd", {"containerd_config": given}, told)["__containerd_drop_in_file.mode"] == mode
     for name in OF_KUBERNETES:
         for given, hides in ((holder, True), (public, False)):
             assert RoleValues("kubernetes", {name: given}, {})["__kubernetes_has_secrets"] is hides

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..formats.plain import plain
 from .answers import Answer
 from .apt_offer import AptOffer
 from .apt_repository import AptOptions, AptPaths, AptRepository, AptSurvey, Source
-from .apt_sources import AptSet, installed_before, plain
+from .apt_sources import AptSet, installed_before
 from .checks.apt import OFFER, REPOSITORY
 from .files import Found
 from .host import Host

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..formats.plain import plain
 from .files import slurped
 
 
@@ -31,7 +32,6 @@ class AptSet:
     pinned:      patterns of names that are held at that version; the packages themselves if it is empty.
     also_pinned: packages with versions of their own.
     unattended:  patterns of names that unattended-upgrades leaves alone.
-    hosts:       others that the repository redirects to.
     """
 
     name: str
@@ -75,12 +75,3 @@ class AptSet:
 def installed_before(slurp: Mapping[str, Any]) -> tuple[str, ...]:
     """Names in the record of packages that were installed before the pin, as ansible.builtin.slurp has read it."""
     return tuple(line for line in slurped(slurp).splitlines() if not line.startswith("#"))
-
-
-def plain(value: Any) -> Any:
-    """The same with lists and dicts, as YAML has them."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(inner) for inner in value]
-    return value

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..formats.plain import plain
 from ..hops import Hop
 from .answers import Answer
-from .apt_sources import installed_before, plain
+from .apt_sources import installed_before
 from .checks.containerd import AFTER, BEFORE
 from .containerd import Containerd, ContainerdOptions, ContainerdSurvey
 from .drop_in import Paths

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..formats.plain import plain
 from ..hops import Hop
 from . import dpkg
 from .answers import Answer
-from .apt_sources import installed_before, plain
+from .apt_sources import installed_before
 from .checks.driver import AFTER, BEFORE, EXAMINED, NOW
 from .driver import Driver, DriverOptions, DriverSurvey, Failure
 from .files import slurped

@@ -240,13 +240,8 @@ class DropIn:
 
     @property
     def file(self) -> WantedFile:
-        mode = "0600" if self.has_secrets else "0644"
+        mode = "0600" if secrets_in(self.settings) else "0644"
         return WantedFile(self.path, self._content[0], mode, "containerd --config %s config dump")
-
-    @property
-    def has_secrets(self) -> bool:
-        """The login to a registry, for instance."""
-        return next(iter(secrets_in(self.settings)), None) is not None
 
     # The main file.
 
@@ -269,6 +264,11 @@ class DropIn:
     @property
     def writes_main(self) -> bool:
         return self._importing[0] != self.main.text
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether one of the files has a secret, the login to a registry for instance."""
+        return bool(secrets_in(self.main.settings)) or (self.is_wanted and bool(secrets_in(self.settings)))
 
     @property
     def keeps_packaged(self) -> bool:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..formats.plain import plain
 from .answers import Answer
-from .apt_sources import plain
 from .checks.drop_in import BEFORE
 from .containerd_plan import PATHS, paths_of
 from .drop_in import DropIn, DropInOptions, DropInSurvey
@@ -79,5 +79,5 @@ def _steps(drop_in: DropIn) -> dict[str, bool]:
         "ask_latest": drop_in.asks_latest,
         "keep_packaged": drop_in.keeps_packaged,
         "bring_packaged_back": drop_in.brings_packaged_back,
-        "has_secrets": drop_in.is_wanted and drop_in.has_secrets,
+        "has_secrets": drop_in.has_secrets,
     }

@@ -36,13 +36,13 @@ class ApiAnswer:
 class Upgrade:
     """What an upgrade finds.
 
-    cluster_release: by kubeadm's own record.
+    cluster_release: by kubeadm's own record; empty if the cluster has none, None if nobody has asked.
     kubelet_release: as the node reports it; empty as long as nobody has asked.
     is_cordoned:     whether the node takes no pods now.
     before:          what the run that began the upgrade wrote down; empty as long as nobody has read it.
     """
 
-    cluster_release: str = ""
+    cluster_release: str | None = None
     kubelet_release: str = ""
     is_cordoned: bool = False
     before: Mapping[str, Any] = field(default_factory=dict)
@@ -282,10 +282,6 @@ class Kubernetes:
         return {name: sign for name, sign in signs.items() if sign}
 
     # An upgrade.
-
-    @property
-    def is_upgradable(self) -> bool:
-        return self.is_ours and self.is_complete and self.controller.kubeconfig_exists
 
     @property
     def upgrades(self) -> bool:

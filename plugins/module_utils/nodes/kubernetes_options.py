@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .versions import any_revision
+
 
 @dataclass(frozen=True)
 class KubernetesOptions:
@@ -52,7 +54,7 @@ class KubernetesOptions:
     @property
     def apt_version(self) -> str:
         """The packages' version has a revision: 1.36.3-1.1."""
-        return f"{self.version}-*" if re.fullmatch("[0-9.]+", self.version) else self.version
+        return any_revision(self.version)
 
     @property
     def pod_subnets(self) -> tuple[str, ...]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from . import pod_network
 from .answers import Answer, lines_of
 from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, GONE, LEAVING, UPGRADE
 from .etcd_members import members_of
+from .files import slurped
 from .findings import findings
 from .host import Host
 from .kube_vip import ADMIN_CONF, SUPER_ADMIN_CONF, static_pod
@@ -108,7 +108,7 @@ KUBERNETES: dict[str, Any] = {
 
 def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     """`params` are as KUBERNETES has them."""
-    options = KubernetesOptions(**_tuples(params["options"]))
+    options = KubernetesOptions(**_tuples(params["options"]) | {"lost_nodes": _names(params["options"]["lost_nodes"])})
     membership = _membership(params["run"], options.lost_nodes)
     node = Kubernetes(host, options, Controller(**params["controller"]), membership, _survey(params["survey"]))
     checks = ALWAYS + (BEFORE if node.is_wanted else ())
@@ -325,6 +325,11 @@ def _tuples(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    """No empty one, which an option without a value gives: a member of etcd that has never started has no name."""
+    return tuple(name.strip() for names in given for name in names.split(",") if name.strip())
+
+
 def _membership(run: Mapping[str, Any], lost: tuple[str, ...]) -> Membership:
     servers = (Server(**_tuples(server)) for server in run["servers"])
     return Membership(
@@ -355,10 +360,10 @@ def _survey(read: Mapping[str, Any]) -> KubernetesSurvey:
         members=members_of(read["etcd"].get("json") or {}, read["etcd_health"]),
         metrics_addresses=tuple(" ".join(lines_of(Answer.of(read["metrics_addresses"]))).split()),
         upgrade=Upgrade(
-            cluster_release=_cluster_release(_first(read["kubeadm_config"])),
+            cluster_release=_cluster_release(read["kubeadm_config"]),
             kubelet_release=_kubelet_release(_first(read["node_before"])),
             is_cordoned=bool((_first(read["node_before"]).get("spec") or {}).get("unschedulable")),
-            before=json.loads(_text(read["before"]) or "{}"),
+            before=json.loads(slurped(read["before"]) or "{}"),
         ),
     )
 
@@ -369,10 +374,10 @@ def _installed(rows: Iterable[str]) -> dict[str, str]:
     return {name: version[0].partition("-")[0] for name, *version in found if version}
 
 
-def _applied(slurped: Mapping[str, Any]) -> dict[str, Any]:
+def _applied(record: Mapping[str, Any]) -> dict[str, Any]:
     """Empty if it cannot be read: then all of it is applied again."""
     try:
-        found = from_yaml(_text(slurped))
+        found = from_yaml(slurped(record))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
@@ -395,16 +400,13 @@ def _first(result: Mapping[str, Any]) -> Mapping[str, Any]:
     return next(iter(result.get("resources") or ()), {})
 
 
-def _cluster_release(config_map: Mapping[str, Any]) -> str:
-    text = (config_map.get("data") or {}).get("ClusterConfiguration")
+def _cluster_release(result: Mapping[str, Any]) -> str | None:
+    if not result:
+        return None
+    text = (_first(result).get("data") or {}).get("ClusterConfiguration")
     return str(from_yaml(text)["kubernetesVersion"]).removeprefix("v") if text else ""
 
 
 def _kubelet_release(node: Mapping[str, Any]) -> str:
     info = (node.get("status") or {}).get("nodeInfo") or {}
     return str(info.get("kubeletVersion") or "").removeprefix("v")
-
-
-def _text(slurped: Mapping[str, Any]) -> str:
-    """Content of a file that ansible.builtin.slurp has read; empty if it could not."""
-    return b64decode(slurped.get("content") or "").decode(errors="replace")

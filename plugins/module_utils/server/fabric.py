@@ -8,17 +8,22 @@ import re
 
 COMPLETED = "Completed"
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$", re.MULTILINE)
-_STATE = re.compile(r"^ +Fabric\n +State +: *(.*?) *$", re.MULTILINE)
+_STATE = re.compile(r"^ +Fabric\n +State +: *(.*?) *$(?:\n +Status +: *(.*?) *$)?", re.MULTILINE)
 # Of GPUs before Hopper, and of those without a fabric.
-_UNKNOWN = ("N/A", "Unknown Error", "")
+_UNKNOWN = ("n/a", "unknown error", "not supported", "")
+# The status is the fabric manager's answer: a GPU may have completed the handshake, and still not have joined.
+_JOINED = ("success", "nvml_success", "n/a", "")
 
 
 def fabric_states(text: str) -> dict[str, str]:
-    """By PCI address; without the GPUs that report no state."""
+    """By PCI address, a failure as `Completed (its status)`; without the GPUs that report no state."""
     _before, *parts = _GPU.split(text)
-    states = {
-        address: found[1]
+    return {
+        address: _state(found[1], found[2] or "")
         for address, part in zip(parts[::2], parts[1::2], strict=True)
-        if (found := _STATE.search(part))
+        if (found := _STATE.search(part)) and found[1].lower() not in _UNKNOWN
     }
-    return {address: state for address, state in states.items() if state not in _UNKNOWN}
+
+
+def _state(state: str, status: str) -> str:
+    return state if status.lower() in _JOINED or state != COMPLETED else f"{state} ({status})"

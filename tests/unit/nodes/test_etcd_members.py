@@ -141,6 +141,19 @@ def test_a_bare_server_under_an_old_name_needs_no_confirmation() -> None:
     assert (found["refused"], found["nodes"], found["lost"]) == ([], ["cp2"], [])
 
 
+@pytest.mark.parametrize("lost", ["", "cp2, ", ["cp2", ""], ["cp2,"]], ids=repr)
+def test_a_name_that_is_empty_is_no_member_that_never_started(lost: str | list[str]) -> None:
+    """`-e kubernetes_lost_nodes=` gives one."""
+    known = etcd(cp1="healthy", cp2="down", cp3="healthy", cp4="healthy")
+    known["etcd"]["json"]["members"].append({"ID": "id-new"})
+    server = Node(name="cp1", files=CONTROL_PLANE, survey={"nodes": listed(node("cp1")), **known})
+    made = server.plan(lost_nodes=lost)
+
+    names = [row["name"] for row in made["gone"]["members"]]
+    assert (names, made["steps"]["forget"]) == ((["cp2"], True) if lost else ([], False))
+    assert made["gone"]["lost"] == names
+
+
 def test_what_is_gone_already_needs_no_confirmation() -> None:
     found = departures([node("cp1")], etcd(cp1="healthy"), lost=["gpu9"])
 

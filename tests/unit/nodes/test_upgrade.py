@@ -47,6 +47,12 @@ REFUSED: dict[str, tuple[str, Node, str, str]] = {
         "/nowhere/kubeconfig is not on the controller",
     ),
     "a version that is no release": ("KUBERNETES_VERSION_UNFIT", node(), "1.36", "kubernetes_version 1.36."),
+    "a cluster without kubeadm's record": (
+        "KUBERNETES_RELEASE_UNKNOWN",
+        node(kubeadm_config={"api_found": False, "resources": []}),
+        "1.36.3",
+        "cp1 is of a cluster without kubeadm's record",
+    ),
     "an older one than the cluster": (
         "KUBERNETES_DOWNGRADE",
         node("1.36.3", "1.35.2"),

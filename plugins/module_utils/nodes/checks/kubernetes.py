@@ -13,6 +13,7 @@ from .. import kubernetes_files as files
 from ..etcd_members import majority_loss
 from ..kubernetes import OLDEST, Kubernetes
 from ..versions import numbers
+from .seen import seen_on
 
 # Whatever the state is to be.
 
@@ -30,7 +31,9 @@ FOREIGN_CLUSTER = FindingType(
 @check("the server is no node of a cluster that this collection does not manage", FOREIGN_CLUSTER)
 def cluster_is_managed(node: Kubernetes) -> Iterator[CheckResult]:
     if node.is_member and not node.is_ours:
-        yield _seen(node, FOREIGN_CLUSTER, f"belongs to a cluster that this role did not create: {files.KUBELET_CONF}")
+        yield seen_on(
+            node.host, FOREIGN_CLUSTER, f"belongs to a cluster that this role did not create: {files.KUBELET_CONF}"
+        )
 
 
 LEAVES_BESIDE = FindingType(
@@ -48,7 +51,7 @@ def server_leaves_by_itself(node: Kubernetes) -> Iterator[CheckResult]:
     staying = node.membership.staying_beside
     if not node.is_wanted and node.is_member and staying:
         seen = f"is to leave the cluster, and {', '.join(staying)} of the same run to stay"
-        yield _seen(node, LEAVES_BESIDE, seen, host=node.host.name)
+        yield seen_on(node.host, LEAVES_BESIDE, seen, host=node.host.name)
 
 
 CANNOT_LEAVE = FindingType(
@@ -67,7 +70,7 @@ def node_can_leave(node: Kubernetes) -> Iterator[CheckResult]:
     if not node.is_wanted and node.is_member and not membership.complete and membership.silent:
         silent = ", ".join(membership.silent)
         seen = f"cannot be drained or removed from the cluster: its control planes {silent} do not answer"
-        yield _seen(node, CANNOT_LEAVE, seen)
+        yield seen_on(node.host, CANNOT_LEAVE, seen)
 
 
 KUBECONFIG_RELATIVE = FindingType(
@@ -85,7 +88,9 @@ def kubeconfig_is_absolute(node: Kubernetes) -> Iterator[CheckResult]:
     controller = node.controller
     if not controller.kubeconfig_file.startswith("/"):
         seen = f"has the relative path {controller.kubeconfig_option} as kubegpu_kubeconfig, which would be a file in "
-        yield _seen(node, KUBECONFIG_RELATIVE, seen + controller.playbook_folder, absolute=controller.kubeconfig_real)
+        yield seen_on(
+            node.host, KUBECONFIG_RELATIVE, seen + controller.playbook_folder, absolute=controller.kubeconfig_real
+        )
 
 
 # Of a server that is to be a node.
@@ -105,7 +110,7 @@ OTHER_DISTRIBUTION = FindingType(
 def no_other_distribution(node: Kubernetes) -> Iterator[CheckResult]:
     if node.other_clusters:
         seen = f"belongs to a cluster of another distribution: it has {', '.join(node.other_clusters)}"
-        yield _seen(node, OTHER_DISTRIBUTION, seen)
+        yield seen_on(node.host, OTHER_DISTRIBUTION, seen)
 
 
 NO_CONTROL_PLANE = FindingType(
@@ -131,9 +136,9 @@ ENDPOINT_MISSING = FindingType(
 def control_planes_have_an_address(node: Kubernetes) -> Iterator[CheckResult]:
     count = len(node.membership.control_planes)
     if not count:
-        yield _seen(node, NO_CONTROL_PLANE, "has no control plane: the group kube_control_plane has 0 hosts")
+        yield seen_on(node.host, NO_CONTROL_PLANE, "has no control plane: the group kube_control_plane has 0 hosts")
     elif count > 1 and not node.options.control_plane_endpoint:
-        yield _seen(node, ENDPOINT_MISSING, f"has several control planes: kube_control_plane has {count} hosts")
+        yield seen_on(node.host, ENDPOINT_MISSING, f"has several control planes: kube_control_plane has {count} hosts")
 
 
 VERSION_UNFIT = FindingType(
@@ -149,7 +154,7 @@ VERSION_UNFIT = FindingType(
 @check("the version is a supported release", VERSION_UNFIT)
 def version_is_a_release(node: Kubernetes) -> Iterator[CheckResult]:
     if node.is_too_old:
-        yield _seen(node, VERSION_UNFIT, f"would get kubernetes_version {node.options.version}")
+        yield seen_on(node.host, VERSION_UNFIT, f"would get kubernetes_version {node.options.version}")
 
 
 VERSION_DIFFERS = FindingType(
@@ -167,7 +172,7 @@ def release_is_the_wanted_one(node: Kubernetes) -> Iterator[CheckResult]:
     release, installed = node.options.release, node.installed_release
     if release and installed and installed != release:
         seen = f"has Kubernetes {installed}, kubernetes_version is {release}"
-        yield _seen(node, VERSION_DIFFERS, seen, installed=installed)
+        yield seen_on(node.host, VERSION_DIFFERS, seen, installed=installed)
 
 
 KUBECONFIG_OF_OTHER_CLUSTER = FindingType(
@@ -185,7 +190,7 @@ KUBECONFIG_OF_OTHER_CLUSTER = FindingType(
 def kubeconfig_is_of_this_cluster(node: Kubernetes) -> Iterator[CheckResult]:
     if node.leads and not node.is_member and node.controller.kubeconfig_exists:
         seen = f"is in no cluster, and {node.controller.kubeconfig_option} on the controller is of one"
-        yield _seen(node, KUBECONFIG_OF_OTHER_CLUSTER, seen)
+        yield seen_on(node.host, KUBECONFIG_OF_OTHER_CLUSTER, seen)
 
 
 CONTROL_PLANES_SILENT = FindingType(
@@ -205,7 +210,7 @@ def control_planes_answer(node: Kubernetes) -> Iterator[CheckResult]:
     if not node.is_member and not membership.complete and membership.silent:
         silent = ", ".join(membership.silent)
         seen = f"is in no cluster, and control planes that may have one do not answer: {silent}"
-        yield _seen(node, CONTROL_PLANES_SILENT, seen, host=node.host.name)
+        yield seen_on(node.host, CONTROL_PLANES_SILENT, seen, host=node.host.name)
 
 
 API_SERVER_EXISTS = FindingType(
@@ -236,11 +241,11 @@ def api_server_can_be_there(node: Kubernetes) -> Iterator[CheckResult]:
         return
     if answer.status in _HTTP_OF_API_SERVERS:
         seen = f"is in no cluster and would create one, but an API server answers at {node.api_asked}"
-        yield _seen(node, API_SERVER_EXISTS, seen, host=node.host.name)
+        yield seen_on(node.host, API_SERVER_EXISTS, seen, host=node.host.name)
     elif answer.status == -1 and re.search(node.api_silence, answer.message):
         reason = re.sub("^.*<|>$", "", answer.message)
         seen = f"would have its API server at {node.api_asked}, which the controller does not reach ({reason})"
-        yield _seen(node, API_SERVER_UNREACHABLE, seen)
+        yield seen_on(node.host, API_SERVER_UNREACHABLE, seen)
 
 
 WORKER_TO_CONTROL_PLANE = FindingType(
@@ -258,7 +263,7 @@ WORKER_TO_CONTROL_PLANE = FindingType(
 def worker_stays_a_worker(node: Kubernetes) -> Iterator[CheckResult]:
     if node.is_worker:
         seen = "is a worker of the cluster, and the inventory has it in kube_control_plane"
-        yield _seen(node, WORKER_TO_CONTROL_PLANE, seen, host=node.host.name)
+        yield seen_on(node.host, WORKER_TO_CONTROL_PLANE, seen, host=node.host.name)
 
 
 FIXED_FIELDS = FindingType(
@@ -280,7 +285,7 @@ def fixed_fields_stay(node: Kubernetes) -> Iterator[CheckResult]:
         for name in node.fixed_fields
     ]
     if changes:
-        yield _seen(node, FIXED_FIELDS, f"has another ClusterConfiguration than is wanted: {'; '.join(changes)}")
+        yield seen_on(node.host, FIXED_FIELDS, f"has another ClusterConfiguration than is wanted: {'; '.join(changes)}")
 
 
 MANIFEST_OPTIONS = FindingType(
@@ -307,9 +312,9 @@ def manifest_is_verified(node: Kubernetes) -> Iterator[CheckResult]:
     manifest = options.cni_manifest
     if (options.cni == "manifest") != bool(manifest):
         seen = f"has kubernetes_cni {options.cni} and kubernetes_cni_manifest {manifest or 'empty'}"
-        yield _seen(node, MANIFEST_OPTIONS, seen)
+        yield seen_on(node.host, MANIFEST_OPTIONS, seen)
     if re.match("https?://", manifest) and not options.cni_manifest_checksum:
-        yield _seen(node, MANIFEST_UNVERIFIED, f"has kubernetes_cni_manifest {manifest} without a checksum")
+        yield seen_on(node.host, MANIFEST_UNVERIFIED, f"has kubernetes_cni_manifest {manifest} without a checksum")
 
 
 BRIDGE_IPV4 = FindingType(
@@ -329,7 +334,7 @@ def bridge_has_ipv4(node: Kubernetes) -> Iterator[CheckResult]:
     if options.cni == "bridge" and re.search("[,:]", "".join(addresses)):
         pods, services, own = addresses
         seen = f"has kubernetes_pod_subnet {pods}, kubernetes_service_subnet {services}, kubernetes_node_ip "
-        yield _seen(node, BRIDGE_IPV4, seen + (own or "empty"))
+        yield seen_on(node.host, BRIDGE_IPV4, seen + (own or "empty"))
 
 
 OTHER_NETWORK = FindingType(
@@ -347,7 +352,7 @@ def network_is_the_first(node: Kubernetes) -> Iterator[CheckResult]:
     others = node.other_networks
     if others and not node.is_member:
         seen = f"has a pod network that is not managed by this collection: {', '.join(others)}"
-        yield _seen(node, OTHER_NETWORK, seen, files=" ".join(others))
+        yield seen_on(node.host, OTHER_NETWORK, seen, files=" ".join(others))
 
 
 SWAP_ON = FindingType(
@@ -374,10 +379,10 @@ SWAP_AT_BOOT = FindingType(
 def kubelet_starts(node: Kubernetes) -> Iterator[CheckResult]:
     swap, swaps, services = node.options.swap, node.survey.swaps, node.swap_services
     if swap == "refuse" and swaps and not node.is_member:
-        yield _seen(node, SWAP_ON, f"swaps: {', '.join(swaps)}")
+        yield seen_on(node.host, SWAP_ON, f"swaps: {', '.join(swaps)}")
     if swap == "disable" and services:
         seen = f"turns swap on at each boot by {', '.join(services)}"
-        yield _seen(node, SWAP_AT_BOOT, seen, services=" ".join(services))
+        yield seen_on(node.host, SWAP_AT_BOOT, seen, services=" ".join(services))
 
 
 # Of nodes that go.
@@ -396,7 +401,7 @@ NAMESAKE = FindingType(
 def no_namesake_joins(node: Kubernetes) -> Iterator[CheckResult]:
     for server, address in node.membership.namesakes(node.survey.nodes):
         seen = f"cannot go on: {server.host} has the name of node {server.node}, which is Ready at {address}"
-        yield _seen(node, NAMESAKE, seen, host=server.host)
+        yield seen_on(node.host, NAMESAKE, seen, host=server.host)
 
 
 LOST_IN_RUN = FindingType(
@@ -433,11 +438,11 @@ def lost_nodes_are_lost(node: Kubernetes) -> Iterator[CheckResult]:
         match sign:
             case "in the run":
                 host = node.membership.in_play[name]
-                yield _seen(node, LOST_IN_RUN, f"{lost}, which is the node of {host} in this run", lost=name)
+                yield seen_on(node.host, LOST_IN_RUN, f"{lost}, which is the node of {host} in this run", lost=name)
             case "Ready":
-                yield _seen(node, LOST_READY, f"{lost}, and that node is Ready", lost=name)
+                yield seen_on(node.host, LOST_READY, f"{lost}, and that node is Ready", lost=name)
             case "answers":
-                yield _seen(node, LOST_ANSWERS, f"{lost}, and its member of etcd answers", lost=name)
+                yield seen_on(node.host, LOST_ANSWERS, f"{lost}, and its member of etcd answers", lost=name)
 
 
 ETCD_MAJORITY = FindingType(
@@ -482,11 +487,22 @@ NOT_A_NODE = FindingType(
 @check("the server is a node that can be upgraded", NOT_A_NODE)
 def server_is_a_node(node: Kubernetes) -> Iterator[CheckResult]:
     if not (node.is_ours and node.is_complete):
-        yield _seen(node, NOT_A_NODE, "is not a node that this role has joined to a cluster")
+        yield seen_on(node.host, NOT_A_NODE, "is not a node that this role has joined to a cluster")
     elif not node.controller.kubeconfig_exists:
-        yield _seen(node, NOT_A_NODE, f"is a node, and {node.controller.kubeconfig_option} is not on the controller")
+        yield seen_on(
+            node.host, NOT_A_NODE, f"is a node, and {node.controller.kubeconfig_option} is not on the controller"
+        )
 
 
+RELEASE_UNKNOWN = FindingType(
+    "KUBERNETES_RELEASE_UNKNOWN",
+    Hop.KUBERNETES,
+    "error",
+    "without the release of the cluster nothing shows whether it can be upgraded to kubernetes_version",
+    "`kubectl --namespace kube-system get configmap kubeadm-config --output yaml` has to show a ClusterConfiguration; "
+    f"`kubeadm init phase upload-config kubeadm --config {files.CONFIG}` on a control plane writes it again",
+    before="refuse",
+)
 DOWNGRADE = FindingType(
     "KUBERNETES_DOWNGRADE",
     Hop.KUBERNETES,
@@ -505,20 +521,25 @@ MINOR_SKIPPED = FindingType(
 )
 
 
-@check("the version is the next one", DOWNGRADE, MINOR_SKIPPED)
+@check("the version is the next one", RELEASE_UNKNOWN, DOWNGRADE, MINOR_SKIPPED)
 def version_is_the_next(node: Kubernetes) -> Iterator[CheckResult]:
     release, cluster = node.options.release, node.survey.upgrade.cluster_release
-    if not cluster or node.is_too_old:
+    if cluster is None or node.is_too_old:
+        return
+    if not cluster:
+        yield seen_on(
+            node.host, RELEASE_UNKNOWN, "is of a cluster without kubeadm's record, the ConfigMap kubeadm-config"
+        )
         return
     newest = max(numbers(cluster), numbers(node.installed_release))
     major, minor, *_patch = numbers(cluster)
     wanted = numbers(release)
     if wanted < newest:
         seen = f"has {node.installed_release}, the cluster {cluster}, and kubernetes_version is older: {release}"
-        yield _seen(node, DOWNGRADE, seen, cluster=cluster)
+        yield seen_on(node.host, DOWNGRADE, seen, cluster=cluster)
     elif wanted[0] != major or wanted[1] > minor + 1:
         seen = f"is of a cluster of {cluster}, kubernetes_version is {release}"
-        yield _seen(node, MINOR_SKIPPED, seen, next=f"{major}.{minor + 1}")
+        yield seen_on(node.host, MINOR_SKIPPED, seen, next=f"{major}.{minor + 1}")
 
 
 # Of changes that are applied.
@@ -543,9 +564,9 @@ CERTIFICATE_KEPT = FindingType(
 @check("all changes are applied at once", CHANGE_DEFERRED, CERTIFICATE_KEPT)
 def changes_are_applied(node: Kubernetes) -> Iterator[CheckResult]:
     if node.deferred_fields:
-        yield _seen(node, CHANGE_DEFERRED, f"keeps {', '.join(node.deferred_fields)} as before")
+        yield seen_on(node.host, CHANGE_DEFERRED, f"keeps {', '.join(node.deferred_fields)} as before")
     if "apiServer" in node.changed_fields:
-        yield _seen(node, CERTIFICATE_KEPT, "keeps its certificate of the API server")
+        yield seen_on(node.host, CERTIFICATE_KEPT, "keeps its certificate of the API server")
 
 
 ALWAYS = (cluster_is_managed, server_leaves_by_itself, node_can_leave, kubeconfig_is_absolute)
@@ -570,13 +591,3 @@ LEAVING = (leaving_members_can_go,)
 UPGRADE = (server_is_a_node, version_is_a_release, version_is_the_next)
 CHANGES = (changes_are_applied,)
 ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES))
-
-
-def _seen(node: Kubernetes, finding_type: FindingType, seen: str, **words: str) -> CheckResult:
-    return CheckResult(
-        finding_type,
-        node.host.name,
-        seen,
-        affected=frozenset({f"server {node.host.name}"}),
-        template_vars=words,
-    )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
 from ..reach import Reach
+from .seen import seen_on
 
 BRIDGE_APART = FindingType(
     "KUBERNETES_BRIDGE_APART",
@@ -43,15 +44,11 @@ def pods_reach_each_other(reach: Reach) -> Iterator[CheckResult]:
     rows = [f"{peer.address} on {peer.node}: {reach.missed[peer.address]}" for peer in reach.missed_peers]
     if rows:
         apart = BRIDGE_APART if reach.cni == "bridge" else NETWORK_APART
-        yield _seen(reach, apart, f"has a pod that does not reach pods of other nodes: {', '.join(rows)}")
+        yield seen_on(reach.host, apart, f"has a pod that does not reach pods of other nodes: {', '.join(rows)}")
     elif reach.peers is not None and not reach.has_pod:
-        yield _seen(reach, NO_POD, f"has no pod that got an address within {reach.wait_timeout} s")
+        yield seen_on(reach.host, NO_POD, f"has no pod that got an address within {reach.wait_timeout} s")
     elif reach.failure:
-        yield _seen(reach, NO_POD, f"could not prove that pods reach each other: {reach.failure}")
+        yield seen_on(reach.host, NO_POD, f"could not prove that pods reach each other: {reach.failure}")
 
 
 AFTER = (pods_reach_each_other,)
-
-
-def _seen(reach: Reach, finding_type: FindingType, seen: str) -> CheckResult:
-    return CheckResult(finding_type, reach.host.name, seen, affected=frozenset({f"server {reach.host.name}"}))
