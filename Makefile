@@ -242,7 +242,7 @@ docs: test-env ## print each role's README from its argument specs, docs/doctor 
 	@$(BIN)/python tools/doctor_pages.py
 	@$(BIN)/python tools/dashboards.py
 	@$(BIN)/python -c 'import sys; from aar_doc.cli import app; \
-		[app(["--output-file", "README.md", role, "markdown"], standalone_mode=False) for role in sys.argv[1:]]' roles/* >/dev/null
+		[app(["--output-file", "README.md", "--output-template", "tools/role_readme.md.j2", role, "markdown"], standalone_mode=False) for role in sys.argv[1:]]' roles/* >/dev/null
 
 .PHONY: programs
 programs: lab-env

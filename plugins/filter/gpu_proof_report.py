@@ -23,11 +23,11 @@ description:
 options:
   _input:
     description:
-      - The C(result) of the module. For the one line also null, if no proof was asked for.
+      - The C(result) of the module. For V(summary) also null, if the proof was skipped.
     type: dict
     required: true
   format:
-    description: V(text) for lines, V(summary) for one line, V(html) for a page that needs nothing else.
+    description: V(text) for lines, V(summary) for one line, V(html) for a self-contained page.
     type: str
     choices: [text, summary, html]
     default: text
@@ -62,7 +62,7 @@ _FORMATS = ("text", "summary", "html")
 def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", error: str = "") -> Any:
     """A proof in one of the formats.
 
-    Raises: AnsibleFilterError for an unknown format, and for what is no proof.
+    Raises: AnsibleFilterError for an unknown format, and for another kind of result.
     """
     if format not in _FORMATS:
         raise AnsibleFilterError(f"gpu_proof_report: {format} is none of {', '.join(_FORMATS)}")

@@ -28,14 +28,14 @@ options:
   state:
     description:
       - V(present) proves what is new or has changed.
-      - V(absent) removes the record, and what a killed run has left.
+      - V(absent) removes the record, and the leftover objects of a killed run.
     type: str
     choices: [present, absent]
     default: present
   namespace:
     description:
-      - Namespace for the time of the proof. The module fails before it changes anything if another namespace has this
-        name.
+      - Namespace that exists while the proof runs. The module fails before making changes if a namespace with this name
+        exists that no proof of this inventory created.
     type: str
     default: kubegpu-proof
   image:
@@ -45,7 +45,7 @@ options:
   scripts:
     description:
       - Programs of the pods by file name, C(cuda.py), C(cuda_proof.py) and C(sample_service.py). The role
-        P(kubegpu.autoscale.gpu_proof#role) has them. Required with O(state=present).
+        P(kubegpu.autoscale.gpu_proof#role) contains them. Required with O(state=present).
     type: dict
     default: {}
   runtime_class:
@@ -72,7 +72,7 @@ options:
     default: []
   servers:
     description:
-      - What is known of the servers. With it the module compares the number of GPUs, checks the NVLink fabric, and
+      - What is known of the servers. With this the module compares the number of GPUs, checks the NVLink fabric, and
         notices another driver.
     type: list
     elements: dict
@@ -95,7 +95,7 @@ options:
     default: true
   repeat:
     description:
-      - Prove everything again, whatever is recorded.
+      - Prove everything again, even what is recorded.
     type: bool
     default: false
   wait_timeout:
@@ -111,7 +111,7 @@ attributes:
     description: Returns what would be proven. Nothing is created.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: Shows no diff.
 notes:
   - Of GPUs that are shared or split by MIG one device of each node is proven, and no workload scales on them.
   - A node with fewer GPUs than were proven before fails, unless C(expected_gpus) confirms the number.
@@ -119,7 +119,7 @@ notes:
     and deletes its namespace with what is in it, a PriorityClass, and in kube-system a ConfigMap and a Lease.
 seealso:
   - module: kubegpu.autoscale.gpu_doctor
-    description: Checks each hop of a cluster without a workload of its own.
+    description: Checks each hop of a cluster without creating a workload.
 """
 
 EXAMPLES = r"""
@@ -135,7 +135,7 @@ EXAMPLES = r"""
       - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
   register: proof
 
-- name: Forget what was proven
+- name: Remove the record
   kubegpu.autoscale.gpu_proof:
     kubeconfig: "{{ kubegpu_kubeconfig }}"
     state: absent
@@ -161,7 +161,7 @@ result:
             - V(proven) by this run, V(kept) from a run before, V(due) in check mode, V(waiting) if no GPU is free for
               instance, or V(failed).
           type: str
-        reason: {description: "Why it was to be proven, when it was, or why it was not.", type: str}
+        reason: {description: "Why it had to be proven, when it was proven, or why it was not.", type: str}
         text: {description: What is still to be proven of it. Empty if nothing is., type: str}
         gpus: {description: Number of GPUs that have computed., type: int}
         of: {description: Number of GPUs that the node offers., type: int}

@@ -66,11 +66,14 @@ class Kubelet:
     """messages: what the CUDA pod of a node leaves, by node.
 
     cuda: names of nodes whose CUDA pods have run.
+    preempts: CUDA pods are deleted instead, as the scheduler does for a pod with a higher priority.
+    is_always_busy: the GPU of the workload is busy also without requests.
     """
 
     def __init__(self, plane: ControlPlane, kube: client.ApiClient, chain: MetricChain) -> None:
         self.messages: dict[str, str] = {}
         self.cuda: list[str] = []
+        self.preempts = self.is_always_busy = False
         self._core, self._apps = client.CoreV1Api(kube), client.AppsV1Api(kube)
         self._address, self._exporter = plane.address, chain.exporter
         self._service = Service(plane.address)
@@ -88,7 +91,7 @@ class Kubelet:
 
     def _follow(self) -> None:
         while not self._ended.wait(0.1):
-            self._exporter.gpus(NAMESPACE, {"proof-0": self._service.percent})
+            self._exporter.gpus(NAMESPACE, {"proof-0": 100.0 if self.is_always_busy else self._service.percent})
             with suppress(ApiException, HTTPError):
                 self._run_pods()
                 self._run_deployments()
@@ -101,6 +104,9 @@ class Kubelet:
     def _run_cuda(self, pod: Any) -> None:
         terms = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
         node = terms[0].match_fields[0].values[0]
+        if self.preempts:
+            self._core.delete_namespaced_pod(pod.metadata.name, NAMESPACE)
+            return
         text = self.messages.get(node, "")
         if not text:
             return

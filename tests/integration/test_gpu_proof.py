@@ -22,6 +22,12 @@ _NODE_INFO = (
     *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
     *("operatingSystem", "osImage", "systemUUID"),
 )
+# Of the temporary objects of a proof.
+LABELS = {
+    "app.kubernetes.io/managed-by": "kubegpu.autoscale",
+    "app.kubernetes.io/part-of": "proof",
+    "kubegpu.autoscale/inventory": "default",
+}
 NO_UVM = {"text": "cuInit: CUDA_ERROR_UNKNOWN", "function": "cuInit", "code": 999}
 
 
@@ -69,6 +75,7 @@ class Cluster:
         for remove in (
             lambda: self._core.delete_namespaced_config_map(RECORD, "kube-system"),
             lambda: self._core.delete_namespace(NAMESPACE),
+            lambda: client.SchedulingV1Api(self._kube).delete_priority_class("kubegpu-proof"),
         ):
             gone(remove)
         eventually(lambda: gone(lambda: self._core.read_namespace(NAMESPACE)), "the namespace is gone", PROOF_S)
@@ -139,9 +146,9 @@ def test_cuda_that_does_not_start_fails_with_its_cause_and_is_proven_once_it_doe
 
 
 def test_gpus_in_use_are_not_proven_and_their_pods_stay(cluster: Cluster, workloads: Workloads, kube: Any) -> None:
-    cluster.node("gpu1", 1)
+    cluster.node("busy", 1)  # its pod stays bound to it, without a kubelet
     container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    pod = {"metadata": {"name": "chat"}, "spec": {"nodeName": "gpu1", "containers": [container]}}
+    pod = {"metadata": {"name": "chat"}, "spec": {"nodeName": "busy", "containers": [container]}}
     client.CoreV1Api(kube).create_namespaced_pod(workloads.namespace, pod)
     result = cluster.prove()
     assert not result["changed"]
@@ -165,12 +172,7 @@ def test_check_mode_says_what_would_be_proven(cluster: Cluster) -> None:
 def test_what_a_killed_run_left_is_removed_by_the_next_one(cluster: Cluster, kube: Any) -> None:
     cluster.node("gpu1", 2)
     cluster.prove(chain=False)
-    labels = {
-        "app.kubernetes.io/managed-by": "kubegpu.autoscale",
-        "app.kubernetes.io/part-of": "proof",
-        "kubegpu.autoscale/inventory": "default",
-    }
-    client.CoreV1Api(kube).create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
+    client.CoreV1Api(kube).create_namespace({"metadata": {"name": NAMESPACE, "labels": LABELS}})
     result = cluster.prove(chain=False)
     assert result["changed"]
     assert [row["status"] for row in result["result"]["nodes"]] == ["kept"]
@@ -182,9 +184,70 @@ def test_a_namespace_of_others_is_left_alone(cluster: Cluster, kube: Any) -> Non
     client.CoreV1Api(kube).create_namespace({"metadata": {"name": NAMESPACE}})
     result = cluster.prove(chain=False)
     assert result["failed"]
-    assert f"namespace {NAMESPACE} is not managed by this collection" in result["msg"]
+    assert f"Namespace {NAMESPACE} is not managed by this collection" in result["msg"]
     assert "gpu_proof_namespace" in result["fix"]
     assert cluster.kubelet.cuda == []
+
+
+def test_a_priority_class_that_no_proof_created_stays(cluster: Cluster, kube: Any) -> None:
+    cluster.node("gpu1", 2)
+    scheduling = client.SchedulingV1Api(kube)
+    scheduling.create_priority_class({"metadata": {"name": "kubegpu-proof"}, "value": -1000})
+    result = cluster.prove(chain=False)
+    assert result["failed"]
+    assert "PriorityClass kubegpu-proof is not managed by this collection" in result["msg"]
+    assert cluster.kubelet.cuda == []
+    assert not cluster.prove(state="absent")["changed"]
+    assert scheduling.read_priority_class("kubegpu-proof").metadata.labels is None
+
+
+def test_a_record_that_no_proof_created_stays(cluster: Cluster, kube: Any) -> None:
+    cluster.node("gpu1", 2)
+    metadata = {"name": RECORD, "namespace": "kube-system"}
+    client.CoreV1Api(kube).create_namespaced_config_map("kube-system", {"metadata": metadata, "data": {"mine": "1"}})
+    result = cluster.prove(chain=False)
+    assert result["failed"]
+    assert f"ConfigMap {RECORD} is not managed by this collection" in result["msg"]
+    assert cluster.record() == {"mine": 1}
+
+
+def test_a_priority_class_that_a_killed_run_left_is_removed(cluster: Cluster, kube: Any) -> None:
+    cluster.node("gpu1", 2)
+    cluster.prove(chain=False)
+    metadata = {"name": "kubegpu-proof", "labels": LABELS}
+    client.SchedulingV1Api(kube).create_priority_class({"metadata": metadata, "value": -1000})
+    assert cluster.prove(chain=False)["changed"]
+    assert cluster.left() == []
+
+
+def test_a_pod_that_is_preempted_waits_and_does_not_fail(cluster: Cluster) -> None:
+    cluster.node("gpu1", 2)
+    cluster.kubelet.preempts = True
+    result = cluster.prove(chain=False)
+    assert not result.get("failed"), result
+    (row,) = result["result"]["nodes"]
+    assert (row["status"], row["reason"]) == ("waiting", "its pod was preempted, evicted or deleted")
+    assert cluster.record() == {}
+    assert cluster.left() == []
+
+
+def test_a_gpu_that_cuda_does_not_show_fails(cluster: Cluster) -> None:
+    cluster.node("gpu1", 2, leaves=message(1))
+    failed = cluster.prove(chain=False)
+    assert failed["failed"]
+    assert "node gpu1: CUDA shows 1 of the 2 GPUs that the pod requested" in failed["msg"]
+    assert [row["status"] for row in failed["result"]["nodes"]] == ["failed"]
+
+
+def test_an_hpa_that_wants_more_before_the_load_proves_nothing(cluster: Cluster) -> None:
+    cluster.node("gpu1", 1)
+    cluster.kubelet.is_always_busy = True
+    failed = cluster.prove()
+    assert failed["failed"]
+    assert failed["hop"] == "hpa"
+    assert "the HPA wants 2 replicas before the load step, and sees 100 for target 50" in failed["msg"]
+    assert failed["result"]["chain"]["status"] == "failed"
+    assert cluster.left() == []
 
 
 def test_a_load_that_does_not_reach_its_pod_fails_and_nothing_stays(cluster: Cluster) -> None:

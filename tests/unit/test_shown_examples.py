@@ -14,7 +14,11 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import 
 from collection import ROOT
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("roles/*/README.md")),
+]
 TARGETS = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
 PLAYBOOKS = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
 MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}

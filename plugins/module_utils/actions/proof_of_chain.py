@@ -19,7 +19,7 @@ from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError
 from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..errors import HopError, first_of_all
+from ..errors import HopError
 from ..hops import Hop
 from ..proof import manifests
 from ..proof.nodes import GpuNode
@@ -35,8 +35,10 @@ from .wait import Deadline, wait_until
 DRIVER_S = 1.0
 # A request of the load, and how many are under way: one runs, one waits for the GPU.
 REQUEST_MS, REQUESTS = 500, 2
-# Beyond twice its budget a decision is awaited for so long: late is not the same as never.
+# How long to wait for a decision beyond twice its budget: late is not the same as never.
 PATIENCE_S = 30.0
+# How long to wait until the HPA wants one replica for an idle GPU: some of its periods, of up to 15 s.
+REST_S = 60.0
 LOOK_S = 0.25
 
 POD, RECORDED, SERVED, ACTED, DECIDED = "pod", "rule", "metrics_api", "hpa", "decision"
@@ -74,11 +76,12 @@ class ChainProof:
         """Raises: HopError for the first hop that does not work, ApiError."""
         self._kube.apply(DEPLOYMENTS, manifests.workload(self._options, nodes))
         with self._timed(POD):
-            pod = self._ready_pod()
+            self._ready_pod()
         (autoscaler,) = read_specs([manifests.autoscaler(self._options, gpus)])
         self._follow(autoscaler)
         budget = Intervals(self._kube, self._prometheus).budget(autoscaler.metric_targets[0])
-        self._step(autoscaler, pod, budget)
+        self._wait_for_rest(autoscaler)
+        self._step(autoscaler, self._ready_pod(), budget)
 
     @contextmanager
     def _timed(self, hop: str) -> Iterator[None]:
@@ -107,18 +110,21 @@ class ChainProof:
             Hop.WORKLOAD,
             seen=f"no pod of {self._options.namespace}/{manifests.WORKLOAD} was ready within "
             f"{self._options.timeout_s} s: {next(filter(None, reasons), 'no reason is reported')}",
-            fix="a node that has computed has to take a pod with the tolerations of gpu_proof_tolerations and the "
-            "RuntimeClass of gpu_proof_runtime_class, and to pull gpu_proof_image",
+            fix="check that gpu_proof_tolerations and gpu_proof_runtime_class fit a node on which CUDA computed, and "
+            "that the node can pull gpu_proof_image",
         )
 
     # The value.
 
     def _follow(self, autoscaler: Autoscaler) -> None:
-        """Until the autoscaler is proven; each hop counts from when the one before it worked. Raises: HopError."""
+        """Until the autoscaler is proven; each hop counts from when the one before it worked.
+
+        Raises: HopError, ApiError.
+        """
         began = self._clock()
         made = reconcile(self._kube, self._prometheus, self._backend, [autoscaler], self._rules)
         if made.errors:
-            raise first_of_all([err for err in made.errors if isinstance(err, HopError)] or [_unwritten(made.errors)])
+            raise made.errors[0]
         observer = Observer(self._kube, self._prometheus, self._backend, read_replicas(self._kube, self._prometheus))
         seen: dict[str, float] = {}
 
@@ -140,13 +146,32 @@ class ChainProof:
 
     # The decision.
 
+    def _hpa(self, autoscaler: Autoscaler) -> Manifest:
+        return self._kube.get(HPAS, autoscaler.name, autoscaler.namespace) or {}
+
+    def _wait_for_rest(self, autoscaler: Autoscaler) -> None:
+        """Wait until the HPA wants one replica: a program that starts may keep its GPU busy for a moment.
+
+        Raises: HopError if the HPA wants more without a load, because then a decision would prove nothing.
+        """
+        idle = Deadline(REST_S)
+        hpa = wait_until(lambda: self._hpa(autoscaler), lambda hpa: _wanted(hpa) <= 1, idle, poll_s=LOOK_S)
+        if _wanted(hpa) > 1:
+            raise HopError(
+                Hop.HPA,
+                seen=f"{autoscaler}: the HPA wants {_wanted(hpa)} replicas before the load step, and sees "
+                f"{_value(hpa):g} for target {manifests.TARGET_VALUE}",
+                cause="another process uses the pod's GPU, or the value is not that of the pod",
+                fix="on the pod's node: `nvidia-smi`; then run the playbook kubegpu.autoscale.doctor",
+            )
+
     def _step(self, autoscaler: Autoscaler, pod: str, budget: ReactionBudget) -> None:
         """Keep the pod's GPU busy until the HPA has decided. Raises: HopError if it does not."""
         allowed_s = budget.worst_s + DRIVER_S
         began = self._clock()
         with Load(self._kube, self._options.namespace, pod) as load:
             hpa = wait_until(
-                lambda: self._kube.get(HPAS, autoscaler.name, autoscaler.namespace) or {},
+                lambda: self._hpa(autoscaler),
                 lambda hpa: _wanted(hpa) > 1 or bool(load.error),
                 Deadline(2 * allowed_s + PATIENCE_S),
                 poll_s=LOOK_S,
@@ -233,8 +258,8 @@ def _undecided(autoscaler: Autoscaler, hpa: Manifest, seconds: float, error: str
         return HopError(
             Hop.WORKLOAD,
             seen=f"the load of {autoscaler} did not reach its pod through the API server: {error}",
-            fix="the API server has to reach pods, as it does for the metrics API: check the pod network and "
-            "NetworkPolicies, and that the pod still runs",
+            fix="check that the pod still runs, and that the pod network and NetworkPolicies let the API server "
+            "connect to pods, as for the metrics API",
         )
     text = condition(hpa, "ScalingLimited").get("message") or condition(hpa, "AbleToScale").get("message") or ""
     return HopError(
@@ -243,7 +268,3 @@ def _undecided(autoscaler: Autoscaler, hpa: Manifest, seconds: float, error: str
         f"{manifests.TARGET_VALUE} and did not scale up. {text}".rstrip(),
         fix="the playbook kubegpu.autoscale.doctor names the hop where the value is lost",
     )
-
-
-def _unwritten(errors: Sequence[Any]) -> HopError:
-    return HopError(Hop.API_SERVER, seen=str(errors[0]), fix="correct what the API server objects to, then run again")

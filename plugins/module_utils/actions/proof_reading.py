@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads what the proof depends on: nodes with GPUs, versions of components, and what has been proven."""
+"""Read what the proof depends on: nodes with GPUs, versions of components, and the record."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ _LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 @dataclass(frozen=True)
 class Seen:
     """nodes:    those with GPUs. chain: versions of what a value passes through.
-    record:   what has been proven. config_map: where that is kept; None before the first time.
+    record:   what has been proven.
     machines: of all nodes, by machine ID.
     """
 
     nodes: Sequence[GpuNode]
     chain: Mapping[str, str]
     record: Record
-    config_map: Manifest | None
     machines: frozenset[str]
 
 
@@ -61,13 +60,12 @@ class Reader:
             gpu_nodes(nodes, pods, self._servers, {"plugin": plugin} if plugin else {}),
             {name: version for name, version in chain.items() if version},
             record_of(config_map),
-            config_map,
             frozenset((node.get("status") or {}).get("nodeInfo", {}).get("machineID", "") for node in listed),
         )
 
 
 def _readable(kube: KubeClient, resource: Any, selector: str | None = None) -> Sequence[Manifest]:
-    """None of what there is no right to, or no kind of: its version is not known then."""
+    """Nothing without the right or the kind: then the version is unknown."""
     try:
         return kube.list(resource, label_selector=selector) or ()
     except ApiError as err:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..autoscaling.manifests import Manifest, RuleOptions
-from ..chain.objects import condition, labels_of, statuses
+from ..chain.objects import condition, is_ready, labels_of, statuses
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
 from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, KubeClient, Resource
@@ -21,7 +21,7 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..formats.times import timestamp
 from ..hops import Hop
-from ..marks import PART_OF, inventory_of, is_of, labels, maker
+from ..marks import PART_OF, inventory_of, is_managed, is_of, labels, maker
 from ..proof import manifests
 from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, unfinished_fabric
 from ..proof.nodes import GpuNode, Server
@@ -37,6 +37,8 @@ from .wait import Deadline, wait_until
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 REMOVAL_S = 120
 ADMISSION_S = 30
+# A pod that was preempted is replaced, and the scheduler rejects the new one, within this time.
+REPLACEMENT_S = 10
 FORBIDDEN, CONFLICT = 403, 409
 _ENDED = ("Succeeded", "Failed")
 _NO_GPU = "Insufficient nvidia.com/"
@@ -46,10 +48,10 @@ _NO_GPU = "Insufficient nvidia.com/"
 class Request:
     """What to prove, and with what.
 
-    servers:  of the inventory, as they describe themselves. selector: labels of the nodes that it is about.
+    servers:  of the inventory, as they report themselves. selector: labels of the nodes with GPUs.
     nodes:    names of the nodes to prove; empty for all.
-    chain:    whether a temporary workload is to be scaled, too. repeat: whatever was proven before.
-    holder:   names this run, for the Lease that keeps others out.
+    chain:    whether to scale a temporary workload, too. repeat: prove also what is recorded.
+    holder:   names this run in the Lease that prevents two runs at the same time.
     """
 
     options: manifests.Options
@@ -62,7 +64,7 @@ class Request:
 
 
 class Prover:
-    """One run. Its outcome says of each node and of the chain what became of it, with seconds."""
+    """One run. Its outcome has the result of each node and of the chain, with seconds."""
 
     def __init__(
         self,
@@ -80,16 +82,19 @@ class Prover:
         self._rows: list[dict[str, Any]] = []
         self._broken: dict[str, HopError] = {}
         self._chain: dict[str, Any] = {"status": "off", "reason": "", "hops": []}
+        self._stopped = ""
 
     def prove(self) -> Outcome:
         """Prove what is due. Failures are collected in the outcome's errors; what else could be proven is recorded.
 
-        Raises: HopError before anything is changed, if the namespace is not this inventory's, or if another run is
-        under way.
+        Raises: HopError before anything is changed, if an object with one of its names was not made by a proof, or if
+        another run is under way.
         """
         began = self._clock()
         reader = Reader(self._kube, self._request.servers, self._request.selector)
-        left = self._leftover()
+        existing = self._temporary()
+        self._check_names(existing)
+        left = self._leftover(existing)
         seen = self._look(reader, with_pods=False)
         planned = self._plan(seen)
         if not planned.is_empty:  # whether GPUs are free decides what can be proven
@@ -121,9 +126,9 @@ class Prover:
         return self._outcome
 
     def clear(self) -> Outcome:
-        """Remove what a run has left, and the record."""
+        """Remove the leftover objects of a run, and the record."""
         live = self._kube.get(CONFIG_MAPS, NAME, NAMESPACE)
-        left = self._leftover()
+        left = self._leftover(self._temporary())
         if left and not self._kube.dry_run:
             with self._lease().held():
                 self._remove()
@@ -140,7 +145,7 @@ class Prover:
         }
         return self._outcome
 
-    # What there is.
+    # Reading.
 
     def _look(self, reader: Reader, *, with_pods: bool) -> Seen:
         seen = reader.look(with_pods=with_pods)
@@ -151,30 +156,47 @@ class Prover:
     def _plan(self, seen: Seen) -> Plan:
         return plan(seen.nodes, seen.record, seen.chain if self._request.chain else None, repeat=self._request.repeat)
 
-    def _leftover(self) -> bool:
-        """Whether a run that was killed has left its namespace. Raises: HopError if it is not this inventory's."""
-        name, inventory = self._options.namespace, self._options.inventory
-        live = self._kube.get(NAMESPACES, name)
-        if live is not None and not self._is_ours(live):
-            raise HopError(
-                Hop.API_SERVER,
-                seen=f"namespace {name} {maker(live)} and was not made for a proof of inventory {inventory}. "
-                "Nothing was changed",
-                fix="set gpu_proof_namespace to a name that no namespace has; or, if nothing in it is needed: "
-                f"`kubectl delete namespace {name}`",
-            )
-        return live is not None
+    def _temporary(self) -> list[tuple[Resource, Manifest]]:
+        """The namespace and the PriorityClass, if they exist."""
+        names = ((NAMESPACES, self._options.namespace), (PRIORITY_CLASSES, manifests.PRIORITY))
+        return [(resource, live) for resource, name in names if (live := self._kube.get(resource, name)) is not None]
+
+    def _leftover(self, existing: Sequence[tuple[Resource, Manifest]]) -> bool:
+        """Whether a killed run of this inventory left some of it."""
+        return any(self._is_ours(live) for _resource, live in existing)
+
+    def _check_names(self, existing: Sequence[tuple[Resource, Manifest]]) -> None:
+        """Raises: HopError if an object that no proof created has a name that this one needs."""
+        record = self._kube.get(CONFIG_MAPS, NAME, NAMESPACE)
+        if record is not None and not is_managed(record):
+            raise self._foreign(CONFIG_MAPS, record, f"`kubectl -n {NAMESPACE} delete configmap {NAME}`")
+        for resource, live in existing:
+            name = live["metadata"]["name"]
+            if resource is PRIORITY_CLASSES and not _is_of_proof(live):
+                raise self._foreign(resource, live, f"`kubectl delete priorityclass {name}`")
+            if resource is NAMESPACES and not self._is_ours(live):
+                self._lease().refuse_if_held()  # it may belong to a run that is under way
+                fix = f"`kubectl delete namespace {name}`; or set gpu_proof_namespace to a name that no namespace has"
+                raise self._foreign(resource, live, fix)
+
+    def _foreign(self, resource: Resource, live: Manifest, fix: str) -> HopError:
+        return HopError(
+            Hop.API_SERVER,
+            seen=f"{resource.kind} {live['metadata']['name']} {maker(live)} and was not created by a proof of "
+            f"inventory {self._options.inventory}. Nothing was changed",
+            fix=f"if it is not needed: {fix}",
+        )
 
     def _is_ours(self, live: Manifest) -> bool:
-        """Whether a proof of this inventory made it: all that is in it may go."""
-        return is_of(live, self._options.inventory) and labels_of(live).get(PART_OF) == manifests.PART
+        """Whether a proof of this inventory created it, so that it may be deleted with its contents."""
+        return _is_of_proof(live) and is_of(live, self._options.inventory)
 
     def _lease(self) -> Lease:
         metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels(self._options.inventory)}
         return Lease(self._kube, metadata, self._request.holder, self._kube.now, "the proof of this cluster")
 
     def _judge_servers(self, seen: Seen) -> None:
-        """What is wrong whether or not a program runs now."""
+        """Add the errors that show without a CUDA program."""
         for node in seen.nodes:
             found = unfinished_fabric(node) or missing_gpus(node, seen.record.machines.get(node.machine))
             if found:
@@ -187,19 +209,23 @@ class Prover:
     # The proof.
 
     def _prove(self, seen: Seen, planned: Plan) -> None:
-        """Whatever happens, nothing of it stays."""
+        """Prove what is due, and remove everything but the record, also after an error."""
         record = seen.record
-        with self._things():
-            record = self._prove_nodes(seen, planned, record)
-            self._write(seen, record)
-            if planned.chain:
-                record = self._prove_chain(seen, planned, record)
+        try:
+            with self._things():
+                record = self._prove_nodes(seen, planned, record)
                 self._write(seen, record)
+                if planned.chain:
+                    record = self._prove_chain(seen, planned, record)
+                    self._write(seen, record)
+        except (HopError, ApiError) as err:
+            self._outcome.errors.append(err)
+            self._stopped = _first_line(err)
         self._describe(seen, planned)
 
     @contextmanager
     def _things(self) -> Iterator[None]:
-        """The namespace with the scripts, while it is needed."""
+        """Create the namespace, the PriorityClass and the scripts, and remove them at the end."""
         kube = self._kube
         try:
             kube.apply(NAMESPACES, manifests.namespace(self._options))
@@ -212,20 +238,22 @@ class Prover:
             self._remove()
 
     def _remove(self) -> None:
-        """Without an error of its own: what stays is removed by the next run, and named here."""
+        """Remove the temporary objects. A failure is a warning, because the next run removes what is left."""
         kube, options = self._kube, self._options
         try:
             removed = remove(
                 kube, self._backend, [{"namespace": options.namespace, "name": manifests.WORKLOAD}], self._rules
             )
             self._outcome.errors += removed.errors
+            self._outcome.warnings += removed.warnings
             live = kube.get(NAMESPACES, options.namespace)
             if live is not None and self._is_ours(live):
                 kube.delete(NAMESPACES, live, self._is_ours)
-            live = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
-            if live is not None and self._is_ours(live):
-                kube.delete(PRIORITY_CLASSES, live, self._is_ours)
             self._wait_until_gone()
+            live = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
+            # After everything else, because the next run finds leftover objects by it.
+            if live is not None and self._is_ours(live) and not removed.errors:
+                kube.delete(PRIORITY_CLASSES, live, self._is_ours)
         except (HopError, ApiError) as err:
             text = f"namespace {options.namespace} of the proof was not removed: {err}. The next run removes it"
             self._outcome.warnings.append(text)
@@ -238,7 +266,7 @@ class Prover:
             raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone after {REMOVAL_S} s", fix=fix)
 
     def _prove_nodes(self, seen: Seen, planned: Plan, record: Record) -> Record:
-        """A pod a node computes, all at once."""
+        """Run a CUDA pod on each node, all at the same time."""
         if not planned.due:
             return record
         began = self._clock()
@@ -269,23 +297,24 @@ class Prover:
             raise err
 
     def _finished_pods(self, names: set[str]) -> dict[str, Manifest]:
-        """The pods as last seen: ended, without a GPU, or neither in time."""
+        """The pods as last seen: ended, without a GPU, or neither in time. One that is missing was deleted."""
 
         def look() -> dict[str, Manifest]:
             listed = self._kube.list(PODS, namespace=self._options.namespace) or ()
             return {pod["metadata"]["name"]: pod for pod in listed if pod["metadata"]["name"] in names}
 
         def is_over(pods: Mapping[str, Manifest]) -> bool:
-            return all(name in pods and (_phase(pods[name]) in _ENDED or _lacks_gpu(pods[name])) for name in names)
+            return all(_phase(pod) in _ENDED or _lacks_gpu(pod) for pod in pods.values())
 
-        if not names:
-            return {}
         return wait_until(look, is_over, Deadline(self._options.timeout_s), poll_s=0.5, longest_poll_s=3.0)
 
     def _judge(self, due: Due, pod: Manifest | None, before: Entry | None, seconds: float) -> dict[str, Entry]:
         node = due.node
-        if pod is None or _phase(pod) not in _ENDED:
-            if pod is not None and _lacks_gpu(pod):
+        if pod is None or _is_displaced(pod):
+            self._row(node, "waiting", "its pod was preempted, evicted or deleted")
+            return {}
+        if _phase(pod) not in _ENDED:
+            if _lacks_gpu(pod):
                 self._row(node, "waiting", in_use(node, 0) if node.users else "no GPU is free any more")
                 return {}
             error = self._not_started(node, pod)
@@ -293,8 +322,6 @@ class Prover:
             return self._failed(node, error, before)
         run = read(_message(pod))
         errors = cuda_errors(node, run)
-        if not errors and not run.computed:
-            errors = cuda_errors(node, CudaRun(error={"text": "the container has no GPU", "function": "", "code": 100}))
         self._outcome.errors += errors
         if errors or node.name in self._broken:
             return self._failed(node, errors[0] if errors else self._broken[node.name], before)
@@ -313,12 +340,12 @@ class Prover:
         return {node.machine: Entry(self._at(), node.versions, node.name, len(uuids), uuids_kept)}
 
     def _failed(self, node: GpuNode, error: HopError, before: Entry | None) -> dict[str, Entry]:
-        """What was proven before is expected on."""
+        """The number of GPUs that were proven before stays expected."""
         self._row(node, "failed", error.seen)
-        told = {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}
-        return {node.machine: Entry(self._at(), node.versions, node.name, before.gpus if before else 0, error=told)}
+        recorded = {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}
+        return {node.machine: Entry(self._at(), node.versions, node.name, before.gpus if before else 0, error=recorded)}
 
-    def _not_started(self, node: GpuNode, pod: Manifest | None) -> HopError:
+    def _not_started(self, node: GpuNode, pod: Manifest) -> HopError:
         events = self._kube.list(EVENTS, namespace=self._options.namespace, field_selector="reason=FailedCreate") or ()
         awaited = Awaited(
             self._options.namespace,
@@ -327,7 +354,7 @@ class Prover:
             seen=f"the CUDA pod did not end within {self._options.timeout_s} s",
             fix="",
         )
-        text = report(awaited, [pod] if pod else [], events).removeprefix(f"{Hop.WORKLOAD}: ").removesuffix(" Next: ")
+        text = report(awaited, [pod], events).removeprefix(f"{Hop.WORKLOAD}: ").removesuffix(" Next: ")
         return HopError(
             Hop.WORKLOAD,
             seen=f"node {node.name}: {text}",
@@ -349,13 +376,29 @@ class Prover:
         try:
             proof.prove(nodes, gpus)
         except (HopError, ApiError) as err:
+            if self._lost_its_gpu():
+                self._chain = {**proof.describe(), "status": "waiting", "reason": "another pod uses its GPU"}
+                return record
             self._outcome.errors.append(err)
-            self._chain = {**proof.describe(), "status": "failed", "reason": str(err).partition("\n")[0]}
+            self._chain = {**proof.describe(), "status": "failed", "reason": _first_line(err)}
             return Record(record.machines, Entry(self._at(), seen.chain, error={"text": str(err)}))
         self._chain = {**proof.describe(), "status": "proven", "reason": planned.chain}
         return Record(record.machines, Entry(self._at(), seen.chain, gpus=min(gpus, 2)))
 
-    # What is kept and said.
+    def _lost_its_gpu(self) -> bool:
+        """Whether the workload has no GPU: every other pod may preempt its pod."""
+
+        def look() -> Sequence[Manifest]:
+            selector = f"{manifests.APP}={manifests.WORKLOAD}"
+            return self._kube.list(PODS, namespace=self._options.namespace, label_selector=selector) or ()
+
+        def is_decided(pods: Sequence[Manifest]) -> bool:
+            return any(is_ready(pod) or _lacks_gpu(pod) for pod in pods)
+
+        pods = wait_until(look, is_decided, Deadline(REPLACEMENT_S), poll_s=0.5)
+        return any(map(_lacks_gpu, pods)) and not any(map(is_ready, pods))
+
+    # Record and result.
 
     def _write(self, seen: Seen, record: Record) -> None:
         live = self._kube.get(CONFIG_MAPS, NAME, NAMESPACE)
@@ -371,17 +414,17 @@ class Prover:
         self._rows.append({**row, "is_shared": node.is_shared, **seconds, **more})
 
     def _describe(self, seen: Seen, planned: Plan, *, dry_run: bool = False) -> None:
-        """Rows of what was not proven by this run, and why."""
-        there = {row["node"] for row in self._rows}
+        """Add rows for the nodes that this run did not prove, with the reason."""
+        described = {row["node"] for row in self._rows}
         due = {entry.node.name: entry.reason for entry in planned.due}
         for node in seen.nodes:
             entry = seen.record.machines.get(node.machine)
-            if node.name in there:
+            if node.name in described:
                 continue
             if node.name in self._broken:
                 self._row(node, "failed", self._broken[node.name].seen)
             elif node.name in due:
-                self._row(node, "due" if dry_run else "failed", due[node.name])
+                self._row(node, "due" if dry_run else "failed", due[node.name] if dry_run else self._stopped)
             elif node.name in planned.kept:
                 kept = entry.gpus if entry else 0
                 text = planned.waiting.get(node.name, "")
@@ -397,6 +440,8 @@ class Prover:
             return {"status": "kept", "reason": entry.at}
         if dry_run and (planned.due or any(map(_takes_workload, seen.nodes))):
             return {"status": "due", "reason": planned.chain}
+        if self._stopped:
+            return {"status": "failed", "reason": self._stopped}
         return {"status": "waiting", "reason": _why_no_workload(seen.nodes)}
 
 
@@ -420,7 +465,22 @@ def _lacks_gpu(pod: Manifest) -> bool:
     return _NO_GPU in str(condition(pod, "PodScheduled").get("message") or "")
 
 
+def _is_displaced(pod: Manifest) -> bool:
+    """Whether it was preempted or evicted: an ended pod that failed by itself has no such condition."""
+    return condition(pod, "DisruptionTarget").get("status") == "True"
+
+
 def _message(pod: Manifest) -> str:
-    """What the container left in its status."""
+    """What the container left in its status; without it, why the kubelet ended or rejected the pod."""
     ended = [(status.get("state") or {}).get("terminated") or {} for status in statuses(pod)]
-    return next((str(end["message"]) for end in ended if end.get("message")), "")
+    status = pod.get("status") or {}
+    reported = ": ".join(filter(None, (status.get("reason"), status.get("message"))))
+    return next((str(end["message"]) for end in ended if end.get("message")), reported)
+
+
+def _is_of_proof(live: Manifest) -> bool:
+    return is_managed(live) and labels_of(live).get(PART_OF) == manifests.PART
+
+
+def _first_line(err: Exception) -> str:
+    return str(err).partition("\n")[0]

@@ -23,7 +23,7 @@ NOT_INITIALIZED, OUT_OF_MEMORY, ECC, MPS_FAILED = 3, 2, 214, 805
 class CudaRun:
     """The result that a pod left.
 
-    gpus:    a row a GPU, with `uuid`, `seconds` and `error`.
+    gpus:    a row for each GPU, with `uuid`, `seconds` and `error`.
     error:   why there is no row; empty otherwise.
     devices: device nodes of NVIDIA that the container had.
     """
@@ -40,7 +40,7 @@ class CudaRun:
 
     @property
     def failures(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What failed, and how; the first is what to mend first."""
+        """What failed, and how; the first one is to be fixed first."""
         rows = [(f"GPU {row['uuid'] or number}", row["error"]) for number, row in enumerate(self.gpus) if row["error"]]
         return [("CUDA", self.error), *rows] if self.error else rows
 
@@ -84,7 +84,7 @@ def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
 
 
 def unfinished_fabric(node: GpuNode) -> HopError | None:
-    """Raises nothing: why CUDA cannot start because NVLink is not ready; None if it is."""
+    """Why CUDA cannot start: the NVLink fabric is not completed; None if it is."""
     states = node.server.unfinished if node.server else {}
     if not states:
         return None
@@ -99,7 +99,22 @@ def unfinished_fabric(node: GpuNode) -> HopError | None:
 
 
 def cuda_errors(node: GpuNode, run: CudaRun) -> list[HopError]:
-    return [_error(node, subject, failure, run.devices) for subject, failure in run.failures]
+    """An error for each failure, and for GPUs that the pod requested and CUDA does not show."""
+    found = [_error(node, subject, failure, run.devices) for subject, failure in run.failures]
+    if found or len(run.gpus) >= node.asked:
+        return found
+    if not run.gpus:
+        none = {"text": "the container has no GPU", "function": "", "code": NO_DEVICE}
+        return [_error(node, "CUDA", none, run.devices)]
+    return [
+        HopError(
+            Hop.NODE,
+            seen=f"node {node.name}: CUDA shows {len(run.gpus)} of the {node.asked} GPUs that the pod requested",
+            cause="a GPU is in MIG mode without an instance, the driver has lost one, or the device plugin shares GPUs "
+            "and the node has no label nvidia.com/gpu.replicas",
+            fix=f"on {node.name}: `nvidia-smi` and `nvidia-smi mig -lgi`; for shared GPUs enable GPU feature discovery",
+        )
+    ]
 
 
 def _error(node: GpuNode, subject: str, failure: Mapping[str, Any], devices: Sequence[str]) -> HopError:
@@ -123,7 +138,7 @@ def _meanings(node: str, code: int, text: str, devices: Sequence[str]) -> Iterat
     kernel_log = f"on {node}: `journalctl -k --grep 'NVRM|Xid'`"
     if "no CUDA driver here" in text or (code == NO_DEVICE and not devices):
         yield (
-            "NVIDIA's runtime has put neither driver nor device into the container",
+            "NVIDIA's runtime added neither driver nor device to the container",
             f"check the RuntimeClass of gpu_proof_runtime_class; on {node}: `nvidia-ctk cdi list`",
         )
     if code in (UNKNOWN, NOT_INITIALIZED, NO_DEVICE) and UVM not in devices:
@@ -145,7 +160,7 @@ def _meanings(node: str, code: int, text: str, devices: Sequence[str]) -> Iterat
         )
     if code == DEVICE_UNAVAILABLE:
         yield (
-            "another process has the GPU for itself (compute mode), or MIG is on without an instance",
+            "another process uses the GPU exclusively (compute mode), or MIG is on without an instance",
             f"on {node}: `nvidia-smi -q -d COMPUTE` and `nvidia-smi mig -lgi`",
         )
     if code == OUT_OF_MEMORY:

@@ -16,7 +16,7 @@ PART = "proof"
 WORKLOAD = "proof"
 SCRIPTS = "scripts"
 PRIORITY = "kubegpu-proof"
-# Below that of every workload, and of what makes a cluster autoscaler add a node (-10).
+# Below every workload, and below the cutoff of the cluster autoscaler (-10), so that no node is added.
 PRIORITY_VALUE = -1000
 HOSTNAME = "kubernetes.io/hostname"
 APP = "app.kubernetes.io/name"
@@ -44,7 +44,7 @@ def namespace(options: Options) -> Manifest:
 
 
 def priority_class(options: Options) -> Manifest:
-    """Whoever needs the GPU gets it: a pod of the proof preempts nothing, and gives way to everything."""
+    """Pods of the proof preempt nothing, and every other pod can preempt them."""
     made = _marked(options, "scheduling.k8s.io/v1", "PriorityClass", PRIORITY, placed=False)
     return {
         **made,
@@ -63,7 +63,7 @@ def cuda_pod_name(node: str) -> str:
 
 
 def cuda_pod(options: Options, node: GpuNode) -> Manifest:
-    """On this node, whatever its taints, and although it may be cordoned for a new driver."""
+    """It tolerates all taints of its node, which may also be cordoned for a driver upgrade."""
     field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
     container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     spec = {
@@ -96,7 +96,10 @@ def workload(options: Options, nodes: Sequence[GpuNode]) -> Manifest:
 
 
 def autoscaler(options: Options, gpus: int) -> dict[str, Any]:
-    """Of one GPU the HPA can decide to scale and be held back by its maximum: that is the dry decision."""
+    """With one GPU its maximum keeps the HPA from scaling up: a dry decision.
+
+    Without a window the HPA wants one replica again soon after a program that started has kept its GPU busy.
+    """
     return {
         "namespace": options.namespace,
         "target": {"kind": "Deployment", "name": WORKLOAD},
@@ -105,6 +108,7 @@ def autoscaler(options: Options, gpus: int) -> dict[str, Any]:
         "min_replicas": 1,
         "max_replicas": min(gpus, 2),
         "dead_time_seconds": 30,
+        "scale_down": {"stabilization_window_seconds": 0},
     }
 
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The nodes of a cluster as the proof sees them: their GPUs, who uses them, and what was installed for them."""
+"""The nodes of a cluster for the proof: their GPUs, the pods that use them, and the versions of their software."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class Server:
-    """What a server of the inventory reports of itself.
+    """What a server of the inventory reports.
 
-    gpus:     how many PCI shows that are not held by another driver.
-    expected: how many it should have; None for as many as PCI shows.
+    gpus:     how many are on the PCI bus, without those that another driver uses.
+    expected: how many it should have; None for the number on the PCI bus.
     driver:   the loaded release; empty if none is.
     fabric:   state of the NVLink fabric by GPU, as nvidia-smi shows it; empty where no NVSwitch joins the GPUs.
     """
@@ -63,8 +63,8 @@ class GpuNode:
     """A node that offers GPUs, or whose server has some.
 
     machine:  the machine ID that its kubelet reports.
-    resource: what a pod asks for. allocatable, used: of it.
-    users:    pods that have its GPUs.
+    resource: what a pod requests. allocatable, used: of it.
+    users:    pods that use its GPUs.
     versions: of what a CUDA program depends on there, as far as they are known.
     server:   of the inventory; None if this run has not read it.
     """
@@ -87,7 +87,7 @@ class GpuNode:
 
     @property
     def asked(self) -> int:
-        """Devices that one pod asks for: all free GPUs, and one of those that are shared or instances of MIG."""
+        """Devices that the CUDA pod requests: all free GPUs, or one device if they are shared or MIG instances."""
         return min(self.free, 1) if self.is_shared else self.free
 
     @property

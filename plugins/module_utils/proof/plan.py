@@ -29,7 +29,7 @@ class Plan:
     due:     nodes to prove.
     waiting: why a node is not proven and cannot be now, by its name.
     kept:    when a node was proven, by its name.
-    chain:   why the chain has to be proven; empty if it is, or is not asked for.
+    chain:   why the chain has to be proven; empty if it does not have to be.
     """
 
     due: tuple[Due, ...] = ()
@@ -43,7 +43,7 @@ class Plan:
 
 
 def plan(nodes: Sequence[GpuNode], record: Record, chain: Mapping[str, str] | None, *, repeat: bool = False) -> Plan:
-    """chain: versions of the chain's components; None if the chain is not asked for. repeat: whatever was proven."""
+    """chain: versions of its components; None if it is not to be proven. repeat: prove also what is recorded."""
     due: list[Due] = []
     waiting: dict[str, str] = {}
     kept: dict[str, str] = {}

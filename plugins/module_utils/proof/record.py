@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What has been proven, as the ConfigMap of the cluster keeps it: an entry a machine, and one for the chain."""
+"""What has been proven, as a ConfigMap records it: an entry for each machine, and one for the chain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Entry:
     error: Mapping[str, Any] = field(default_factory=dict)
 
     def changes(self, versions: Mapping[str, str]) -> list[str]:
-        """What is another version now. What is not known now is no change."""
+        """Versions that are different now. A version that is unknown now does not count as changed."""
         return [
             f"{name} {self.versions.get(name, 'unknown')} -> {version}"
             for name, version in sorted(versions.items())
@@ -56,7 +56,7 @@ class Record:
 
 
 def record_of(config_map: Manifest | None) -> Record:
-    """Entries that make no sense count as never proven."""
+    """Invalid entries count as never proven."""
     data = (config_map or {}).get("data") or {}
     entries = {key: entry for key, text in data.items() if (entry := _entry(text))}
     chain = entries.pop(CHAIN, None)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A proof as lines for a terminal, as one line for the end of a run, and as an HTML page that needs nothing else."""
+"""A proof as lines for a terminal, as one line for the end of a run, and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .words import clean, counted, number
 # The result of module gpu_proof.
 Proof = Mapping[str, Any]
 
-LEFT_OUT = "left out, by kubegpu_proof: false or by tags"
+LEFT_OUT = "skipped by kubegpu_proof: false or by tags"
 _WORDS = {
     "proven": "proven",
     "kept": "proven before",
@@ -36,7 +36,7 @@ def proof_lines(proof: Proof) -> list[str]:
 
 
 def proof_summary(proof: Proof | None, error: str = "") -> str:
-    """One line. None: this run did not prove anything, and did not look."""
+    """One line. proof: None if this run skipped the proof."""
     if error:
         return clean(f"FAILED: {error}")
     if proof is None:

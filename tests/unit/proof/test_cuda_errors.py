@@ -35,7 +35,24 @@ def failure(code: int, name: str, function: str = "cuInit") -> dict[str, Any]:
 def test_gpus_that_compute() -> None:
     run = result(left(gpus=[row("GPU-a"), row("GPU-b")]))
     assert run.computed == ("GPU-a", "GPU-b")
-    assert cuda_errors(read(node())[0], run) == []
+    assert cuda_errors(read(node(gpus=2))[0], run) == []
+
+
+@pytest.mark.parametrize("shown", [1, 7])
+def test_fewer_gpus_than_the_pod_requested(shown: int) -> None:
+    run = result(left(gpus=[row(f"GPU-{number}") for number in range(shown)]))
+    (found,) = cuda_errors(read(node())[0], run)
+    assert found.seen == f"node gpu1: CUDA shows {shown} of the 8 GPUs that the pod requested"
+
+
+def test_a_container_without_a_gpu() -> None:
+    (found,) = cuda_errors(read(node())[0], result(left(devices=[])))
+    assert found.seen == "node gpu1: CUDA does not compute: the container has no GPU (100)"
+
+
+def test_one_device_of_shared_gpus_is_enough() -> None:
+    shared = read(node(gpus=32, labels={"nvidia.com/gpu.replicas": "4"}))[0]
+    assert cuda_errors(shared, result(left(gpus=[row("GPU-a")]))) == []
 
 
 def test_one_gpu_of_two_does_not_compute() -> None:

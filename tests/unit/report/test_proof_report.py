@@ -87,7 +87,7 @@ def test_a_late_and_a_dry_decision() -> None:
 
 
 def test_a_run_that_did_not_look() -> None:
-    assert proof_summary(None) == "left out, by kubegpu_proof: false or by tags"
+    assert proof_summary(None) == "skipped by kubegpu_proof: false or by tags"
 
 
 def test_the_page_has_hops_and_error_and_escapes_them() -> None:
