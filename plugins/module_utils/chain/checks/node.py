@@ -119,9 +119,9 @@ CUDA_FAILED = FindingType(
 )
 
 
-@check("CUDA has computed on the GPUs, by the last proof", CUDA_FAILED, needs=("nodes",))
+@check("CUDA has computed on the GPUs, by the last proof", CUDA_FAILED, needs=("nodes", "cuda_errors"))
 def cuda_has_computed(state: State) -> Iterator[CheckResult]:
-    """Of nodes that were never proven, and without the right to read the record, nothing is known."""
+    """Says nothing about nodes that were never proven."""
     for node, error in state.cuda_errors.items():
         seen = ": ".join(filter(None, (str(error.get("text", "")), str(error.get("cause", "")))))
         affected = state.affected_by_nodes([node])
