@@ -107,8 +107,8 @@ class ChainProof:
             Hop.WORKLOAD,
             seen=f"no pod of {self._options.namespace}/{manifests.WORKLOAD} was ready within "
             f"{self._options.timeout_s} s: {next(filter(None, reasons), 'no reason is reported')}",
-            fix="a node that has computed has to take a pod with the tolerations of gpu_proof_tolerations and the "
-            "RuntimeClass of gpu_proof_runtime_class, and to pull gpu_proof_image",
+            fix="check that a node whose GPUs are proven can run a pod with gpu_proof_tolerations and "
+            "gpu_proof_runtime_class, and can pull gpu_proof_image",
         )
 
     # The value.
