@@ -109,7 +109,7 @@ def test_what_nobody_reads_is_refused_before_a_change(sample: Sample, front: dic
     code, printed = sample.run(**front)
 
     assert code == 2
-    assert f"asks for the kind {kind}, and the cluster does not know it" in printed
+    assert f"needs the kind {kind}, which the cluster does not serve" in printed
     assert sample.services() == []
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..cluster.errors import ApiError
-from ..cluster.kube import (
-    KubeClient,
-)
+from ..cluster.kube import KubeClient
 from ..components.find import find_components
 from ..errors import HopError
 from ..hops import Hop

@@ -110,8 +110,8 @@ class ChainProof:
             Hop.WORKLOAD,
             seen=f"no pod of {self._options.namespace}/{manifests.WORKLOAD} was ready within "
             f"{self._options.timeout_s} s: {next(filter(None, reasons), 'no reason is reported')}",
-            fix="check that gpu_proof_tolerations and gpu_proof_runtime_class fit a node on which CUDA computed, and "
-            "that the node can pull gpu_proof_image",
+            fix="check that a node whose GPUs are proven can run a pod with gpu_proof_tolerations and "
+            "gpu_proof_runtime_class, and can pull gpu_proof_image",
         )
 
     # The value.

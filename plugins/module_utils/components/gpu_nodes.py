@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..autoscaling.capacity import gpus_of
 from ..chain.gpu_labels import GPU_LABELS
 from ..chain.objects import Manifest, is_ready, name_of
 from ..marks import RELEASE
@@ -53,18 +54,13 @@ class Offers:
 def offers(nodes: Sequence[Manifest]) -> Offers:
     """A node offers GPUs as nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-*."""
     ready = [node for node in nodes if is_ready(node)]
-    counts = {name_of(node): _offered(node) for node in ready}
+    counts = {name_of(node): gpus_of([node]) for node in ready}
     rows = [f"{name} {counted.get('nvidia.com/gpu', 0)} nvidia.com/gpu" for name, counted in counts.items()]
     return Offers(
         ready=tuple(ready),
         waiting=tuple(name for name, counted in counts.items() if not any(counted.values())),
         shown=", ".join(rows) or "nothing, because no such node is ready",
     )
-
-
-def _offered(node: Manifest) -> dict[str, int]:
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return {name: int(count) for name, count in allocatable.items() if name.startswith("nvidia.com/")}
 
 
 @dataclass(frozen=True)

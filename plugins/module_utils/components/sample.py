@@ -137,8 +137,8 @@ def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] |
     for front in sample.fronts:
         if found is not None and front.definition and front.definition not in served:
             yield (
-                f"sample -> cluster: gpu_workload_{front.option} asks for the kind {front.kind}, and the cluster does"
-                f" not know it. It comes with {front.installed_by}. Nothing was changed."
+                f"sample -> cluster: gpu_workload_{front.option} needs the kind {front.kind}, which the cluster does"
+                f" not serve. It comes with {front.installed_by}. Nothing was changed."
                 f" Next: install that, or leave gpu_workload_{front.option} out."
             )
 

@@ -92,7 +92,7 @@ def unfinished_fabric(node: GpuNode) -> HopError | None:
     return HopError(
         Hop.NODE,
         seen=f"node {node.name}: Fabric State of {len(states)} GPUs is {shown}, not Completed",
-        cause="the fabric manager has not joined the GPUs, so every CUDA program ends with error 802",
+        cause="the fabric manager has not joined the GPUs, so every CUDA program fails with error 802",
         fix=f"on {node.name}: `nvidia-smi -q | grep -A4 Fabric`, `journalctl -u nvidia-fabricmanager`; restart it once "
         "the GPUs are idle: `systemctl restart nvidia-fabricmanager`",
     )

@@ -335,10 +335,8 @@ class Look(Reader):
 
     @cached_property
     def cuda_errors(self) -> dict[str, Mapping[str, Any]]:
-        """By node, from the record of proofs, where there is one that may be read."""
-        record = attempt(partial(self.kube.get, CONFIG_MAPS, NAME, NAMESPACE))
-        if not isinstance(record, dict):
-            return {}
+        """By node, from the record of proofs."""
+        record = self.take("cuda_errors", partial(self.kube.get, CONFIG_MAPS, NAME, NAMESPACE), None)
         names = {
             node.get("status", {}).get("nodeInfo", {}).get("machineID"): node["metadata"]["name"] for node in self.nodes
         }

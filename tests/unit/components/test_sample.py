@@ -130,8 +130,8 @@ CRD = {"kind": "CustomResourceDefinition", "metadata": {"name": "podmonitors.mon
     ("options", "found", "words"),
     [
         ({"route": {"host": "x"}}, None, "gpu_workload_route has no parents"),
-        ({"route": ROUTE}, [], "the kind HTTPRoute, and the cluster does not know it. It comes with the Gateway API."),
-        ({"monitor": True}, [NAMESPACE], "the kind PodMonitor, and the cluster does not know it."),
+        ({"route": ROUTE}, [], "the kind HTTPRoute, which the cluster does not serve. It comes with the Gateway API."),
+        ({"monitor": True}, [NAMESPACE], "the kind PodMonitor, which the cluster does not serve."),
         ({"monitor": True}, [CRD], ""),
         ({"monitor": True}, None, ""),
         ({"ingress": {"host": "x"}}, [], ""),

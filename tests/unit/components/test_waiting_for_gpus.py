@@ -49,8 +49,15 @@ def test_each_ready_node_gets_a_pod(daemon_sets: list[Any], nodes: list[Any], ex
 
 @pytest.mark.parametrize(
     ("offered", "waits"),
-    [({}, True), ({"gpu": "0"}, True), ({"gpu": "8"}, False), ({"gpu": "0", "mig-1g.10gb": "7"}, False)],
-    ids=["no plugin", "a plugin that was removed", "GPUs", "instances"],
+    [
+        ({}, True),
+        ({"gpu": "0"}, True),
+        ({"gpu": "0", "hostdev": "8"}, True),
+        ({"gpu": "8"}, False),
+        ({"gpu": "0", "mig-1g.10gb": "7"}, False),
+        ({"gpumem": "80k"}, False),
+    ],
+    ids=["no plugin", "a plugin that was removed", "network devices", "GPUs", "instances", "a quantity with a suffix"],
 )
 def test_a_node_offers_gpus_under_one_name_or_another(offered: dict[str, str], waits: bool) -> None:
     found = gpu_offers([node("gpu1", **offered), node("down", "False")])

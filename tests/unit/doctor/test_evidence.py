@@ -30,7 +30,7 @@ SEEN = [
     ("PROMETHEUS_UNREACHABLE", "no endpoints available for service prometheus", "no ready pod"),
     ("PROMETHEUS_UNREACHABLE", "x509: certificate signed by unknown authority", "certificate"),
     ("PROMETHEUS_UNREACHABLE", "dial tcp 10.0.0.3:9090: i/o timeout", "does not answer"),
-    ("PROMETHEUS_REPLICAS_DIFFER", "prometheus-1 has no namespace_pod:gpu:avg, which the other has", "any of its pods"),
+    ("PROMETHEUS_REPLICAS_DIFFER", "prometheus-1 has no namespace_pod:gpu:avg, which the other has", "different data"),
     ("PROMETHEUS_REPLICAS_DIFFER", "prometheus-1 (shard 1) has no x, which the other has", "any of its shards"),
     ("HPA_NOT_ACTIVE", "FailedGetResourceMetric: unable to fetch metrics from resource metrics API", "metrics.k8s.io"),
     ("HPA_NOT_ACTIVE", "FailedGetPodsMetric: no metrics returned", "cannot work out"),

@@ -33,7 +33,7 @@ CLUSTER_MISSING = FindingType(
     "CLUSTER_MISSING",
     Hop.ACCESS,
     "warning",
-    cause="there is no kubeconfig, so only the servers of the inventory were examined",
+    cause="no kubeconfig was found, so only the servers of the inventory were examined",
     fix="ansible-playbook kubegpu.autoscale.site creates a cluster on the servers; for an existing cluster set "
     "kubegpu_kubeconfig",
 )

@@ -162,7 +162,7 @@ EXPORTER_COLLECTS_SLOWLY = FindingType(
     "EXPORTER_COLLECTS_SLOWLY",
     Hop.EXPORTER,
     "warning",
-    cause="the exporter reads the GPUs less often than Prometheus asks it: values repeat and react late",
+    cause="the exporter reads the GPUs less often than Prometheus scrapes it, so values repeat and react late",
     fix="set dcgm_exporter_collect_interval to the scrape interval or less (DCGM_EXPORTER_INTERVAL, milliseconds)",
 )
 
@@ -176,7 +176,7 @@ def collect_interval(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 EXPORTER_COLLECTS_SLOWLY,
                 f"DaemonSet {name_of(daemon_set)}",
-                f"it reads the GPUs every {collect_s:g} s, Prometheus asks every {min(scrapes):g} s",
+                f"it reads the GPUs every {collect_s:g} s, Prometheus scrapes every {min(scrapes):g} s",
                 age_s=state.clock.last_change_age_s(daemon_set),
             )
 
@@ -242,7 +242,7 @@ EXPORTER_FIELD_MISSING = FindingType(
 def metric_fields(state: State) -> Iterator[CheckResult]:
     """Only where nothing else gives the metric a value, and an exporter is read.
 
-    A scrape that exceeds its sampleLimit leaves readings of before it in Prometheus: series without a staleness marker.
+    After a scrape that exceeds its sampleLimit, Prometheus still returns older readings, without a staleness marker.
     """
     if state.targets and not any(row.value for row in state.targets.values()):
         return

@@ -22,7 +22,7 @@ from ..texts import quote
 from .hpa import rules_of
 
 _START_GRACE_S = 120
-# Of the HPA controller, unless it is told otherwise.
+# The default of the HPA controller.
 _TOLERANCE = 0.1
 # Model servers keep the GPU's memory and engine busy whatever the load.
 _MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
@@ -42,7 +42,7 @@ HPA_FASTER_THAN_METRIC = FindingType(
     "HPA_FASTER_THAN_METRIC",
     Hop.HPA,
     "warning",
-    cause="the HPA looks several times at a value that has not changed yet, and adds pods each time: it overshoots",
+    cause="the HPA evaluates the same value several times and adds pods each time, so it overshoots",
     fix="lower the interval that is longest: dcgm_exporter_collect_interval, dcgm_exporter_scrape_interval or "
     "prometheus.evaluation_interval; or use a Pods metric",
 )
@@ -50,7 +50,7 @@ HPA_FASTER_THAN_METRIC = FindingType(
 
 @check("the metric keeps up with the HPA", HPA_FASTER_THAN_METRIC, needs=("hpas", "metrics"))
 def metric_keeps_up(state: State) -> Iterator[CheckResult]:
-    """Only by periods that are known: an assumed period accuses nobody."""
+    """Uses only periods that are known, not assumed ones."""
     for autoscaler in state.autoscalers:
         budget = autoscaler.budget or {}
         sources = budget.get("sources") or {}
@@ -64,12 +64,12 @@ def metric_keeps_up(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 HPA_FASTER_THAN_METRIC,
                 f"HPA {autoscaler}",
-                f"{slowest} takes {budget[f'{slowest}_s']:g} s, the HPA looks every {budget['sync_s']:g} s",
+                f"{slowest} takes {budget[f'{slowest}_s']:g} s, the HPA syncs every {budget['sync_s']:g} s",
             )
 
 
 def _is_held_up(state: State, budget: Mapping[str, Any]) -> bool:
-    """By an exporter that is slower than its scrapes, which is said of the exporter."""
+    """By an exporter that is slower than its scrapes, which is a finding of the exporter."""
     return bool(state.agents.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
 
 
@@ -126,7 +126,7 @@ HPA_METRIC_OF_ALL_GPUS = FindingType(
     "HPA_METRIC_OF_ALL_GPUS",
     Hop.HPA,
     "error",
-    cause="the metric is of the exporter's Service: one number of all GPUs behind it, whoever holds them",
+    cause="the HPA reads the exporter's Service, so one value covers every GPU, not only this workload's",
     fix="use a Pods metric: run gpu_autoscaler for the workload, with adopt: true",
 )
 
@@ -148,8 +148,8 @@ HPA_MANIFEST_OUTDATED = FindingType(
     "HPA_MANIFEST_OUTDATED",
     Hop.HPA,
     "warning",
-    cause="the HPA's manifest has apiVersion {version}, which Kubernetes refuses from {gone} on. It cannot be applied "
-    "again",
+    cause="the HPA's manifest has apiVersion {version}, which Kubernetes does not serve from {gone} on. It cannot be "
+    "applied again",
     fix="write apiVersion: autoscaling/v2 in the manifest, with target.type under each metric; kubectl convert does it",
 )
 
@@ -188,7 +188,7 @@ HPA_METRIC_STANDS_STILL = FindingType(
     "HPA_METRIC_STANDS_STILL",
     Hop.HPA,
     "warning",
-    cause="model servers take all GPU memory and keep the GPU busy whatever the load, so the value says little",
+    cause="model servers allocate all GPU memory and keep the GPU busy at any load, so the value does not follow it",
     fix="use the metric llm, waiting requests and use of the KV cache; or llm_in_flight, all requests of a server",
 )
 

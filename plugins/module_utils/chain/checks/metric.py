@@ -37,8 +37,8 @@ METRIC_WITHOUT_VALUE = FindingType(
     "namespace and pod",
     fix="ask Prometheus for {series} with these labels. If it is there, mend the query of {owner}: it has to keep "
     "namespace and pod (by (<<.GroupBy>>))",
-    # Rules take a row for 90 s, but Prometheus has those of a target that is gone for its lookback of 300 s: until then
-    # nothing says that a monitor is the cause.
+    # Rules ignore rows older than 90 s, but Prometheus returns the rows of a removed target for its lookback of 300 s.
+    # Until these are gone, nothing shows that a monitor is the cause.
     grace_s=240,
     is_consequence=True,
 )

@@ -22,7 +22,7 @@ MONITOR_REJECTED = FindingType(
     "MONITOR_REJECTED",
     Hop.SCRAPE,
     "error",
-    cause="the Prometheus operator takes the monitor for invalid and leaves it out of the configuration",
+    cause="the Prometheus operator rejected the monitor as invalid and left it out of the configuration",
     fix="correct what the message names: kubectl -n {namespace} edit {kind} {name}",
 )
 
@@ -233,7 +233,7 @@ def _wrong_port(endpoints: Sequence[Manifest], ports: set[str | None]) -> str:
     asked = [str(endpoint["port"]) for endpoint in endpoints if endpoint.get("port")]
     if not asked or set(asked) & ports or any("targetPort" in endpoint for endpoint in endpoints):
         return ""
-    return f"it asks for port {', '.join(asked)}, the ports are called {', '.join(sorted(map(str, ports)))}"
+    return f"it selects port {', '.join(asked)}, the ports are named {', '.join(sorted(map(str, ports)))}"
 
 
 MONITOR_INTERVAL_IGNORED = FindingType(

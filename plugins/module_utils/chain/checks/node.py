@@ -42,7 +42,7 @@ FABRIC_NOT_COMPLETED = FindingType(
     "FABRIC_NOT_COMPLETED",
     Hop.NODE,
     "error",
-    cause="the fabric manager has not joined the GPUs, so every CUDA program ends with error 802",
+    cause="the fabric manager has not joined the GPUs, so every CUDA program fails with error 802",
     fix="on node {name}: nvidia-smi -q | grep -A4 Fabric; journalctl -u nvidia-fabricmanager",
 )
 GPU_MISSING = FindingType(
@@ -95,7 +95,7 @@ CUDA_FAILED = FindingType(
     "CUDA_FAILED",
     Hop.NODE,
     "error",
-    cause="a CUDA program has failed on a GPU of the node, when it was proven",
+    cause="a CUDA program failed on a GPU of the node in the last proof",
     fix="on node {name}: journalctl -k --grep 'NVRM|Xid'; nvidia-smi. Then run the playbook kubegpu.autoscale.verify",
     evidence=(
         Evidence(
@@ -119,9 +119,9 @@ CUDA_FAILED = FindingType(
 )
 
 
-@check("CUDA has computed on the GPUs, by the last proof", CUDA_FAILED, needs=("nodes",))
+@check("CUDA has computed on the GPUs, by the last proof", CUDA_FAILED, needs=("nodes", "cuda_errors"))
 def cuda_has_computed(state: State) -> Iterator[CheckResult]:
-    """Of nodes that were never proven, and without the right to read the record, nothing is known."""
+    """Says nothing about nodes that were never proven."""
     for node, error in state.cuda_errors.items():
         seen = ": ".join(filter(None, (str(error.get("text", "")), str(error.get("cause", "")))))
         affected = state.affected_by_nodes([node])

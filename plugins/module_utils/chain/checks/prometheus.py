@@ -69,7 +69,7 @@ PROMETHEUS_REPLICAS_DIFFER = FindingType(
     "PROMETHEUS_REPLICAS_DIFFER",
     Hop.SCRAPE,
     "error",
-    cause="the Service of Prometheus answers with any of its pods, and they do not have the same: values come and go",
+    cause="the pods behind the Service of Prometheus have different data, so values come and go",
     fix="compare Status > Targets and Status > Rule health of both: kubectl -n {namespace} port-forward {pod} 9090",
     grace_s=120,
     is_consequence=True,
@@ -202,7 +202,7 @@ PROMETHEUS_NOT_RECONCILED = FindingType(
     "PROMETHEUS_NOT_RECONCILED",
     Hop.SCRAPE,
     "warning",
-    cause="the Prometheus operator cannot bring the Prometheus object about: what was changed since is not in force",
+    cause="the Prometheus operator cannot reconcile the Prometheus object, so later changes are not in force",
     fix="follow the message; kubectl -n {namespace} describe prometheus {name}",
     grace_s=300,
 )

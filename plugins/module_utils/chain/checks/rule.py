@@ -109,7 +109,7 @@ RULE_REJECTED = FindingType(
     "RULE_REJECTED",
     Hop.RULE,
     "error",
-    cause="the Prometheus operator takes the PrometheusRule for invalid and leaves it out of the configuration",
+    cause="the Prometheus operator rejected the PrometheusRule as invalid and left it out of the configuration",
     fix="correct what the message names: kubectl -n {namespace} edit prometheusrule {name}",
 )
 RULE_MISSING = FindingType(

@@ -457,7 +457,7 @@ FABRIC_NOT_COMPLETED = FindingType(
     "DRIVER_FABRIC_NOT_COMPLETED",
     Hop.DRIVER,
     "error",
-    "the fabric manager runs and has not joined the GPUs, so every CUDA program ends with error 802",
+    "the fabric manager runs and has not joined the GPUs, so every CUDA program fails with error 802",
     "on the node: `nvidia-smi -q | grep -A4 Fabric`, `journalctl -u nvidia-fabricmanager`, "
     "`journalctl -k --grep 'NVRM|Xid'`",
 )
