@@ -24,9 +24,8 @@ options:
     type: dict
     required: true
   hpa_sync_period:
-    description: Seconds between two evaluations of one HPA.
+    description: Seconds between two evaluations of one HPA. By default C(sync) of the result.
     type: float
-    default: 5
 """
 
 EXAMPLES = r"""
@@ -39,15 +38,17 @@ RETURN = r"""
 _value:
   description:
     - C(workers) of the HPA controller, C(requests) per second, C(interval) in seconds of scrapes and rule evaluations,
-      and C(memory_mib) and C(millicores) that Prometheus requests.
+      C(sync) in seconds of HPAs, C(relist) in seconds of the adapter, and C(memory_mib) and C(millicores) that
+      Prometheus requests.
   type: dict
 """
 
 
-def fleet_settings(size: Mapping[str, Any], hpa_sync_period: float = 5) -> dict[str, int]:
+def fleet_settings(size: Mapping[str, Any], hpa_sync_period: float | None = None) -> dict[str, int]:
     """Raises: AnsibleFilterError for a size or a period that is no number, or a period of 0."""
     try:
-        nodes, autoscalers, period = int(size["nodes"]), int(size["autoscalers"]), float(hpa_sync_period)
+        nodes, autoscalers = int(size["nodes"]), int(size["autoscalers"])
+        period = None if hpa_sync_period is None else float(hpa_sync_period)
         return asdict(fleet.fleet_settings(nodes, autoscalers, period))
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as err:
         raise AnsibleFilterError(
