@@ -36,8 +36,8 @@ class Run:
     seconds: float
 
     @cached_property
-    def changed(self) -> dict[str, int]:
-        return {host: int(count) for host, count in re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", self.output, re.M)}
+    def changed(self) -> int:
+        return int(re.findall(r"^(\d+) changed on \d+ hosts? in ", self.output, re.M)[-1])
 
     @property
     def last_words(self) -> str:
@@ -49,7 +49,7 @@ def site(name: str) -> Run:
     """Run it, and keep its log in build/shipped: molecule removes its own folder."""
     log = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "build", "shipped", f"{os.environ['SHIPPED']}-{name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = (Path(sys.executable).with_name("ansible-playbook"), "-i", INVENTORY, "kubegpu.autoscale.site")
+    command = (Path(sys.executable).with_name("ansible-playbook"), "kubegpu.autoscale.site")
     began = time.monotonic()
     with log.open("w") as out:  # no pipe: ssh's session in the background would hold it for a minute
         code = subprocess.run(command, cwd=INVENTORY, env=CONTROLLER, stdout=out, stderr=out).returncode
@@ -98,6 +98,6 @@ def test_the_last_words_are_the_proof(first: Run) -> None:
 
 def test_the_second_run_changes_nothing_and_proves_nothing_again(second: Run, first_report: dict[str, Any]) -> None:
     assert second.code == 0, second.output[-4000:]
-    assert set(second.changed.values()) == {0}
+    assert second.changed == 0
     assert "(proven 20" in second.last_words
     assert report() == first_report
