@@ -10,8 +10,8 @@ version_added: 0.3.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Prints each play with the time since the start, each task that changed something or took long, each failure once, and
-    the messages of M(ansible.builtin.debug) without quotes. The last play's messages are the last lines of the run.
+  - Prints each play with the time since the start, each task that changed something or took long, each failure once,
+    and the messages of M(ansible.builtin.debug) without quotes. The last play's messages are the last lines of the run.
   - The output of the plugin P(ansible.builtin.default#callback) goes to the log file of C(log_path). With C(-v) it is
     also printed, instead of the short lines.
 extends_documentation_fragment:
@@ -74,7 +74,7 @@ class CallbackModule(Default):
             if result.result.get("changed"):
                 self._task.changed.append(self.host_label(result))
             if result.task.action in _DEBUG:
-                self._messages += _lines(result.result.get("msg"))
+                self._messages += _lines(result.result.get(result.task.args.get("var") or "msg") or [])
         super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -161,7 +161,7 @@ class _Task:
 
 
 class _Log:
-    """A display whose output goes to the log file. Warnings still reach the screen; a failure is shown by the callback."""
+    """A display whose output goes to the log file. Warnings still reach the screen; the callback shows failures."""
 
     def __init__(self, screen: Any) -> None:
         self._screen = screen
