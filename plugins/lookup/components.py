@@ -19,10 +19,11 @@ options:
       - V(places) is what each role does, and why one has to fail before it changes anything.
       - V(prometheus) is the Prometheus that the inventory means.
       - V(fleet) are the settings that follow the number of GPU nodes and autoscalers.
+      - V(hpa_sync_period) is the default of C(kubernetes_hpa_sync_period) for a fleet of this size.
       - V(operator_roles) are the roles of servers that the GPU operator replaces.
     type: list
     elements: str
-    choices: [wanted, places, prometheus, fleet, operator_roles]
+    choices: [wanted, places, prometheus, fleet, hpa_sync_period, operator_roles]
     required: true
 """
 
@@ -41,7 +42,9 @@ _raw:
     - V(prometheus) has C(address), C(options), C(url), C(public_url), C(is_ours), C(has_monitors), C(full_name), and
       the errors C(several) and C(missing).
     - V(fleet) has C(workers) of the HPA controller, C(requests) per second, C(interval) in seconds of scrapes and rule
-      evaluations, and C(memory_mib) and C(millicores) that Prometheus requests.
+      evaluations, C(sync) in seconds of HPAs, C(relist) in seconds of the adapter, and C(memory_mib) and C(millicores)
+      that Prometheus requests.
+    - V(hpa_sync_period) is in seconds.
     - V(operator_roles) has names.
   type: list
   elements: raw

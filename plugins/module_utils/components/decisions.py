@@ -26,8 +26,6 @@ OPERATOR_DRIVER = "gpu_operator_driver"
 # Text of a command line is converted by the lookup plugin, like an option of a module.
 BOOLEANS = (*(f"{role}_adopt" for role in COMPONENTS), "prometheus_adapter_external_metrics")
 
-# Seconds between two evaluations of one HPA, where no control plane is installed.
-_SYNC_PERIOD_S = 5
 # Roles that the GPU operator replaces if it installs the driver.
 _OPERATOR_ROLES = ("nvidia_driver", "nvidia_container_toolkit")
 
@@ -49,14 +47,19 @@ def fleet(values: Values) -> dict[str, int]:
     size = {"nodes": len(nodes), "autoscalers": len(values.get(wanted.AUTOSCALERS) or [])}
     size |= values.get(FLEET) or {}
     period = values.get(SYNC_PERIOD, "")
-    period = _SYNC_PERIOD_S if period == "" else period
     try:
-        return asdict(fleet_settings(int(size["nodes"]), int(size["autoscalers"]), float(period)))
+        seconds = None if period == "" else float(period)
+        return asdict(fleet_settings(int(size["nodes"]), int(size["autoscalers"]), seconds))
     except (TypeError, ValueError, ZeroDivisionError) as err:
         raise ValueError(
             f"fleet: {size} with an HPA sync period of {period!r} is not a fleet size."
             f" Next: set {FLEET} to whole numbers of nodes and autoscalers, and {SYNC_PERIOD} to seconds above 0."
         ) from err
+
+
+def hpa_sync_period(values: Values) -> int:
+    """Seconds between two evaluations of one HPA that suit the size of the fleet. Raises: ValueError as `fleet`."""
+    return fleet({name: value for name, value in values.items() if name != SYNC_PERIOD})["sync"]
 
 
 def places(values: Values) -> dict[str, dict[str, Any]]:
@@ -108,9 +111,11 @@ def _wanted(row: Mapping[str, Any]) -> Wanted:
 
 
 _WANTED = tuple(wanted.variables())
-_FLEET = (GROUPS, wanted.AUTOSCALERS, FLEET, SYNC_PERIOD)
+_SIZE = (GROUPS, wanted.AUTOSCALERS, FLEET)
+_FLEET = (*_SIZE, SYNC_PERIOD)
 PARTS: Mapping[str, Part] = {
     "fleet": Part(_FLEET, fleet),
+    "hpa_sync_period": Part(_SIZE, hpa_sync_period),  # the default of SYNC_PERIOD, so it must not read that
     "wanted": Part(_WANTED, wanted.wanted),
     "places": Part((*_WANTED, CLUSTER), places),
     "prometheus": Part((*_WANTED, *_FLEET, CLUSTER, PROMETHEUS), prometheus),

@@ -13,16 +13,20 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.fleet
 @pytest.mark.parametrize(
     ("nodes", "autoscalers", "period", "expected"),
     [
-        (0, 0, 5, (5, 200, 2, 512, 200)),
-        (80, 250, 5, (5, 200, 2, 512, 200)),
-        (300, 251, 5, (6, 200, 2, 1500, 750)),
-        (600, 500, 5, (10, 200, 2, 3000, 1500)),
-        (601, 501, 5, (11, 300, 3, 3005, 1503)),
-        (2500, 1250, 5, (25, 500, 9, 12500, 6250)),
-        (0, 1500, 15, (10, 200, 2, 512, 200)),
+        (0, 0, None, (5, 200, 2, 5, 30, 512, 200)),
+        (1, 0, None, (5, 200, 1, 2, 10, 512, 200)),
+        (20, 20, None, (5, 200, 1, 2, 10, 512, 200)),
+        (21, 20, None, (5, 200, 2, 5, 30, 512, 200)),
+        (20, 21, None, (5, 200, 2, 5, 30, 512, 200)),
+        (80, 250, None, (5, 200, 2, 5, 30, 512, 200)),
+        (300, 251, 5, (6, 200, 2, 5, 30, 1500, 750)),
+        (600, 500, 5, (10, 200, 2, 5, 30, 3000, 1500)),
+        (601, 501, 5, (11, 300, 3, 5, 30, 3005, 1503)),
+        (2500, 1250, 5, (25, 500, 9, 5, 30, 12500, 6250)),
+        (0, 1500, 15, (10, 200, 2, 5, 30, 512, 200)),
     ],
 )
-def test_settings_follow_the_size(nodes: int, autoscalers: int, period: int, expected: tuple[int, ...]) -> None:
+def test_settings_follow_the_size(nodes: int, autoscalers: int, period: int | None, expected: tuple[int, ...]) -> None:
     assert astuple(fleet_settings(nodes, autoscalers, period)) == expected
 
 
