@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.bench.shapes import Shape, times
+from scaling_bench.shapes import Shape, times
 
 # Of the areas under the replicas.
 STEP_S = 0.5

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.bench.configurations import NAMESPACE, Configuration, Workload
+from scaling_bench.configurations import NAMESPACE, Configuration, Workload
 
 HERE = Path(__file__).parent
 CUDA = HERE.parents[1] / "roles" / "gpu_workload" / "files" / "cuda.py"

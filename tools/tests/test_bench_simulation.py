@@ -6,12 +6,11 @@ import random
 from dataclasses import replace
 
 import pytest
-
-from lab.bench.configurations import LEAST_START_S, MAXIMUM, read_configurations
-from lab.bench.report import SIMULATED, page
-from lab.bench.rounds import Result, Round
-from lab.bench.shapes import SHAPES
-from lab.bench.simulation import KNATIVE, Hpa, Knative, Service, simulate, simulate_all, simulated_rounds
+from scaling_bench.configurations import LEAST_START_S, MAXIMUM, read_configurations
+from scaling_bench.report import SIMULATED, page
+from scaling_bench.rounds import Result, Round
+from scaling_bench.shapes import SHAPES
+from scaling_bench.simulation import KNATIVE, Hpa, Knative, Service, simulate, simulate_all, simulated_rounds
 
 CONFIGURATIONS = read_configurations()
 STEP = Round(SHAPES["step"], 5, 0)

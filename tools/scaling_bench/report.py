@@ -1,4 +1,4 @@
-"""The results as JSON, tables and plots. `python -m lab.bench.report FOLDER` simulates, and makes all of it anew."""
+"""The results as JSON, tables and plots: `python -m scaling_bench.report FOLDER` simulates and writes them again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
-from lab.bench.configurations import MAXIMUM, MINIMUM, TARGET_PERCENT, Configuration, read_configurations
-from lab.bench.evaluation import Outcome, Seen, spread
-from lab.bench.goals import goals
-from lab.bench.rounds import Hops, Result
-from lab.bench.shapes import SHAPES, times
-from lab.bench.simulation import KNATIVE, simulate_all, simulated_rounds
 from lab.plot import COLOURS, Line, Panel, ceiling, draw, whole
+from scaling_bench.configurations import MAXIMUM, MINIMUM, TARGET_PERCENT, Configuration, read_configurations
+from scaling_bench.evaluation import Outcome, Seen, spread
+from scaling_bench.goals import goals
+from scaling_bench.rounds import Hops, Result
+from scaling_bench.shapes import SHAPES, times
+from scaling_bench.simulation import KNATIVE, simulate_all, simulated_rounds
 
 Kind = tuple[str, int, int]
 # Of each simulated round.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,7 +18,7 @@ from rich.console import Console
 from scale_cluster import Settings, relabelings
 from scale_figures import HPA_CONTROLLER, between, by_user, metric_requests, periods, quantile
 
-ANSWERS = Path(__file__).parents[1] / "doctor" / "answers" / "lab.json"
+ANSWERS = ROOT / "tests" / "unit" / "doctor" / "answers" / "lab.json"
 EXPORTER_TEST = ROOT / "lab" / "programs" / "nvidia" / "dcgm-exporter" / "output_test.go"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 # What a ServiceMonitor adds to each row of a target.

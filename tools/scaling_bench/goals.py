@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from lab.bench.rounds import Result
+from scaling_bench.rounds import Result
 
 STEP = "step"
 # What the README states from a load step to the decision, without the period: collect, scrape, evaluate.

@@ -11,16 +11,15 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-
-from lab.bench import manifests
-from lab.bench.balancer import Workload as Served
-from lab.bench.balancer import load_at
-from lab.bench.cluster import BenchCluster
-from lab.bench.configurations import filled, read_configurations, read_recipes
-from lab.bench.evaluation import Seen, direction_changes, evaluate, spread
-from lab.bench.goals import goals
-from lab.bench.report import MEASURED, dumps, file_name, kinds, loads, page, picture
-from lab.bench.rounds import (
+from scaling_bench import manifests
+from scaling_bench.balancer import Workload as Served
+from scaling_bench.balancer import load_at
+from scaling_bench.cluster import BenchCluster
+from scaling_bench.configurations import filled, read_configurations, read_recipes
+from scaling_bench.evaluation import Seen, direction_changes, evaluate, spread
+from scaling_bench.goals import goals
+from scaling_bench.report import MEASURED, dumps, file_name, kinds, loads, page, picture
+from scaling_bench.rounds import (
     LONGEST_INTERVAL_S,
     Result,
     Round,
@@ -34,7 +33,7 @@ from lab.bench.rounds import (
     slow,
     steps,
 )
-from lab.bench.shapes import HIGH, LOW, SHAPES
+from scaling_bench.shapes import HIGH, LOW, SHAPES
 
 STEP = SHAPES["step"]
 BOUNDS = (1, 8)

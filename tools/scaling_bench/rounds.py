@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.bench.configurations import MAXIMUM, MINIMUM, TARGET_PERCENT, Workload
-from lab.bench.evaluation import Outcome, Seen, evaluate
-from lab.bench.shapes import LOW, SHAPES, Shape, long_enough
+from scaling_bench.configurations import MAXIMUM, MINIMUM, TARGET_PERCENT, Workload
+from scaling_bench.evaluation import Outcome, Seen, evaluate
+from scaling_bench.shapes import LOW, SHAPES, Shape, long_enough
 
 # Of the slowest interval of any configuration: the load changes at any moment of it.
 LONGEST_INTERVAL_S = 30

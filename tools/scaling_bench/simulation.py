@@ -12,19 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.bench.balancer import load_at
-from lab.bench.configurations import (
-    LEAST_START_S,
-    MAXIMUM,
-    MINIMUM,
-    OUR_INTERVALS,
-    TARGET_PERCENT,
-    Configuration,
-    our_dead_time_s,
-)
-from lab.bench.evaluation import Seen, evaluate
-from lab.bench.rounds import Hops, Result, Round
-from lab.bench.shapes import LOW, SHAPES
 from plugins.module_utils.autoscaling.controller import Behavior, Controller
 from plugins.module_utils.autoscaling.demand import STEADY, SUSTAINED_S
 from plugins.module_utils.autoscaling.metrics import smoothed_interval_s
@@ -35,6 +22,19 @@ from plugins.module_utils.autoscaling.replicas import (
     desired_replicas_together,
 )
 from plugins.module_utils.autoscaling.spec import Autoscaler
+from scaling_bench.balancer import load_at
+from scaling_bench.configurations import (
+    LEAST_START_S,
+    MAXIMUM,
+    MINIMUM,
+    OUR_INTERVALS,
+    TARGET_PERCENT,
+    Configuration,
+    our_dead_time_s,
+)
+from scaling_bench.evaluation import Seen, evaluate
+from scaling_bench.rounds import Hops, Result, Round
+from scaling_bench.shapes import LOW, SHAPES
 
 TICK_S = 0.5
 LABELS_S = 30  # how often the labels of pods are scraped

@@ -16,7 +16,7 @@ from kubernetes.client import ApiException
 from kubernetes.dynamic import DynamicClient
 from urllib3.exceptions import HTTPError
 
-from lab.bench.configurations import NAMESPACE
+from scaling_bench.configurations import NAMESPACE
 
 MANAGER = "kubegpu-bench"
 PROMETHEUS = "/api/v1/namespaces/monitoring/services/kube-prometheus-stack-prometheus:9090/proxy/api/v1/query"

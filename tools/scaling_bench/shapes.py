@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.bench.balancer import load_at
+from scaling_bench.balancer import load_at
 
 LOW, HIGH = 0.15, 2.75
 # A jump takes this long: two points of one time would be a division by nothing.

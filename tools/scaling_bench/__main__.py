@@ -1,4 +1,4 @@
-"""`python -m lab.bench`: six ways to scale, side by side on a lab that `make site` made. `make bench` does it all."""
+"""Six ways to scale, side by side on a lab that `make site` made. `make bench` does it all."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from kubernetes.config import ConfigException
 from rich.console import Console
 from urllib3.exceptions import HTTPError
 
-from lab.bench import manifests
-from lab.bench.cluster import BenchCluster, NotReached, wait_until
-from lab.bench.configurations import MAXIMUM, NAMESPACE, Workload, read_configurations
-from lab.bench.report import MEASURED, write
-from lab.bench.rounds import (
+from lab.versions import versions
+from scaling_bench import manifests
+from scaling_bench.cluster import BenchCluster, NotReached, wait_until
+from scaling_bench.configurations import MAXIMUM, NAMESPACE, Workload, read_configurations
+from scaling_bench.report import MEASURED, write
+from scaling_bench.rounds import (
     HPA_S,
     Result,
     Round,
@@ -37,8 +38,7 @@ from lab.bench.rounds import (
     steps,
     trace,
 )
-from lab.bench.shapes import LOW
-from lab.versions import versions
+from scaling_bench.shapes import LOW
 
 CHECKOUT = Path(__file__).parents[2]
 PLANS: dict[str, Callable[[int], list[Round]]] = {
@@ -215,7 +215,7 @@ def in_short(result: Result) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="lab.bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scaling_bench", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, default=CHECKOUT / "inventories/lab/.kubegpu/kubeconfig")
     parser.add_argument("--inventory", type=Path, default=CHECKOUT / "inventories/lab")
     parser.add_argument("--plan", choices=PLANS, default="full", help="what is measured (default: %(default)s)")
