@@ -98,9 +98,9 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
-quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
+quick: ## tests/unit and tools/tests, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
-	@$(BIN)/python -m pytest $(if $(filter tests/%,$(ARGS)),,tests/unit) $(ARGS)
+	@$(BIN)/python -m pytest $(if $(filter tests/% tools/%,$(ARGS)),,tests/unit tools/tests) $(ARGS)
 
 fuzz: ## 20,000 lists of autoscalers, right and wrong: the collection's own error, or what the API server accepts (FUZZ=20000)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
@@ -122,7 +122,7 @@ lint-lab: lab-env test-env programs ## helm lint of the lab's charts, go vet and
 	@echo "lint-lab: passed"
 
 unit: lab-env test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
-	@$(PYTEST) $(or $(ARGS),tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
+	@$(PYTEST) $(or $(ARGS),tests tools/tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
 integration: lab-env test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
@@ -190,9 +190,9 @@ bench bench-quick: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
 bench bench-quick: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
 bench: ## six ways to scale, side by side on a lab of its own: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow, ARGS="--lanes 5")
 	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
-	@$(MAKE) --no-print-directory site ARGS="-e @lab/bench/site.yml"
-	@$(BIN)/python -m lab.bench --plan $(PLAN) --out $(OUT) $(ARGS)
-	@$(BIN)/python -m lab.bench.report $(OUT)
+	@$(MAKE) --no-print-directory site ARGS="-e @tools/scaling_bench/site.yml"
+	@PYTHONPATH=tools $(BIN)/python -m scaling_bench --plan $(PLAN) --out $(OUT) $(ARGS)
+	@PYTHONPATH=tools $(BIN)/python -m scaling_bench.report $(OUT)
 
 bench-quick: ## the load step alone, twice for each of the six: ten minutes
 	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"
