@@ -118,7 +118,7 @@ def profile_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> M
         rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
     is_noted = exporter and any(metric.parts for metric in profile.recorded)
     notes = {"annotations": {EXPORTER_ANNOTATION: json.dumps(exporter, sort_keys=True)}} if is_noted else {}
-    return _prometheus_rule(profile.rule_name(namespace), profile.name, recordings, rules, namespace, **notes)
+    return rule_object(profile.rule_name(namespace), profile.name, recordings, rules, namespace, **notes)
 
 
 def query_in(namespace: str, query: str) -> str:
@@ -142,7 +142,7 @@ def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         ),
     ]
     recordings = [{"record": series, "expr": query, "labels": labels} for series, query in queries]
-    return _prometheus_rule(
+    return rule_object(
         workload_rule_name(autoscaler.key),
         autoscaler.profile.name,
         recordings,
@@ -156,7 +156,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
     metadata: Manifest = {
         "name": autoscaler.name,
         "namespace": autoscaler.namespace,
-        "labels": _labels(autoscaler.profile.name, inventory),
+        "labels": object_labels(autoscaler.profile.name, inventory),
     }
     if autoscaler.is_measured:
         metadata["annotations"] = {DEAD_TIME_ANNOTATION: str(autoscaler.dead_time)}
@@ -165,7 +165,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
         "kind": "HorizontalPodAutoscaler",
         "metadata": metadata,
         "spec": {
-            "scaleTargetRef": _reference(autoscaler.target),
+            "scaleTargetRef": reference(autoscaler.target),
             "minReplicas": autoscaler.min_replicas,
             "maxReplicas": autoscaler.max_replicas,
             "metrics": [
@@ -175,7 +175,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
                 ),
                 *(dict(raw) for raw in autoscaler.raw_metrics),
             ],
-            "behavior": {"scaleUp": _behavior(autoscaler.scale_up), "scaleDown": _behavior(autoscaler.scale_down)},
+            "behavior": {"scaleUp": behavior_of(autoscaler.scale_up), "scaleDown": behavior_of(autoscaler.scale_down)},
         },
     }
 
@@ -303,7 +303,7 @@ def _object_metric(metric_target: MetricTarget, autoscaler: Autoscaler) -> Manif
         if metric_target.is_total
         else {"type": "Value", "value": format_quantity(metric_target.value)}
     )
-    described = {"metric": {"name": metric_target.metric.name}, "describedObject": _reference(autoscaler.target)}
+    described = {"metric": {"name": metric_target.metric.name}, "describedObject": reference(autoscaler.target)}
     return {"type": OBJECT, "object": {**described, "target": target}}
 
 
@@ -393,7 +393,7 @@ unless on ()
 )"""
 
 
-def _prometheus_rule(
+def rule_object(
     name: str,
     profile: str,
     recordings: Sequence[Manifest],
@@ -402,7 +402,11 @@ def _prometheus_rule(
     **metadata: Manifest,
 ) -> Manifest:
     """namespace: the one that the rule serves; empty if it serves all."""
-    labels = {**rules.labels, **_labels(profile, rules.inventory), **({NAMESPACE: namespace} if namespace else {})}
+    labels = {
+        **rules.labels,
+        **object_labels(profile, rules.inventory),
+        **({NAMESPACE: namespace} if namespace else {}),
+    }
     group = {"name": name, "interval": f"{rules.evaluation_interval_s}s", "rules": list(recordings)}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -412,15 +416,15 @@ def _prometheus_rule(
     }
 
 
-def _reference(target: Target) -> Manifest:
+def reference(target: Target) -> Manifest:
     return {"apiVersion": target.api_version, "kind": target.kind, "name": target.name}
 
 
-def _labels(profile: str, inventory: str) -> dict[str, str]:
+def object_labels(profile: str, inventory: str) -> dict[str, str]:
     return {**inventory_labels(inventory), METRIC_LABEL: profile}
 
 
-def _behavior(rules: ScalingRules) -> Manifest:
+def behavior_of(rules: ScalingRules) -> Manifest:
     behavior: Manifest = {
         "stabilizationWindowSeconds": rules.stabilization_window_seconds,
         "selectPolicy": rules.select_policy,
