@@ -28,6 +28,8 @@ METRIC_LABEL = "kubegpu.autoscale/metric"
 AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
 # On the rule of a profile: the labels of the scrape targets that it believes.
 EXPORTER_ANNOTATION = "kubegpu.autoscale/exporter-labels"
+# On an HPA that KEDA makes: target values and tolerances that the recording rules apply in the HPA's place.
+DECISION_ANNOTATION = "kubegpu.autoscale/decision"
 # On an HPA: what its scaling rules were computed from. Without it they are measured anew.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
@@ -186,6 +188,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     CPU and memory stay raw, and so does a metric of another object than the target: its value is not the target's.
     queries: what is recorded, by series.
     """
+    hpa = _as_decided(hpa)
     spec, metadata = hpa["spec"], hpa["metadata"]
     labels = metadata.get("labels") or {}
     ref = spec["scaleTargetRef"]
@@ -216,6 +219,31 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         given_scale_up=behavior.scale_up.apart_from(computed.scale_up),
         given_scale_down=behavior.scale_down.apart_from(computed.scale_down),
     )
+
+
+def decision_annotation(targets: Iterable[MetricTarget], scale_up: ScalingRules, scale_down: ScalingRules) -> str:
+    """What `autoscaler_of` needs to read KEDA's HPA back: there, one metric is two, and the tolerance is 0."""
+    tolerances = {"scaleUp": scale_up.tolerance, "scaleDown": scale_down.tolerance}
+    given = {way: format_quantity(tolerance) for way, tolerance in tolerances.items() if tolerance is not None}
+    values = {target.metric.name: format_quantity(target.value) for target in targets}
+    return json.dumps({"targets": values, "tolerances": given})
+
+
+def _as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An HPA of KEDA with the Pods metrics and tolerances that its rules apply; any other HPA as it is."""
+    text = (hpa["metadata"].get("annotations") or {}).get(DECISION_ANNOTATION)
+    if text is None or not is_managed(hpa):
+        return hpa
+    decision, spec = json.loads(text), hpa["spec"]
+    metrics = [
+        {"type": PODS, "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": value}}}
+        for name, value in decision["targets"].items()
+    ]
+    behavior = {}
+    for way, rules in (spec.get("behavior") or {}).items():
+        given = {"tolerance": decision["tolerances"][way]} if way in decision["tolerances"] else {}
+        behavior[way] = {**{key: value for key, value in rules.items() if key != "tolerance"}, **given}
+    return {**hpa, "spec": {**spec, "metrics": metrics, "behavior": behavior}}
 
 
 def measured_dead_time(hpa: Mapping[str, Any]) -> int:

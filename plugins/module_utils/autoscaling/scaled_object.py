@@ -18,9 +18,11 @@ from .kube_names import LONGEST_LABEL
 from .manifests import (
     AUTOSCALER_ANNOTATION,
     DEAD_TIME_ANNOTATION,
+    DECISION_ANNOTATION,
     Manifest,
     RuleOptions,
     behavior_of,
+    decision_annotation,
     object_labels,
     profile_rule,
     reference,
@@ -149,7 +151,8 @@ def target_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
 
 def scaled_object(autoscaler: Autoscaler, server_address: str, inventory: str = DEFAULT_INVENTORY) -> Manifest:
     """KEDA copies its labels and annotations to the HPA, and replaces those that the HPA had."""
-    annotations = {TRANSFER_ANNOTATION: "true"}
+    decision = decision_annotation(autoscaler.metric_targets, autoscaler.scale_up, autoscaler.scale_down)
+    annotations = {TRANSFER_ANNOTATION: "true", DECISION_ANNOTATION: decision}
     if autoscaler.is_measured:
         annotations[DEAD_TIME_ANNOTATION] = str(autoscaler.dead_time)
     return {

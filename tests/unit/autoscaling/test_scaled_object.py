@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
+    autoscaler_of,
     horizontal_pod_autoscaler,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import (
@@ -126,3 +127,52 @@ def test_each_refused_autoscaler_is_named() -> None:
     assert "autoscaler chat: " in str(refused.value)
     assert "autoscaler nnn" in str(refused.value)
     assert "autoscaler fine" not in str(refused.value)
+
+
+def hpa_of_keda(wanted: Manifest) -> Manifest:
+    """As KEDA 2.21 makes it: labels and annotations copied, a metric for each trigger (controllers/keda/hpa.go)."""
+    spec, metadata = wanted["spec"], wanted["metadata"]
+    config = spec["advanced"]["horizontalPodAutoscalerConfig"]
+    selector = {"matchLabels": {"scaledobject.keda.sh/name": metadata["name"]}}
+    kinds = {"AverageValue": "averageValue", "Value": "value"}
+    metrics = [
+        {
+            "type": "External",
+            "external": {
+                "metric": {"name": f"s{number}-prometheus", "selector": selector},
+                "target": {"type": trigger["metricType"], kinds[trigger["metricType"]]: "1"},
+            },
+        }
+        for number, trigger in enumerate(spec["triggers"])
+    ]
+    return {
+        "metadata": {**metadata, "name": config["name"]},
+        "spec": {
+            "scaleTargetRef": spec["scaleTargetRef"],
+            "minReplicas": spec["minReplicaCount"],
+            "maxReplicas": spec["maxReplicaCount"],
+            "metrics": metrics,
+            "behavior": config["behavior"],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"metric": "llm", "target_values": {"llm_kv_cache": 75}},
+        {"scale_up": {"tolerance": 0.05}, "scale_down": {"tolerance": 0, "stabilization_window_seconds": 600}},
+    ],
+)
+def test_keda_s_hpa_is_read_back_as_the_adapter_s(options: dict[str, Any]) -> None:
+    one = autoscaler(**options).with_dead_time(90)
+    by_adapter, by_keda = horizontal_pod_autoscaler(one), hpa_of_keda(scaled_object(one, KEDA_SERVER))
+    assert autoscaler_of(by_keda, {}) == autoscaler_of(by_adapter, {})
+
+
+def test_an_annotation_on_an_hpa_of_others_is_not_read() -> None:
+    hpa = hpa_of_keda(scaled_object(autoscaler(), KEDA_SERVER))
+    hpa["metadata"]["labels"] = {}
+    read = autoscaler_of(hpa, {})
+    assert [target.metric.name for target in read.metric_targets] == ["s0-prometheus", "s1-prometheus"]
