@@ -41,9 +41,9 @@ _raw:
     - V(places) has C(state), C(refused) and C(warning) by role.
     - V(prometheus) has C(address), C(options), C(url), C(public_url), C(is_ours), C(has_monitors), C(full_name), and
       the errors C(several) and C(missing).
-    - V(fleet) has C(workers) of the HPA controller, C(requests) per second, C(interval) in seconds of scrapes and rule
-      evaluations, C(sync) in seconds of HPAs, C(relist) in seconds of the adapter, and C(memory_mib) and C(millicores)
-      that Prometheus requests.
+    - V(fleet) has C(workers) of the HPA controller, C(requests) per second, and C(memory_mib) and C(millicores) that
+      Prometheus requests. Its periods are in seconds, C(interval) of scrapes and rule evaluations, C(sync) of HPAs, and
+      C(relist) of the adapter.
     - V(hpa_sync_period) is in seconds.
     - V(operator_roles) has names.
   type: list
