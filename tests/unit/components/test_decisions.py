@@ -38,7 +38,7 @@ def test_only_variables_of_the_part_are_read() -> None:
 
 
 def test_an_unknown_part_is_named_with_those_that_exist() -> None:
-    with pytest.raises(AnsibleError, match=r"unknown part places2\. Next: name one or more of fleet, hpa_sync_period, wanted"):
+    with pytest.raises(AnsibleError, match=r"unknown part places2\. Next: name one or more of fleet, hpa_sync"):
         decided("places2")
 
 
