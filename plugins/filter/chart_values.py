@@ -27,8 +27,8 @@ options:
     type: dict
   lists:
     description:
-      - How entries are added, by the path of a list. V(each) adds those that are missing, V(name) replaces the entry
-        with the same C(name), and V(flags) the flag with the same name.
+      - How entries are added, by the path of a list. V(each) adds those that are missing. V(env) replaces the variable
+        with the same C(name), and leaves out an empty one of the role. V(flags) replaces the flag with the same name.
     type: dict
     default: {}
 """

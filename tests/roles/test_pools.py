@@ -12,13 +12,12 @@ SHARED = {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "
 
 def test_the_chart_gets_a_configuration_of_each_pool() -> None:
     pools = [{"name": "shared", "nodes": {"pool": "training"}, "config": SHARED}]
-    values = RoleValues("nvidia_device_plugin", {"nvidia_device_plugin_pools": pools}, {})[
-        "__nvidia_device_plugin_values"
-    ]
+    options = {"nvidia_device_plugin_pools": pools}
+    values = RoleValues("nvidia_device_plugin", options, {})["__nvidia_device_plugin_chart"]["values"]
     assert values["config"]["default"] == "default"
     assert values["config"]["map"]["default"] == "version: v1\n"
     assert values["config"]["map"]["shared"].startswith("version: v1\nsharing:\n  timeSlicing:\n")
-    assert "config" not in RoleValues("nvidia_device_plugin", {}, {})["__nvidia_device_plugin_values"]
+    assert "config" not in RoleValues("nvidia_device_plugin", {}, {})["__nvidia_device_plugin_chart"]["values"]
 
 
 POOL = {"name": "dev", "nodes": {"pool": "dev"}}

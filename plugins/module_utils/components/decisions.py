@@ -63,9 +63,17 @@ def hpa_sync_period(values: Values) -> int:
 
 
 def places(values: Values) -> dict[str, dict[str, Any]]:
-    """The `state` of each chart role, why it is `refused`, and a `warning`."""
+    """The `state` of each chart role, why it is `refused`, a `warning`, and releases of `other_nfd`.
+
+    These are installations of node-feature-discovery that do not belong to the role's own release.
+    """
     cluster = _cluster(values)
-    return {role: place(role, cluster) for role in COMPONENTS}
+    return {role: {**place(role, cluster), "other_nfd": _other_nfd(role, cluster)} for role in COMPONENTS}
+
+
+def _other_nfd(role: str, cluster: Cluster) -> list[str]:
+    releases = dict.fromkeys(str(entry["release"]) for entry in cluster.found("node_feature_discovery"))
+    return [release for release in releases if release != cluster.wanted[role].full_name]
 
 
 def prometheus(values: Values) -> dict[str, Any]:

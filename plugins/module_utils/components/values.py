@@ -59,10 +59,10 @@ def _each(own: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     return [entry for number, entry in enumerate(entries) if entry not in entries[:number]]
 
 
-def _by_name(own: Sequence[Values], given: Sequence[Values]) -> list[Values]:
-    """A given variable replaces the one of its name."""
+def _variables(own: Sequence[Values], given: Sequence[Values]) -> list[Values]:
+    """A given variable replaces the one of its name. A variable of the role that is empty is left out."""
     names = [entry.get("name") for entry in given]
-    return [*(entry for entry in own if entry.get("name") not in names), *given]
+    return [*(entry for entry in own if entry.get("name") not in names and entry.get("value") != ""), *given]
 
 
 def _flags(own: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -77,6 +77,6 @@ def _name(flag: str) -> str:
 
 ADDED: Mapping[str, Callable[[Sequence[Any], Sequence[Any]], list[Any]]] = {
     "each": _each,
-    "name": _by_name,
+    "env": _variables,
     "flags": _flags,
 }

@@ -9,7 +9,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.chart_values import chart_values
 
 A, B = {"key": "a"}, {"key": "b"}
-OFTEN, SELDOM, OTHER = ({"name": name, "value": value} for name, value in (("N", "1"), ("N", "2"), ("M", "3")))
+ENV = (("N", "1"), ("N", "2"), ("M", "3"), ("U", ""))
+OFTEN, SELDOM, OTHER, UNSET = ({"name": name, "value": value} for name, value in ENV)
 
 
 @pytest.mark.parametrize(
@@ -17,8 +18,10 @@ OFTEN, SELDOM, OTHER = ({"name": name, "value": value} for name, value in (("N",
     [
         ("each", [A], [B], [A, B]),
         ("each", [A, B], [B, A, A], [A, B]),
-        ("name", [OFTEN, OTHER], [SELDOM], [OTHER, SELDOM]),
-        ("name", [OFTEN], [A], [OFTEN, A]),
+        ("env", [OFTEN, OTHER], [SELDOM], [OTHER, SELDOM]),
+        ("env", [OFTEN], [A], [OFTEN, A]),
+        ("env", [UNSET, OTHER], [], [OTHER]),
+        ("env", [OTHER], [UNSET], [OTHER, UNSET]),
         ("flags", ["--v=2", "--port=80"], ["--v=6", "--new"], ["--port=80", "--v=6", "--new"]),
         ("flags", ["--v=2"], [], ["--v=2"]),
         ("each", [A], None, [A]),

@@ -10,7 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.mig i
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 
 DOCUMENTATION = r"""
-name: mig_plan
+name: mig_changes
 short_description: Decide which nodes get another MIG profile
 version_added: 0.1.0
 author:
@@ -35,7 +35,7 @@ options:
 EXAMPLES = r"""
 - name: Show which nodes would be partitioned
   ansible.builtin.debug:
-    msg: "{{ (nodes | kubegpu.autoscale.mig_plan({'state': 'present', 'profile': 'all-1g.10gb'})).changes }}"
+    msg: "{{ (nodes | kubegpu.autoscale.mig_changes({'state': 'present', 'profile': 'all-1g.10gb'})).changes }}"
 """
 
 RETURN = r"""
@@ -47,7 +47,7 @@ _value:
 """
 
 
-def mig_plan(nodes: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> dict[str, Any]:
+def mig_changes(nodes: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> dict[str, Any]:
     wanted = Request(**plain(request))
     return {"changes": [asdict(change) for change in changes(wanted, nodes)], "refusals": refusals(wanted, nodes)}
 
@@ -56,4 +56,4 @@ class FilterModule:
     """Filters of this file by name."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"mig_plan": mig_plan}
+        return {"mig_changes": mig_changes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.mig_plan import mig_plan
+from ansible_collections.kubegpu.autoscale.plugins.filter.mig_changes import mig_changes
 
 CONFIG, STATE, STRATEGY = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/mig.strategy"
 BEFORE, CORDON = "kubegpu.autoscale/mig-before", "kubegpu.autoscale/cordoned-for-mig"
@@ -22,7 +22,7 @@ def node(name: str = "h1", *, cordoned: bool = False, annotations: Any = None, *
 
 
 def changes(request: dict[str, Any], *nodes: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = mig_plan(nodes, request)["changes"]
+    found: list[dict[str, Any]] = mig_changes(nodes, request)["changes"]
     return found
 
 
@@ -75,7 +75,7 @@ def test_a_removal_leaves_the_profiles_of_others() -> None:
 
 
 def refusals(*nodes: dict[str, Any], **request: Any) -> list[str]:
-    said: list[str] = mig_plan(nodes, PRESENT | request)["refusals"]
+    said: list[str] = mig_changes(nodes, PRESENT | request)["refusals"]
     return said
 
 
