@@ -131,7 +131,7 @@ integration: lab-env test-env programs ## modules and roles on a real API server
 molecule: lab-env test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
 	@set -e; export PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5'; $(foreach name,$(SCENARIO),$(call molecule,$(name)) $(ARGS);)
 
-faults: test-env ## break the lab that is up in each way that the doctor knows, in random order (ARGS="-k rule", SEED=7)
+faults: test-env ## break the lab that is up by one fault after the other, in random order (ARGS="-k rule", SEED=7)
 	@$(BROKEN_LAB) tests/faults --ignore tests/faults/test_safety.py --ignore tests/faults/test_alerts_fire.py $(ARGS)
 
 test-outages: test-env ## what measures is gone from the lab that is up for ten minutes under load, in seven ways (ARGS="--outage 60", SEED=7)

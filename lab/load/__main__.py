@@ -24,7 +24,7 @@ from lab.load.view import View, summary_table
 from plugins.module_utils.autoscaling.metrics import ACTIVITIES, SMOOTHED_EVALUATIONS
 
 # What the README states: collect, scrape, evaluate, and the HPA's period on a control plane of the role kubernetes.
-PERIODS = "1,2,2,5"
+PERIODS = "1,1,2,2"
 
 
 def main() -> None:

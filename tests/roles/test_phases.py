@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,12 +56,16 @@ def run(folder: Path, plays: list[dict[str, object]], *arguments: str, inventory
     (folder / "play.yml").write_text(
         yaml.safe_dump([{"hosts": "gpu1", "gather_facts": False, **play} for play in plays])
     )
+    return ansible(folder, "play.yml", *arguments)
+
+
+def ansible(folder: Path, *arguments: str) -> tuple[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     environment["ANSIBLE_COLLECTIONS_PATH"] = str(ROOT / ".venv" / "collections")
     environment |= {"ANSIBLE_NOCOLOR": "true", "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
     playbook = Path(sys.executable).with_name("ansible-playbook")
     done = subprocess.run(
-        [playbook, "play.yml", *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [playbook, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     text = re.sub(r"(?m)^ +\d+:\d\d  ", "TIME  ", done.stdout)
     return re.sub(r"  \d+:\d\d$", "", text, flags=re.M), (folder / ".kubegpu.log").read_text()
@@ -106,6 +111,16 @@ def test_only_items_that_failed_are_named_with_their_error(tmp_path: Path) -> No
 
     (failed,) = re.findall(r".*FAILED.*", output)
     assert failed.startswith("        FAILED: List (gpu1): non-zero return code: ls: cannot access '/nowhere'")
+
+
+@pytest.mark.parametrize("inventory", ["airgap", "cluster", "single-node"])
+def test_the_example_addresses_are_refused_before_a_connection(tmp_path: Path, inventory: str) -> None:
+    shipped = ROOT / "inventories" / inventory
+    output, _log = ansible(shutil.copytree(shipped, tmp_path / "my-servers"), "kubegpu.autoscale.site")
+
+    addresses = re.findall(r"192[.]0[.]2[.]\d+", (shipped / "hosts.yml").read_text())
+    refused = re.findall(r"FAILED: .*: inventory -> server: (\S+) is an address of the example inventory", output)
+    assert sorted(refused) == sorted(addresses)
 
 
 def test_verbose_output_is_that_of_ansible(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from server import ENVIRONMENT, EPHEMERAL
 
 INVENTORY = EPHEMERAL / "my-servers"
 PROOF = INVENTORY / ".kubegpu" / "proof"
-GPUS = 8
+GPUS = 8  # of both sizes of the lab
 # What its user has: a key, a list of known hosts, and the ansible.cfg of the inventory, if it has one.
 CONTROLLER = {name: value for name, value in ENVIRONMENT.items() if name != "ANSIBLE_CONFIG"} | {
     "ANSIBLE_PRIVATE_KEY_FILE": str(EPHEMERAL / "login"),
