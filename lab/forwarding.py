@@ -1,9 +1,11 @@
-"""The lab's rule in the machine's firewalls.
+"""The lab's rules in the machine's firewalls.
 
 br_netfilter, which the servers need, sends bridged packets through the machine's firewall. Docker and ufw set the
 policy of FORWARD to DROP: servers reach each other by the rules that podman adds, but their pods do not.
 A lab inserts one rule, which accepts packets that stay on its bridge. The comment names the lab, so that `lab-down`, a
 later `lab-up` and `lab-clean` find the rule.
+
+ufw also drops packets to the machine itself, where podman's name server is: two more rules accept its queries.
 
 A packet has to pass every firewall of the kernel: iptables on nf_tables, iptables on its own tables (legacy), and
 chains that nft or firewalld made. So the rule goes into each that filters forwarded packets. Networks of the lab have
@@ -24,6 +26,8 @@ from lab import preflight
 MARK = "kubegpu-lab:"
 # Docker never touches the first one, and evaluates it before its own chains.
 CHAINS = ("DOCKER-USER", "FORWARD")
+# Of packets to the machine itself, which is the name server of its containers. ufw drops them.
+INPUT = "INPUT"
 # Tables of iptables on its own, of this network namespace. To list one that is missing would create it.
 LEGACY_TABLES = Path("/proc/net/ip_tables_names")
 
@@ -57,7 +61,7 @@ class Iptables(Firewall):
 
     def chains(self) -> dict[str, list[list[str]]]:
         """The rules of each chain, as words."""
-        listed = {chain: self._run("--list-rules", chain) for chain in CHAINS}
+        listed = {chain: self._run("--list-rules", chain) for chain in (*CHAINS, INPUT)}
         return {
             chain: [shlex.split(line) for line in done.stdout.splitlines()]
             for chain, done in listed.items()
@@ -65,8 +69,8 @@ class Iptables(Firewall):
         }
 
     def filters(self) -> bool:
-        """Whether forwarded packets can be dropped: by a rule, or by the policy."""
-        return any(rules != [["-P", "FORWARD", "ACCEPT"]] for rules in self.chains().values())
+        """Whether packets can be dropped: by a rule, or by the policy."""
+        return any(rules != [["-P", chain, "ACCEPT"]] for chain, rules in self.chains().items())
 
     def rules(self) -> list[Rule]:
         return [
@@ -77,9 +81,16 @@ class Iptables(Firewall):
         ]
 
     def insert(self, lab: str, bridge: str) -> None:
-        if chain := next(iter(self.chains()), None):
-            rule = ("--in-interface", bridge, "--out-interface", bridge, "--match", "comment", "--comment", MARK + lab)
-            self._run("--insert", chain, *rule, "--jump", "ACCEPT").check_returncode()
+        chains, inside = self.chains(), ("--in-interface", bridge)
+        if chain := next((chain for chain in CHAINS if chain in chains), None):
+            self._accept(lab, chain, *inside, "--out-interface", bridge)
+        if ["-P", INPUT, "DROP"] in chains.get(INPUT, ()):
+            for protocol in ("udp", "tcp"):
+                self._accept(lab, INPUT, *inside, "--protocol", protocol, "--dport", "53")
+
+    def _accept(self, lab: str, chain: str, *rule: str) -> None:
+        comment = ("--match", "comment", "--comment", MARK + lab)
+        self._run("--insert", chain, *rule, *comment, "--jump", "ACCEPT").check_returncode()
 
     def delete(self, rule: Rule) -> None:
         self._run("--delete", *rule.deletion).check_returncode()

@@ -77,7 +77,16 @@ KERNEL = {
     "nf_conntrack": "/proc/sys/net/netfilter/nf_conntrack_max",
 }
 
+# AppArmor's, with their modes.
+PROFILES = Path("/sys/kernel/security/apparmor/profiles")
+
 APT = ("-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=300")
+
+
+CONFINED = (
+    "AppArmor enforces the profile unix-chkpwd: if logins to servers with Debian 13 or ubuntu-26.04 fail with "
+    '"Authentication service cannot retrieve authentication info", run `aa-disable unix-chkpwd`'
+)
 
 
 class Refusal(Exception):
@@ -92,6 +101,7 @@ class Machine:
     free_gib:      by disk, what is free on it; `cache_disk` and `containers_disk` name two of them, or one twice.
     overlay_below: whether podman's storage itself lies on an overlay, as in a container.
     drops:         whether the firewall drops forwarded packets by default, as Docker and ufw have it.
+    confines_pam:  whether AppArmor confines the helper of PAM, in the servers' containers as well.
     locked:        chains of nftables that filter forwarded packets and accept no rule, each with the kernel's reason.
     """
 
@@ -110,6 +120,7 @@ class Machine:
     free_gib: Mapping[str, float] = field(default_factory=lambda: {"/": 100.0})
     overlay_below: bool = False
     drops: bool = False
+    confines_pam: bool = False
     locked: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -204,6 +215,7 @@ def announcement(machine: Machine, modules: Sequence[str]) -> list[str]:
         f"up to {CACHE_GIB} GiB in {CACHE}; later runs start from there",
         f"it {', '.join(changes)}; docs/lab.md lists all. "
         "`make lab-down` removes a lab, `make lab-clean` the cache as well",
+        *([CONFINED] if machine.confines_pam else []),
     ]
 
 
@@ -238,6 +250,7 @@ def look() -> Machine:
         free_gib={_mount(path): shutil.disk_usage(path).free / 2**30 for path in (cache, storage)},
         overlay_below=_file_system(cache if bare() else storage) == "overlay",
         drops=_drops(),
+        confines_pam=_confines_pam(),
         locked=_locked(),
     )
 
@@ -245,6 +258,12 @@ def look() -> Machine:
 def program(name: str) -> str | None:
     """Where it is: root's path lacks the folders of root after a plain `su`."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+
+
+def _confines_pam() -> bool:
+    with contextlib.suppress(OSError):
+        return "unix-chkpwd (enforce)" in PROFILES.read_text().splitlines()
+    return False
 
 
 def _drops() -> bool:

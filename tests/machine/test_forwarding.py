@@ -127,3 +127,30 @@ def test_a_clean_machine_has_no_rule_of_a_lab(tmp_path: Path) -> None:
     assert cleaned == ""
     assert "kubegpu-lab:" not in rules
     assert "another owner" in rules
+
+
+@pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
+def test_servers_reach_the_name_server_of_their_machine(policy: str) -> None:
+    """podman's answers on the bridge, and ufw drops what comes in. A machine that accepts it keeps its chain."""
+    ask = f"""{sys.executable} -c 'import socket
+try: socket.create_connection(("192.0.2.254", 53), 1); print("reached")
+except OSError: print("not")'"""
+    listen = f"""{sys.executable} -c 'import socket, time
+kept = socket.create_server(("192.0.2.254", 53)); time.sleep(60)' & names=$!
+trap 'kill ${{pids[1]}} ${{pids[2]}} $listener $names' EXIT
+until ss -lnt | grep -q :53; do sleep 0.05; done"""
+    _, before, asked, _, during, again, _, after = run(
+        f"ip address add 192.0.2.254/24 dev lab0; {listen}; iptables -P INPUT {policy}",
+        "iptables -S INPUT",
+        f"nsenter -t ${{pids[1]}} -n {ask}",
+        'lab \'allow("mine", "lab0")\'',
+        "iptables -S INPUT",
+        f"nsenter -t ${{pids[1]}} -n {ask}",
+        "lab 'forbid(\"mine\")'",
+        "iptables -S INPUT",
+    )
+
+    assert asked == ("reached" if policy == "ACCEPT" else "not")
+    assert again == "reached"
+    assert during.count("kubegpu-lab:mine") == (0 if policy == "ACCEPT" else 2)
+    assert after == before

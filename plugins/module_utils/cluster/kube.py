@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..autoscaling.manifests import Manifest
@@ -14,7 +14,9 @@ from ..marks import MANAGED_BY, MANAGER, maker
 from .errors import ANONYMOUS, ApiError
 from .ownership import is_up_to_date
 from .rights import nobody
-from .transport import Transport
+
+if TYPE_CHECKING:  # imports the client library, which filters do without
+    from .transport import Transport
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,18 @@ def test_a_first_build_names_the_firewall_that_drops() -> None:
     assert "adds a rule for each lab to iptables, since the policy of FORWARD is DROP here" in changes
 
 
+def test_a_profile_that_may_stop_logins_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(preflight, "PROFILES", tmp_path / "profiles")
+    assert not preflight.look().confines_pam
+
+    (tmp_path / "profiles").write_text("unix-chkpwd (complain)\n")
+    assert not preflight.look().confines_pam
+
+    (tmp_path / "profiles").write_text("runc (unconfined)\nunix-chkpwd (enforce)\n")
+    assert preflight.look().confines_pam
+    assert preflight.announcement(replace(FINE, confines_pam=True), [])[-1] == preflight.CONFINED
+
+
 def test_a_chain_that_accepts_no_rule_is_found(program: Callable[..., None]) -> None:
     def chain(table: str, name: str, **hook: str) -> dict[str, object]:
         return {"chain": {"family": "inet", "table": table, "name": name, "handle": 1, **hook}}
