@@ -24,13 +24,13 @@ ROOT = Path(__file__).parents[2]
 SETTLES_S = 60
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, source: Path = ROOT / "lab/gpu", *options: str) -> Path:
     """Where the driver, its libraries and nvidia-smi are."""
     if sys.platform != "linux" or os.geteuid():
         missing("the lab's driver makes device nodes: run it on Linux as root")
     if absent := [name for name in ("make", "gcc", "go") if not shutil.which(name)]:
         missing(f"no {', '.join(absent)} to compile the lab's driver with")
-    subprocess.run(["make", "-C", ROOT / "lab/gpu", f"OUT={folder}"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["make", "-C", source, f"OUT={folder}", *options], check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
