@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from driver_machine import ROOT, SETTLES_S, build
+from driver_machine import ROOT, build, in_container
 
-# A root of its own above this machine's files, as a container's is above its image's, with the folder at /gpus.
-_CONTAINER = """
-mount -t tmpfs own "$1"
-mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" image "$1/root"
-cd "$1/root"
-mkdir -p gpus
-mount --rbind "$2" gpus
-mount -t proc proc proc
-mount --rbind /sys sys
-mount -t tmpfs own run
-mount -t tmpfs own dev
-mknod -m 666 dev/null c 1 3
-exec chroot . sh -ec "$3"
-"""
-# Writes the control file, and waits until each of its lines is answered: an empty line ends an answer.
-_CONTROL = r"""
-control() {
-    rm -f /gpus/control.answers
-    printf '%s\n' "$@" >/gpus/control
-    until [ "$(grep -c '^$' /gpus/control.answers)" = $# ]; do sleep 0.05; done 2>/dev/null
-}
-"""
 _UTILISATION = "nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits | head -1"
 # A kernel of ten minutes on the first GPU: it works all the time.
 _BUSY = """
@@ -46,19 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the folder makes of itself, without the rest of the checkout."""
     copied = tmp_path_factory.mktemp("alone") / "gpu"
     shutil.copytree(ROOT / "lab" / "gpu", copied, ignore=shutil.ignore_patterns("__pycache__"))
-    return build(tmp_path_factory.mktemp("gpu") / "built", copied, "MODEL=H100")
-
-
-def in_container(built: Path, folder: Path, script: str) -> str:
-    """What a script prints in a container in which the driver is loaded. The driver ends with it."""
-    shutil.copytree(built, mounted := folder / "mounted")
-    (own := folder / "own").mkdir()
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", _CONTAINER, "sh"]
-    environment = {"PATH": os.environ["PATH"]}
-    words = [*command, own, mounted, f"/gpus/start >/dev/null\n{_CONTROL}{script}"]
-    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=SETTLES_S)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    return build(tmp_path_factory.mktemp("gpu") / "built", "MODEL=H100", source=copied)
 
 
 def test_a_container_that_mounts_the_folder_has_gpus(built: Path, tmp_path: Path) -> None:
