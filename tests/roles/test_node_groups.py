@@ -113,7 +113,7 @@ def errors(schema: Object, given: Object) -> list[str]:
 
 @pytest.mark.parametrize("role", ["nvidia_device_plugin", "dcgm_exporter"])
 def test_plugin_and_exporter_reach_the_nodes_of_each_group(role: str) -> None:
-    told = {"_common_prometheus": {"monitor_labels": {}}} if role == "dcgm_exporter" else {}
+    told = {"dcgm_exporter_monitor_labels": {}} if role == "dcgm_exporter" else {}
     values = RoleValues(role, {}, told)[f"__{role}_values"]
     found = groups()
     assert found.keys() == {"karpenter", "gpu", *CLOUDS}
