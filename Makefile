@@ -235,13 +235,13 @@ mutants: test-env ## make some fifty mistakes in the replica arithmetic, and see
 capture: test-env ## write down what a cluster answers to the doctor, for tests (KUBECONFIG=, OUT=file.json, ARGS="--about ...")
 	@$(BIN)/python tests/unit/doctor/capture.py $(KUBECONFIG) $(if $(filter file,$(origin OUT)),build/capture.json,$(OUT)) $(ARGS)
 
-pins-check: ## compare the rows of lab/upstream with the real repositories, on any machine with internet (python -m lab.upstream itself ends with 1: changed, 3: not run; make with 2)
+pins-check: ## compare the rows of lab/upstream with the real repositories, on any machine with internet (python -m pins_check itself ends with 1: changed, 3: not run; make with 2)
 	@$(PYTHON) lab/preflight.py env requirements-lab.txt
-	@$(BIN)/python -m lab.upstream
+	@PYTHONPATH=tools $(BIN)/python -m pins_check
 
 # Without the originals nothing is compiled to say that there are none.
-charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's charts with the originals (CHARTS=folder with them; python -m lab.charts.check itself ends with 3 without them; make with 2)
-	@$(BIN)/python -m lab.charts.check $(CHARTS)
+charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's charts with the originals (CHARTS=folder with them; python -m charts_check itself ends with 3 without them; make with 2)
+	@PYTHONPATH=tools $(BIN)/python -m charts_check $(CHARTS)
 
 gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, as Galaxy and certification ask (ARGS="sanity licences")
 	@$(BIN)/python tools/gates.py $(ARGS)
