@@ -1,4 +1,4 @@
-"""Read which values upstream's charts know, of FOLDER/CHART: `PYTHONPATH=. python tools/record_charts.py FOLDER`.
+"""Read which values upstream's charts know: `PYTHONPATH=. python tools/record_charts.py FOLDER`, one for each chart.
 
 A name counts if it stands in the chart's values.yaml or if a template asks for it. They go to lab/upstream/charts/.
 """
