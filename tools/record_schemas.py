@@ -19,9 +19,9 @@ from typing import Any
 import yaml
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests")]
+from record_charts import read
 from recorded_schemas import RECORDED, Schema
 
-from lab.charts.record import read
 from lab.charts.values import schema
 
 KEPT = ("type", "required", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import testinfra
+from kubectl import KUBECTL, kubectl
 from server import EPHEMERAL, pinned
 from testinfra.host import Host
 from waiting import eventually
@@ -28,12 +29,6 @@ PROXY_S = 60
 # A control plane that starves loses its leases: the controller manager and the scheduler begin anew, a node is lost.
 BACK_S = 120
 STARTED_S = 300
-# Without its cache, which would stay in the home of root.
-KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null"
-
-
-def kubectl(host: Host, words: str) -> str:
-    return host.check_output(f"{KUBECTL} {words}")
 
 
 def answer(host: Host, source: str, target: str) -> str:

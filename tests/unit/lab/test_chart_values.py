@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
+from charts_check import LAB_VALUES, releases
 from jsonschema import Draft7Validator, Draft202012Validator
+from record_charts import read
 from recorded_schemas import of_kind
 
 from lab.charts import HERE
-from lab.charts.check import LAB_VALUES, releases
-from lab.charts.record import read
 from lab.charts.values import pinned, recorded, schema
 from lab.versions import CHECKOUT, versions
 

@@ -1,4 +1,4 @@
-"""Read which values upstream's charts know: `python -m lab.charts.record FOLDER`, one folder a chart in it.
+"""Read which values upstream's charts know: `PYTHONPATH=. python tools/record_charts.py FOLDER`, one for each chart.
 
 A name counts if it stands in the chart's values.yaml or if a template asks for it. They go to lab/upstream/charts/.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from lab.charts.values import RECORDED, Tree, pinned
+from lab.versions import CHECKOUT
 
 # Where the originals lie, and what a version is called there.
 SOURCES = {
@@ -28,7 +29,7 @@ SOURCES = {
 TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "list", dict: "map"}
 # What stands in a repository whose owner sets the version when the chart is packaged.
 UNRELEASED = "v1.0.0-devel"
-HERE = Path(__file__).parent
+HERE = CHECKOUT / "lab" / "charts"
 _ASKED = re.compile(r"\.Values((?:\.\w+)+)")
 _HANDED_ON = re.compile(
     r"(?:toYaml|toJson|tpl) (?:\(toYaml )?\$?\.Values((?:\.\w+)+)"
@@ -118,7 +119,7 @@ def write(originals: Path) -> None:
         }
         text = yaml.safe_dump(row, sort_keys=False, width=150, default_flow_style=None)
         (RECORDED / f"{name}.yml").write_text(
-            f"---\n# Names and types of the chart's values, by python -m lab.charts.record.\n{text}"
+            f"---\n# Names and types of the chart's values, by tools/record_charts.py.\n{text}"
         )
 
 

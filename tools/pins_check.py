@@ -1,4 +1,4 @@
-"""Ask the real repositories what has changed against the rows: `python -m lab.upstream`, or `make pins-check`.
+"""Ask the real repositories what has changed against the rows: `make pins-check`.
 
 Exit status: 0 nothing has, 1 something has, 3 not run, since a repository did not answer. A change that was found
 counts more than a silent repository. Both are printed.

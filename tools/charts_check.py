@@ -1,4 +1,4 @@
-"""Compare the lab's charts with the originals: `python -m lab.charts.check FOLDER`, one folder a chart in it.
+"""Compare the lab's charts with the originals: `make charts-check CHARTS=FOLDER`, one folder a chart in it.
 
 Both are rendered with the values that the roles give them in the lab. Every object of ours has to be in the original,
 with the same labels, ports, selectors and references. Its rights, arguments, variables and volumes have to be the same,
@@ -21,12 +21,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
+from record_charts import read
 
-from lab.charts.record import read
 from lab.charts.values import pinned, recorded
 from lab.versions import CHECKOUT, versions
 
-HERE = Path(__file__).parent
+HERE = CHECKOUT / "lab" / "charts"
 NOT_IN_LAB = HERE / "not-in-lab.yml"
 LAB_VALUES = CHECKOUT / "inventories" / "lab" / "group_vars" / "all.yml"
 KUBERNETES = versions()["packages"]["kubernetes"].partition("-")[0]
@@ -265,7 +265,7 @@ def misrecorded(name: str, originals: Path) -> list[str]:
     """What is wrong in the record of a chart's values."""
     if read(originals / name, HERE / name) == recorded(name):
         return []
-    return ["its values are not those that are recorded. Next: python -m lab.charts.record FOLDER"]
+    return ["its values are not those that are recorded. Next: PYTHONPATH=. python tools/record_charts.py FOLDER"]
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import gzip
 from collections.abc import Mapping
 
 import pytest
+from pins_check import CHANGED, NOT_RUN, Ask, compare, index, main, parse
 
 from lab import upstream
-from lab.upstream.__main__ import CHANGED, NOT_RUN, Ask, compare, index, main, parse
 
 
 def stanza(package: upstream.Package, **fields: str) -> str:

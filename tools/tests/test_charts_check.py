@@ -7,10 +7,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import charts_check as check
 import pytest
+from charts_check import NOT_RUN, Key, differences, facets, key, main
 
-from lab.charts import check
-from lab.charts.check import NOT_RUN, Key, differences, facets, key, main
 from lab.versions import CHECKOUT
 
 SERVICE: dict[str, Any] = {
