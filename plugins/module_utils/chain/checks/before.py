@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ...autoscaling.backends import backend_of
 from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
 from ...autoscaling.manifests import metric_names, query_in, recordings_of, resources_of, shared_profiles
 from ...autoscaling.spec import OBJECT
@@ -13,7 +14,7 @@ from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...marks import hand_over, is_managed, is_of, maker
-from ..objects import labels_of
+from ..objects import key_of, labels_of
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
 from ..texts import labels_text
@@ -90,6 +91,26 @@ def hpa_of_another(state: State) -> Iterator[CheckResult]:
         makers = enumeration(state.proposal.managers.get(autoscaler.key, ()))
         seen = f"an HPA of that name exists and was not made by this module{makers and f', but by {makers}'}"
         yield CheckResult(SPEC_HPA_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
+
+
+SPEC_SCALED_OBJECT_OF_ANOTHER = FindingType(
+    "SPEC_SCALED_OBJECT_OF_ANOTHER",
+    Hop.SPEC,
+    "error",
+    cause="the module changes no ScaledObject that it did not create for this inventory",
+    fix="delete that ScaledObject, or give the autoscaler another name and target",
+    before="refuse",
+)
+
+
+@check("no ScaledObject of that name exists", SPEC_SCALED_OBJECT_OF_ANOTHER)
+def own_scaled_objects(state: State) -> Iterator[CheckResult]:
+    live = {key_of(scaled_object): scaled_object for scaled_object in state.scaled_objects}
+    for autoscaler in state.proposal.autoscalers:
+        found = live.get(autoscaler.key)
+        if found and backend_of(autoscaler).kind == "ScaledObject" and not is_of(found, state.proposal.inventory):
+            seen = f"ScaledObject {'/'.join(autoscaler.key)} {maker(found)}"
+            yield CheckResult(SPEC_SCALED_OBJECT_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
 
 
 SPEC_NO_RESOURCE_METRICS = FindingType(
