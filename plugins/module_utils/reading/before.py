@@ -68,6 +68,7 @@ class Before(Reader):
         return State(
             0.0,
             proposal=proposal,
+            server_version=self._server_version,
             nodes=self.nodes,
             resource_slices=self._claimable,
             prometheuses=self.prometheuses,
@@ -91,6 +92,14 @@ class Before(Reader):
     def _wanted(self, rules: RuleOptions) -> dict[Key, Manifest]:
         """The HPAs, with the ScaledObject that owns each one if there is to be one."""
         return {autoscaler.key: _wanted_hpa(autoscaler, rules) for autoscaler in self._autoscalers}
+
+    @cached_property
+    def _server_version(self) -> str | None:
+        """Read only for KEDA's HPAs, which need a field of newer versions."""
+        if not any(map(_is_by_keda, self._autoscalers)):
+            return None
+        version = self.take("version", lambda: self.kube.get_raw("/version"), None)
+        return version.get("gitVersion") if isinstance(version, Mapping) else None
 
     @property
     def _scaled_objects(self) -> list[Manifest]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +40,7 @@ def keda_cluster(*live: Manifest, scaled_objects: tuple[Manifest, ...] = (), **a
         **{
             f"GET {SCALED_OBJECTS}": {"items": list(scaled_objects)},
             f"GET {APISERVICE}": OF_KEDA,
+            "GET /version": {"gitVersion": "v1.36.3"},
             f"PATCH {SCALED_OBJECT}": desired["chat"],
             **applied,
             **answers,
@@ -100,6 +102,19 @@ def test_another_server_of_external_metrics_is_refused() -> None:
     with pytest.raises(HopError, match=r"external\.metrics\.k8s\.io.*prometheus-adapter"):
         run(transport, by_keda())
     assert sent(transport) == []
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("v1.34.8", True), ("v1.35.0", False), ("v1.36.3-gke.1", False)])
+def test_a_cluster_that_drops_the_tolerance_is_refused(version: str, is_refused: bool) -> None:
+    transport = keda_cluster(**{"GET /version": {"gitVersion": version}})
+    with pytest.raises(HopError, match=version) if is_refused else nullcontext():
+        run(transport, by_keda())
+    assert bool(sent(transport)) is not is_refused
+    by_adapter = cluster(
+        ("chat",), manifests(autoscalers("chat"), RULE_OPTIONS), **{"GET /version": {"gitVersion": version}}
+    )
+    assert not run(by_adapter, autoscalers("chat")).errors
+    assert "GET /version" not in by_adapter.asked
 
 
 def back_to_the_adapter(*gets: Any, **answers: Any) -> FakeTransport:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -18,6 +19,9 @@ from ..objects import key_of, labels_of
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
 from ..texts import labels_text
+
+# HPAConfigurableTolerance is on by default from then on.
+_TOLERANCE_MINOR = 35
 
 SPEC_NAME_TWICE = FindingType(
     "SPEC_NAME_TWICE",
@@ -111,6 +115,28 @@ def own_scaled_objects(state: State) -> Iterator[CheckResult]:
         if found and backend_of(autoscaler).kind == "ScaledObject" and not is_of(found, state.proposal.inventory):
             seen = f"ScaledObject {'/'.join(autoscaler.key)} {maker(found)}"
             yield CheckResult(SPEC_SCALED_OBJECT_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
+
+
+SPEC_KEDA_TOLERANCE = FindingType(
+    "SPEC_KEDA_TOLERANCE",
+    Hop.SPEC,
+    "error",
+    cause="KEDA's HPA reads a number of replicas; with the default tolerance of 10 % it ignores steps of one replica",
+    fix="upgrade Kubernetes to 1.35, which keeps the field tolerance; or set backend to adapter",
+    before="refuse",
+)
+
+
+@check("the HPA keeps its tolerance", SPEC_KEDA_TOLERANCE)
+def tolerance_is_kept(state: State) -> Iterator[CheckResult]:
+    """A version that is not known is no reason."""
+    version = re.match(r"v1\.(\d+)", state.server_version or "")
+    if not version or int(version[1]) >= _TOLERANCE_MINOR:
+        return
+    for autoscaler in state.proposal.autoscalers:
+        if backend_of(autoscaler).kind == "ScaledObject":
+            seen = f"backend is keda, and the API server is {state.server_version}"
+            yield CheckResult(SPEC_KEDA_TOLERANCE, f"autoscaler {autoscaler}", seen)
 
 
 SPEC_NO_RESOURCE_METRICS = FindingType(
