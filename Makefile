@@ -94,7 +94,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-traefik test-argocd test-keda test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -188,6 +188,9 @@ test-traefik: lab-env test-env programs ## Traefik itself in front: the ways in 
 test-argocd: lab-env test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
 	@$(LAB_CLI) program argo-cd
 	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
+
+test-keda: lab-env test-env programs ## the decisions of KEDA's HPAs beside the adapter's over time, at periods of 1, 5 and 15 s (half an hour)
+	@KEDA=1 $(PYTEST) -s tests/integration/test_keda.py $(ARGS)
 
 test-docker: lab-env test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
 	@LAB_DOCKER=1 $(LAB_CLI) --size one build

@@ -71,7 +71,6 @@ CASES: dict[str, dict[str, Any]] = {
 
 # Made for KEDA as well. The others would be decided otherwise there.
 KEDA_CASES = ("gpu", "llm")
-KEDA_SERVER = "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -86,7 +85,8 @@ _Dumper.add_representer(
 
 def texts(case: str) -> dict[str, str]:
     """What the files of one case hold: the rules as Prometheus reads them, and the HPA."""
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions, manifests
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 
     *rules, hpa = manifests([Autoscaler.from_params(CASES[case])], RuleOptions())
@@ -95,11 +95,11 @@ def texts(case: str) -> dict[str, str]:
 
 def keda_texts(case: str) -> dict[str, str]:
     """The same for KEDA: the rules beside those of `texts`, and the ScaledObject."""
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import keda_manifests
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 
-    _shared, *rules, scaled_object = keda_manifests([Autoscaler.from_params(CASES[case])], RuleOptions(), KEDA_SERVER)
+    _shared, *rules, scaled_object = manifests([Autoscaler.from_params(CASES[case], backend="keda")], RuleOptions())
     return {
         f"{case}.keda.rules.yaml": _dumped(_groups(rules)),
         f"{case}.scaledobject.yaml": _dumped(scaled_object),

@@ -1,4 +1,4 @@
-"""Which values the charts accept: those that upstream's charts of the pinned versions know (record_charts.py of tools)."""
+"""Which values the charts accept: those that upstream's charts of the pinned versions know (tools/record_charts.py)."""
 
 from __future__ import annotations
 

@@ -62,6 +62,11 @@ class Decisions:
         return self._of("ratio")
 
     @property
+    def value(self) -> str:
+        """Of each pod that counts, in thousandths."""
+        return f"namespace_workload_pod:{self.metric}_decision:value"
+
+    @property
     def wanted(self) -> str:
         return self._of("wanted")
 
@@ -90,7 +95,7 @@ class Decisions:
         """
         within = f"{{namespace={quoted(namespace)}}}" if namespace else ""
         and_within = f",namespace={quoted(namespace)}" if namespace else ""
-        pods, value = f"namespace_workload_pod:{self.metric}_decision:pods", self._of_pod("value")
+        pods, value = f"namespace_workload_pod:{self.metric}_decision:pods", self.value
         pending = f'(max by (namespace, pod) (kube_pod_status_phase{{phase="Pending"{and_within}}}) == 1)'
         failed = f'(max by (namespace, pod) (kube_pod_status_phase{{phase="Failed"{and_within}}}) == 1)'
         said, missing, waiting = self._of("values"), self._of("missing"), self._of("pending")
@@ -193,9 +198,6 @@ class Decisions:
         )
         held_s = max(HELD_S, 3 * interval_s)
         yield self.stays, f"max_over_time({self._of('stays_now')}{within}[{held_s}s]) and {said}{within}"
-
-    def _of_pod(self, part: str) -> str:
-        return f"namespace_workload_pod:{self.metric}_decision:{part}"
 
     def _current(self, within: str) -> str:
         """Replicas that the workload is asked to have, as kube-state-metrics has last been scraped."""

@@ -19,7 +19,18 @@ from .pod_names import pod_names
 from .promql import quoted
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
-from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target, workload_rule_name
+from .spec import (
+    ADAPTER,
+    EXTERNAL,
+    KEDA,
+    OBJECT,
+    PODS,
+    WORKLOAD_LABELS,
+    Autoscaler,
+    MetricTarget,
+    Target,
+    workload_rule_name,
+)
 
 Manifest = dict[str, Any]
 
@@ -40,6 +51,7 @@ class RuleOptions:
 
     exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target, None if still unknown.
     inventory:       id of the inventory that the objects are made for.
+    prometheus_url:  Prometheus as KEDA reaches it; empty if that takes a login or an authority of its own.
     """
 
     namespace: str = defaults.NAMESPACE
@@ -47,14 +59,7 @@ class RuleOptions:
     evaluation_interval_s: int = defaults.EVALUATION_INTERVAL_S
     exporter_labels: Mapping[str, str] | None = None
     inventory: str = DEFAULT_INVENTORY
-
-
-def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """All that has to exist: the PrometheusRules, then a HorizontalPodAutoscaler for each autoscaler."""
-    return [
-        *prometheus_rules(autoscalers, rules),
-        *(horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in autoscalers),
-    ]
+    prometheus_url: str = f"http://{defaults.SERVICE}.{defaults.NAMESPACE}.svc:{defaults.PORT}"
 
 
 def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
@@ -213,6 +218,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         raw_metrics=tuple(entry for entry in entries if entry not in of_target),
         dead_time=dead_time or ASSUMED_DEAD_TIME_S,
         is_measured=bool(measured),
+        backend=KEDA if _decision(hpa) else ADAPTER,
     )
     return replace(
         computed,
@@ -231,10 +237,9 @@ def decision_annotation(targets: Iterable[MetricTarget], scale_up: ScalingRules,
 
 def _as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
     """An HPA of KEDA with the Pods metrics and tolerances that its rules apply; any other HPA as it is."""
-    text = (hpa["metadata"].get("annotations") or {}).get(DECISION_ANNOTATION)
-    if text is None or not is_managed(hpa):
+    decision, spec = _decision(hpa), hpa["spec"]
+    if not decision:
         return hpa
-    decision, spec = json.loads(text), hpa["spec"]
     metrics = [
         {"type": PODS, "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": value}}}
         for name, value in decision["targets"].items()
@@ -244,6 +249,13 @@ def _as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
         given = {"tolerance": decision["tolerances"][way]} if way in decision["tolerances"] else {}
         behavior[way] = {**{key: value for key, value in rules.items() if key != "tolerance"}, **given}
     return {**hpa, "spec": {**spec, "metrics": metrics, "behavior": behavior}}
+
+
+def _decision(scaler: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of an HPA of KEDA or a ScaledObject that this collection made; empty for all else."""
+    text = (scaler["metadata"].get("annotations") or {}).get(DECISION_ANNOTATION)
+    decision: Mapping[str, Any] = json.loads(text) if text is not None and is_managed(scaler) else {}
+    return decision
 
 
 def measured_dead_time(hpa: Mapping[str, Any]) -> int:
@@ -312,7 +324,12 @@ def metric_of(manifest: Manifest) -> str:
 
 
 def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:
-    """What an HPA asks the metrics APIs for, by metrics of these types."""
+    """What an HPA asks the metrics APIs for, by metrics of these types.
+
+    Of KEDA's HPAs and of ScaledObjects of this collection, what their rules read.
+    """
+    if decision := _decision(hpa):
+        return {name for metric in decision["targets"] for name in (metric, f"{metric}_decision", f"{metric}_target")}
     entries = [entry for entry in hpa["spec"].get("metrics") or () if entry["type"] in types]
     return {entry[entry["type"].lower()]["metric"]["name"] for entry in entries}
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from ..errors import HopError, first_of_all
 from ..hops import Hop
-from ..marks import DEFAULT_INVENTORY
 from .keda_rules import WORKLOAD_TYPES, Decisions
 from .kube_names import LONGEST_LABEL
 from .manifests import (
@@ -39,24 +38,32 @@ from .spec import PODS, Autoscaler, MetricTarget, workload_rule_name
 TRANSFER_ANNOTATION = "scaledobject.keda.sh/transfer-hpa-ownership"
 
 
-def keda_manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions, server_address: str) -> list[Manifest]:
-    """All that has to exist: the PrometheusRules, then a ScaledObject for each autoscaler.
-
-    server_address: URL of Prometheus, as KEDA reaches it.
-    Raises: HopError that names each autoscaler that KEDA cannot scale like the adapter.
-    """
-    if errors := [error for autoscaler in autoscalers if (error := why_not(autoscaler))]:
+def check(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> None:
+    """Raises: HopError that names each autoscaler that KEDA's HPA would scale otherwise than the adapter's."""
+    errors = [error for autoscaler in autoscalers if (error := why_not(autoscaler))]
+    if autoscalers and not rules.prometheus_url:
+        errors.append(
+            HopError(
+                Hop.SPEC,
+                seen="backend is keda, and prometheus has a login or a CA, which ScaledObjects do not get",
+                fix="give KEDA a Prometheus inside the cluster (prometheus.service), or set backend to adapter",
+            )
+        )
+    if errors:
         raise first_of_all(errors)
+
+
+def decision_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
+    """The PrometheusRules: values and decisions of each profile, then the targets of each workload."""
     shared = shared_profiles(autoscalers)
     return [
         *(profile_rule(profile, rules, namespace) for namespace, profile in shared),
         *(decision_rule(profile, rules, namespace) for namespace, profile in shared),
         *(target_rule(autoscaler, rules) for autoscaler in autoscalers),
-        *(scaled_object(autoscaler, server_address, rules.inventory) for autoscaler in autoscalers),
     ]
 
 
-def keda_rule_names(autoscaler: Autoscaler) -> list[str]:
+def rule_names(autoscaler: Autoscaler) -> list[str]:
     """Of the PrometheusRules that record what its ScaledObject reads."""
     profiles = [profile for profile in autoscaler.profiles if profile.recorded]
     return [
@@ -149,7 +156,7 @@ def target_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     )
 
 
-def scaled_object(autoscaler: Autoscaler, server_address: str, inventory: str = DEFAULT_INVENTORY) -> Manifest:
+def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     """KEDA copies its labels and annotations to the HPA, and replaces those that the HPA had."""
     decision = decision_annotation(autoscaler.metric_targets, autoscaler.scale_up, autoscaler.scale_down)
     annotations = {TRANSFER_ANNOTATION: "true", DECISION_ANNOTATION: decision}
@@ -161,7 +168,7 @@ def scaled_object(autoscaler: Autoscaler, server_address: str, inventory: str = 
         "metadata": {
             "name": autoscaler.name,
             "namespace": autoscaler.namespace,
-            "labels": object_labels(autoscaler.profile.name, inventory),
+            "labels": object_labels(autoscaler.profile.name, rules.inventory),
             "annotations": annotations,
         },
         "spec": {
@@ -180,7 +187,7 @@ def scaled_object(autoscaler: Autoscaler, server_address: str, inventory: str = 
             "triggers": [
                 trigger
                 for target in autoscaler.metric_targets
-                for trigger in _triggers(target, autoscaler, server_address)
+                for trigger in _triggers(target, autoscaler, rules.prometheus_url)
             ],
         },
     }

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import (
+    manifests,
+    unused_rules,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
@@ -12,23 +17,24 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     horizontal_pod_autoscaler,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import (
-    keda_manifests,
-    keda_rule_names,
+    rule_names,
     scaled_object,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from golden import GOLDEN, KEDA_CASES, KEDA_SERVER, keda_texts
+from golden import GOLDEN, KEDA_CASES, keda_texts
 
 QUEUE = {"name": "queue", "query": "max by (namespace, pod) (queue_length)"}
 
 
 def autoscaler(**options: Any) -> Autoscaler:
-    return Autoscaler.from_params({"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8, **options})
+    return Autoscaler.from_params(
+        {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 8, **options}, backend="keda"
+    )
 
 
 def made(*autoscalers: Autoscaler) -> list[Manifest]:
-    return keda_manifests(autoscalers, RuleOptions(), KEDA_SERVER)
+    return manifests(autoscalers, RuleOptions())
 
 
 @pytest.mark.parametrize("case", KEDA_CASES)
@@ -56,8 +62,8 @@ def test_workloads_share_the_rules_of_their_metric() -> None:
 def test_a_metric_of_the_user_is_decided_on_in_its_namespace() -> None:
     one = autoscaler(metric=QUEUE, target_value=5)
     rules = [manifest for manifest in made(one) if manifest["kind"] == "PrometheusRule"]
-    assert [rule["metadata"]["name"] for rule in rules] == keda_rule_names(one)
-    assert keda_rule_names(one)[:2] == ["kubegpu.ml.queue", "kubegpu.ml.queue.decisions"]
+    assert [rule["metadata"]["name"] for rule in rules] == rule_names(one)
+    assert rule_names(one)[:2] == ["kubegpu.ml.queue", "kubegpu.ml.queue.decisions"]
     for recording in rules[1]["spec"]["groups"][0]["rules"]:
         assert '{namespace="ml"}' in recording["expr"]
         assert recording["labels"] == {"namespace": "ml"}
@@ -65,7 +71,7 @@ def test_a_metric_of_the_user_is_decided_on_in_its_namespace() -> None:
 
 def test_the_scaled_object_has_the_hpa_s_labels_bounds_and_policies() -> None:
     one = autoscaler(min_replicas=2, scale_down={"stabilization_window_seconds": 600}).with_dead_time(90)
-    hpa, wanted = horizontal_pod_autoscaler(one, "prod"), scaled_object(one, KEDA_SERVER, "prod")
+    hpa, wanted = horizontal_pod_autoscaler(one, "prod"), scaled_object(one, RuleOptions(inventory="prod"))
     config = wanted["spec"]["advanced"]["horizontalPodAutoscalerConfig"]
     assert wanted["metadata"]["labels"] == hpa["metadata"]["labels"]
     assert hpa["metadata"]["annotations"].items() <= wanted["metadata"]["annotations"].items()
@@ -121,6 +127,27 @@ def test_what_keda_would_decide_otherwise_is_refused(options: dict[str, Any], se
     assert refused.value.fix.endswith(", or set backend to adapter")
 
 
+def test_a_prometheus_with_a_login_is_refused() -> None:
+    """A ScaledObject would need a TriggerAuthentication with the login."""
+    with pytest.raises(HopError, match="prometheus has a login or a CA"):
+        manifests([autoscaler()], RuleOptions(prometheus_url=""))
+
+
+def test_both_backends_share_the_rule_of_a_profile() -> None:
+    by_adapter = replace(autoscaler(name="other"), backend="adapter")
+    names = [manifest["metadata"]["name"] for manifest in manifests([by_adapter, autoscaler()], RuleOptions())]
+    assert names == ["kubegpu-gpu", "kubegpu-decisions-gpu", "kubegpu-ml.chat", "other", "chat"]
+
+
+def test_rules_stay_as_long_as_a_scaled_object_or_keda_s_hpa_reads_them() -> None:
+    *rules, wanted = made(autoscaler())
+    assert unused_rules(rules, [wanted]) == []
+    assert unused_rules(rules, [hpa_of_keda(wanted)]) == []
+    assert unused_rules(rules, []) == rules
+    by_adapter = horizontal_pod_autoscaler(autoscaler())
+    assert unused_rules(rules, [by_adapter]) == rules[1:]
+
+
 def test_each_refused_autoscaler_is_named() -> None:
     with pytest.raises(HopError) as refused:
         made(autoscaler(metric_type="Object"), autoscaler(name="fine"), autoscaler(name="n" * 64))
@@ -167,12 +194,12 @@ def hpa_of_keda(wanted: Manifest) -> Manifest:
 )
 def test_keda_s_hpa_is_read_back_as_the_adapter_s(options: dict[str, Any]) -> None:
     one = autoscaler(**options).with_dead_time(90)
-    by_adapter, by_keda = horizontal_pod_autoscaler(one), hpa_of_keda(scaled_object(one, KEDA_SERVER))
-    assert autoscaler_of(by_keda, {}) == autoscaler_of(by_adapter, {})
+    by_adapter, by_keda = horizontal_pod_autoscaler(one), hpa_of_keda(scaled_object(one, RuleOptions()))
+    assert autoscaler_of(by_keda, {}) == replace(autoscaler_of(by_adapter, {}), backend="keda")
 
 
 def test_an_annotation_on_an_hpa_of_others_is_not_read() -> None:
-    hpa = hpa_of_keda(scaled_object(autoscaler(), KEDA_SERVER))
+    hpa = hpa_of_keda(scaled_object(autoscaler(), RuleOptions()))
     hpa["metadata"]["labels"] = {}
     read = autoscaler_of(hpa, {})
     assert [target.metric.name for target in read.metric_targets] == ["s0-prometheus", "s1-prometheus"]
