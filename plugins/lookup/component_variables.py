@@ -4,12 +4,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: component_variables
-short_description: List the variables that say which components are wanted
+short_description: List the variables that configure which components are installed
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the names of the variables by which an inventory says what it wants of each chart role.
+  - Returns the names of the variables with which an inventory configures what each chart role installs.
   - P(kubegpu.autoscale.component_wanted#filter) reads their values.
 options: {}
 """
@@ -22,7 +22,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: Names of variables. Not each of them has to be defined.
+  description: Names of variables, which do not have to be defined.
   type: list
   elements: str
 """

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: chart_release
-short_description: Bring a Helm release to what it should be, if it is ours, or remove it
+short_description: Compare, install, upgrade or remove a Helm release that this module manages
 version_added: 0.1.0
 description:
-  - Compares chart, version, values and served kinds of a release with what is wanted. Where they differ, that is an
-    upgrade; RV(result.differs) says so, and O(chart_folder) lets the module make it.
-  - A release that this module made carries the labels C(kubegpu.autoscale/release) and C(kubegpu.autoscale/inventory).
-    Helm's record of it has the labels, and so has each of its objects. A release without them, or of another inventory,
-    belongs to somebody else. It is neither changed nor removed, whatever its name, unless O(adopt) says that it is to
-    become ours.
+  - Compares chart, version, values and served kinds of a release with the wanted state. RV(result.differs) shows
+    whether an upgrade is needed. With O(chart_folder) the module performs it.
+  - A release of this module has the labels C(kubegpu.autoscale/release) and C(kubegpu.autoscale/inventory), in Helm's
+    record and in each of its objects. A release without them, or with those of another inventory, is not managed by
+    this module. It is neither changed nor removed, unless O(adopt) is set.
   - While it changes a release, it holds a Lease of C(coordination.k8s.io) in the namespace of the release. A second run
-    fails before it changes anything, and names the first one. It also fails while helm works on the release, until
-    O(timeout) is over.
-  - An upgrade that broke off is made again. Whose the release is, is then said by the revision before it. So a
-    take-over that broke off has not made it ours. A release of ours that never was deployed is removed first.
-  - Helm compares charts and values, never objects. Where a release of ours is as wanted, each object of it that was
-    deleted or edited is put back. Fields that others added to an object stay.
-  - Secrets are left alone, since their difference would be shown.
+    fails before making changes, and names the first one. It also fails while a helm operation is pending that is not
+    older than O(timeout).
+  - An interrupted upgrade is repeated. The revision before it then decides who manages the release, so an interrupted
+    adoption has not adopted it. A managed release that was never deployed is removed first.
+  - Helm compares charts and values, but not objects. If a managed release does not differ, the module restores its
+    objects that were deleted or edited. Fields that others added to an object are kept.
+  - Secrets are not restored, because their diff would be shown.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -30,8 +29,8 @@ options:
   state:
     description:
       - V(present) compares, and with O(chart_folder) installs or upgrades.
-      - V(absent) removes a release of ours, and what a deleted namespace or a broken installation has left of one.
-        What helm cannot remove goes object by object. There PersistentVolumeClaims stay, and what the chart keeps.
+      - V(absent) removes a managed release, and leftover objects of a deleted namespace or a failed installation. It
+        deletes the objects that helm cannot remove, except PersistentVolumeClaims and objects that the chart keeps.
     type: str
     choices: [present, absent]
     default: present
@@ -48,25 +47,26 @@ options:
     type: str
     required: true
   chart_name:
-    description: Name of the chart that the release should have. Needed with O(state=present).
+    description: Chart of the release. Required with O(state=present).
     type: str
   chart_version:
-    description: Version of the chart that the release should have. Needed with O(state=present).
+    description: Version of the chart. Required with O(state=present).
     type: str
   chart_folder:
     description: Folder of the unpacked chart, on the machine that runs the module. Without it nothing is installed.
     type: path
   release_values:
-    description: Values that the release should have, beside the chart's own.
+    description: Values of the release, which override the chart's defaults.
     type: dict
     default: {}
   kinds:
-    description: Kinds that the chart's CRDs serve, each as C(group/version/Kind). One that is missing is a difference.
+    description: Kinds that the chart's CRDs serve, each as C(group/version/Kind). A missing kind is a difference.
     type: list
     elements: str
     default: []
   adopt:
-    description: Whether O(chart_folder) may upgrade a release of somebody else, which then is ours.
+    description: Whether to upgrade an existing release that this module does not manage, and to manage it from then on.
+      Needs O(chart_folder).
     type: bool
     default: false
   hooks:
@@ -75,8 +75,8 @@ options:
     default: true
   timeout:
     description:
-      - Seconds that helm waits for one of its requests, a hook for instance.
-      - An operation of helm that has not ended is taken for a running one until it is older than that.
+      - Seconds that helm waits for a single operation, for example a hook.
+      - A pending helm operation counts as running until it is older than that.
     type: int
     default: 300
 requirements:
@@ -86,14 +86,14 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: The API server judges every change in a dry run. Helm is not run for one.
+    description: The API server validates every change in a dry run. The module does not run helm for it.
   diff_mode:
     support: full
     description: Shows each object before and after.
 """
 
 EXAMPLES = r"""
-- name: Compare a release, and put back what was deleted or edited
+- name: Compare a release, and restore objects that were deleted or edited
   kubegpu.autoscale.chart_release:
     binary_path: /usr/local/bin/helm
     release_name: dcgm-exporter
@@ -103,7 +103,7 @@ EXAMPLES = r"""
     release_values: {serviceMonitor: {interval: 2s}}
   register: release
 
-- name: Upgrade it
+- name: Upgrade the release
   kubegpu.autoscale.chart_release:
     binary_path: /usr/local/bin/helm
     release_name: dcgm-exporter
@@ -114,7 +114,7 @@ EXAMPLES = r"""
     release_values: {serviceMonitor: {interval: 2s}}
   when: release.result.differs
 
-- name: Remove it
+- name: Remove the release
   kubegpu.autoscale.chart_release:
     state: absent
     binary_path: /usr/local/bin/helm
@@ -124,23 +124,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The release as it was found.
+  description: The release before the run.
   returned: always
   type: dict
   contains:
-    owned: {description: "Whether the release is ours; V(false) if there is none.", type: bool}
-    made_by: {description: "Who made it, in words; empty if the release is ours or if there is none.", type: str}
-    begun: {description: "Whether the last revision is ours; the release is not, if it broke off.", type: bool}
-    differs: {description: "Whether owner, chart, version, values, state or kinds are not as wanted.", type: bool}
-    status: {description: "State of the release, V(deployed) for instance; empty if there is none.", type: str}
-    chart: {description: "Chart and version, V(dcgm-exporter-4.8.2); empty if there is no release.", type: str}
+    owned: {description: "Whether this module manages the release. V(false) if it does not exist.", type: bool}
+    made_by: {description: "What manages it, as text. Empty if this module does, or if the release does not exist.",
+      type: str}
+    begun: {description: "Whether this module made the last revision, even if it was interrupted.", type: bool}
+    differs: {description: "Whether manager, chart, version, values, state or kinds differ from the options.", type:
+      bool}
+    status: {description: "State of the release, for example V(deployed). Empty if it does not exist.", type: str}
+    chart: {description: "Chart and version, V(dcgm-exporter-4.8.2). Empty if the release does not exist.", type: str}
     changes:
-      description: Differences of chart and values, a line each. Secrets are not shown.
+      description: Differences of chart and values, one line each, without secrets.
       type: list
       elements: str
-    missing_kinds: {description: Those of O(kinds) that the API server does not serve., type: list, elements: str}
+    missing_kinds: {description: Entries of O(kinds) that the API server does not serve., type: list, elements: str}
     objects:
-      description: The objects that were put back, or removed one by one.
+      description: The objects that were restored or deleted by the module itself.
       type: list
       elements: str
   sample:

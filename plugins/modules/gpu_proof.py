@@ -50,7 +50,7 @@ options:
     default: {}
   runtime_class:
     description:
-      - RuntimeClass that gives a pod its GPU. Empty where NVIDIA's runtime is the default of the nodes.
+      - RuntimeClass that gives a pod its GPU. Leave it empty if NVIDIA's runtime is the default on the nodes.
     type: str
     default: nvidia
   tolerations:
@@ -202,7 +202,7 @@ warnings:
   type: list
   elements: str
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
@@ -211,7 +211,7 @@ hop:
   type: str
   sample: node
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """
