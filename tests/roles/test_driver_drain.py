@@ -65,7 +65,7 @@ def test_nodes_are_drained_together_by_the_playbook_for_it_alone(
 def test_a_bare_server_waits_for_no_cluster(clusters: list[str], node: dict[str, Any], goes_back: bool) -> None:
     """The kubeconfig may be of a cluster that is gone: for half an hour nothing would answer."""
     tasks = yaml.safe_load((ROLES / "nvidia_driver/tasks/main.yml").read_text())
-    [back] = [task for task in tasks if task["name"] == "Put the node back into service"]
+    [back] = [task for task in tasks if task["name"] == "Return the node to service"]
     told = {
         "__nvidia_driver_plan": {"steps": {"put_back": True}},
         "_common_server": {"result": {"clusters": clusters}},
