@@ -102,7 +102,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
-with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it
+with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be installed without it
     import yaml
 
 
@@ -120,7 +120,7 @@ def read_crds(chart: Path) -> Iterator[dict[str, Any]]:
     """The CRDs in the folders `crds` of the chart and its sub-charts."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Reads a bare `=`, to which YAML 1.1 gives a meaning of its own, as text: AlertmanagerConfig has one."""
+        """Reads a bare `=`, to which YAML 1.1 gives another meaning, as text: AlertmanagerConfig has one."""
 
     Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
     for text in _crd_files(chart):

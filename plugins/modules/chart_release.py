@@ -231,7 +231,7 @@ ELSEWHERE = (
 class Release:
     """A release as helm knows it: `status` and `chart` are empty if there is none.
 
-    begun: its last revision is ours. owned: so is the one that was deployed last, if that is another.
+    begun: this module made its last revision. owned: so it did with the one that was deployed last, if that is another.
     must_go: nothing of it is in use, and helm may not upgrade it.
     """
 
@@ -254,7 +254,7 @@ class Release:
 
     @property
     def made_by(self) -> str:
-        """Who made it, in the words of an error; empty if it is this inventory's, or there is none."""
+        """Who made it, in the words of an error; empty if this inventory manages it, or if it does not exist."""
         if self.owned or not self.status:
             return ""
         marks = self._last["metadata"]["labels"] if self._last else {}
@@ -320,7 +320,7 @@ class Release:
         return list({(manifest["apiVersion"], _title(manifest)): manifest for manifest in found}.values())
 
     def install(self) -> None:
-        """The mark is in the record from its first moment on: what is interrupted is ours, too."""
+        """The mark is in the record from the first moment on, so an interrupted release is also managed."""
         wanted = self._helm.params
         folder = wanted["chart_folder"]
         mark = f"--labels={RELEASE}={self._name},{INVENTORY}={self._inventory}"
@@ -410,7 +410,7 @@ def read_manifest(text: str) -> Iterator[dict[str, Any]]:
     """
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Reads a bare `=`, to which YAML 1.1 gives a meaning of its own, as text."""
+        """Reads a bare `=`, to which YAML 1.1 gives another meaning, as text."""
 
     Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
     for document in yaml.load_all(text, Loader=Loader):
@@ -457,7 +457,7 @@ def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -
 def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[str]:
     """Removes the objects of a release that helm cannot remove, by title, and then helm's record of it.
 
-    helm refuses when a kind in it is no longer served, and when an installation of it broke off.
+    helm fails if a kind in it is no longer served, and when an installation of it broke off.
     What holds data stays, and what the chart keeps.
     """
     for wanted in create_definitions(
@@ -472,7 +472,7 @@ def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str
 
 
 def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]:
-    """Removes what a release of ours has left outside of its namespace: helm forgets it with the namespace."""
+    """Removes what a managed release has left outside of its namespace: helm forgets it with the namespace."""
     for version, kind in ELSEWHERE:
         marks = [f"{RELEASE}={params['release_name']}", f"{INVENTORY}={params['inventory_id']}"]
         found = service.find(kind, version, label_selectors=marks)
@@ -534,7 +534,7 @@ class Run:
 
     def _read_release(self) -> Release:
         release = Release(self._helm, self._values, self._service)
-        self._mask(release.values)  # they may be of a release that somebody else made
+        self._mask(release.values)  # they may belong to a release that this module does not manage
         return release
 
     def _mask(self, values: Mapping[str, Any]) -> None:

@@ -81,7 +81,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
 
 SMI = "/usr/bin/nvidia-smi"
-# A namespace of its own: neither the kubelet nor `docker ps` takes notice.
+# A separate namespace: neither the kubelet nor `docker ps` takes notice.
 CTR = ["ctr", "--namespace", "kubegpu"]
 # On a busy server ctr may end before it has copied what the container wrote, and nvidia-smi always writes something.
 ATTEMPTS = 3

@@ -221,9 +221,9 @@ ansible_facts:
         driver_problem:
           description:
             - Why the driver does not work with the GPUs, if a reboot does not solve it, and how to fix it.
-            - Possible reasons are a wrong flavour or branch for these GPUs, no module for the running kernel, and missing
-              headers. Others are Secure Boot, another driver that is bound to all GPUs, and a module that is not loaded
-              yet.
+            - Possible reasons are a wrong flavour or branch for these GPUs, no module for the running kernel, and
+              missing headers. Others are Secure Boot, another driver that is bound to all GPUs, and a module that is
+              not loaded yet.
             - Empty otherwise, and without a GPU or a driver.
           type: str
           sample: >-

@@ -182,7 +182,7 @@ result:
           description:
             - Replicas V(before) and V(after), the V(value) that the HorizontalPodAutoscaler saw, and its
               V(target_value). Seconds from the load step to the decision, the V(budget_s) in which it has to come, and
-              V(driver_s), which NVIDIA's utilisation adds. V(late) says that it took longer.
+              V(driver_s), which NVIDIA's utilisation adds. V(late) shows whether it took longer.
           type: dict
   sample:
     generated_at: "2026-11-26T17:00:00+00:00"

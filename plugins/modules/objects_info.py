@@ -207,7 +207,7 @@ def read(service: K8sService, query: Object) -> list[Object]:
 
 
 def look(service: K8sService, queries: list[Object], found: list[list[Object]]) -> list[str]:
-    """Reads into `found` what is not there yet or was not ready; returns what is not ready."""
+    """Reads into `found` what is missing or was not ready; returns what is not ready."""
     doubts: list[str] = []
     for number, query in enumerate(queries):
         if found[number] and not not_ready(query, found[number]):

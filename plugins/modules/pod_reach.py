@@ -119,7 +119,7 @@ while os.path.exists(namespace) and time.monotonic() < end:
     except OSError:
         pass
 """
-# Prints by address why it is missed; an empty text says that it is not.
+# Prints by address why it is missed; an empty text means that it is not.
 CONNECT = """
 import json, socket, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -154,7 +154,7 @@ def namespace_of(pod: str, containerd: Path) -> str:
             paths = [space["path"] for space in spaces if space["type"] == "network" and space.get("path")]
             if paths:
                 return paths[0]
-    raise ReachError(f"containerd runs no pod {pod} with a network of its own; looked in {containerd}")
+    raise ReachError(f"containerd runs no pod {pod} with its own network; searched in {containerd}")
 
 
 def python(namespace: str, code: str, *words: object) -> list[str]:
@@ -170,7 +170,7 @@ def run(command: list[str], text: str = "") -> str:
 
 
 def listen(namespace: str, pod: str, port: int, seconds: int) -> None:
-    """By systemd, so that it goes on when this module has ended; one of a run before is replaced."""
+    """With systemd, so that it continues when this module has ended; one of a run before is replaced."""
     subprocess.run(["systemctl", "stop", UNIT], check=False, capture_output=True)
     words = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}"]
     run([*words, *python(namespace, LISTEN, namespace, pod, port, seconds)])
@@ -186,7 +186,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     module.no_log_values.update(masked_texts(module.params))
     if module.check_mode:
-        module.exit_json(skipped=True, msg="the pods are not there in check mode")
+        module.exit_json(skipped=True, msg="the pods do not exist in check mode")
     options = module.params
     try:
         namespace = namespace_of(options["pod"], Path(options["containerd"]))

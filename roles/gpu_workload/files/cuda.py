@@ -6,7 +6,7 @@ import ctypes
 import uuid
 from typing import Any
 
-# Kernels in PTX 7.0 for Volta and later. `spin` occupies the GPU for as many nanoseconds as it is told.
+# Kernels in PTX 7.0 for Volta and later. `spin` occupies the GPU for the given number of nanoseconds.
 PTX = b"""
 .version 7.0
 .target sm_70
@@ -114,7 +114,7 @@ class Gpu(Driver):
             self._call("cuModuleGetFunction", ctypes.byref(function), module, kernel)
 
     def use(self) -> None:
-        """Work on this GPU in the calling thread; each thread has to say so once."""
+        """Use this GPU in the calling thread. Each thread must call it once."""
         self._call("cuCtxSetCurrent", self._context)
 
     def spin(self, milliseconds: float) -> None:
