@@ -180,7 +180,9 @@ def subjects(root: Path) -> list[str]:
 
 
 def faults(root: Path) -> list[Fault]:
-    listed = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout.split("\n")
+    listed = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout.split(
+        "\n"
+    )
     found = [fault for path in listed if is_read(path) for fault in faults_of_file(root, path)]
     return found + [fault for subject in subjects(root) for fault in faults_of_subject(subject)]
 

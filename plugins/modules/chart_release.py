@@ -229,7 +229,7 @@ ELSEWHERE = (
 
 
 class Release:
-    """A release as helm knows it: `status` and `chart` are empty if there is none.
+    """A release as helm knows it: `status` and `chart` are empty if it does not exist.
 
     begun: this module made its last revision. owned: so it did with the one that was deployed last, if that is another.
     must_go: nothing of it is in use, and helm may not upgrade it.
@@ -270,7 +270,7 @@ class Release:
         if now >= began + timeout:
             return
         metadata = self._last["metadata"]
-        by = f"inventory {metadata['labels'][INVENTORY]}" if INVENTORY in metadata["labels"] else "somebody"
+        by = f"inventory {metadata['labels'][INVENTORY]}" if INVENTORY in metadata["labels"] else "another client"
         raise HopError(
             "helm",
             seen=f"release {metadata['namespace']}/{self._name} is {self.status} since {began:%H:%M:%S} UTC, by {by}. "
@@ -281,7 +281,7 @@ class Release:
 
     @property
     def pending(self) -> list[dict[str, Any]]:
-        """Helm's record of a revision of ours that was interrupted. Helm refuses to go on beside it."""
+        """Helm's record of an interrupted managed revision. Helm does not continue while it exists."""
         return [self._records[-1]] if self.begun and self._records and self.status.startswith("pending") else []
 
     def _find(self, *words: str) -> list[dict[str, Any]]:
@@ -376,7 +376,7 @@ def server_time(service: K8sService) -> datetime:
 
 
 def shown_differences(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
-    """Path, and what is there before and after, of each value that differs. Of a secret: whether it is set."""
+    """Path of each value that differs, with the value before and after. Of a secret: whether it is set."""
     for path, (one, shown_one), (other, shown_other) in _differences(
         "", (before, redacted(before)), (after, redacted(after))
     ):

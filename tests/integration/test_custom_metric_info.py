@@ -440,7 +440,7 @@ def test_an_external_metric_in_upper_case_is_out_of_reach_as_for_an_hpa(
     ask(**external, until="result.listed", wait_timeout=LISTED_S)
     result = broken(ask, **external)
     assert result["hop"] == "metric"
-    assert "HPAs ask in lower case, for jobs_waiting" in result["seen"]
+    assert "HPAs query it in lower case, as jobs_waiting" in result["seen"]
     workloads.deployment("chat")
     workloads.ready_pod("chat-0", app="chat")
     metric = {"metric": {"name": "Jobs_waiting"}, "target": {"type": "AverageValue", "averageValue": "1"}}

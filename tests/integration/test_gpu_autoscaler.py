@@ -175,7 +175,7 @@ def test_a_custom_metrics_api_of_somebody_else_is_not_used(
     ours = {"spec": {"service": {"name": "prometheus-adapter"}}}
     services.patch_api_service(name, {"spec": {"service": {"name": "datadog"}}})
     try:
-        assert "service monitoring/datadog does not offer the metrics of" in run(autoscalers=[spec(workloads)])["msg"]
+        assert "service monitoring/datadog does not serve the metrics of" in run(autoscalers=[spec(workloads)])["msg"]
     finally:
         services.patch_api_service(name, ours)
     assert objects(kube, workloads) == ([], [])

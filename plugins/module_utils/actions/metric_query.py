@@ -9,7 +9,7 @@ from ..autoscaling.spec import API_VERSIONS, Target
 from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
 from ..errors import HopError
 
-# The hop at which options that contradict each other are refused.
+# The hop of errors about contradictory options.
 QUERY = "query"
 ALL = "*"
 _SERIES = {
@@ -100,7 +100,7 @@ class MetricQuery:
         )
 
     def _has_no_path(self) -> bool:
-        """client-go refuses the same: rest.IsValidPathSegmentName."""
+        """client-go rejects the same: rest.IsValidPathSegmentName."""
         parts = (self.metric, self.namespace or "", self.resource, self.name)
         return any({"/", "%"} & set(part) or part in (".", "..") for part in parts)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autoscaling.quantity import parse_quantity
 
-# Who an object is; all else is what it says, the spec of an HPA or the data of a ConfigMap for instance.
+# Fields that identify an object. All others are its content, for example the spec of an HPA.
 _NOT_CONTENT = ("apiVersion", "kind", "metadata")
 
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Settings that follow the size of the fleet, so that a large one is decided on as fast as a small one.
+"""Settings that follow the size of the fleet, so that a large one is evaluated as fast as a small one.
 
 docs/scaling.md has the measurements behind each number.
 """

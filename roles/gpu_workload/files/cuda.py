@@ -56,7 +56,7 @@ wait:
 
 
 class CudaError(Exception):
-    """A call of the driver failed; says which, and CUDA's name of the error.
+    """A call of the driver failed: its name, and CUDA's name of the error.
 
     function, code: the call and CUDA's number of the error; empty and 0 where the library is missing.
     """

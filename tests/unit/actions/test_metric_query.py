@@ -345,7 +345,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"api": "external", "metric": "Queue"},
         {f"GET {EXTERNAL}": listing("Queue"), f"GET {EXTERNAL}/namespaces/ml/queue": NOT_FOUND},
         "metric",
-        "HPAs ask in lower case, for queue",
+        "HPAs query it in lower case, as queue",
     ),
 }
 

@@ -308,7 +308,7 @@ def test_a_query_gives_one_series_a_pod(labels: list[dict[str, str]], seen: str)
 
 def test_a_query_that_gives_nothing_is_warned_of() -> None:
     (warning,) = run(cluster(("chat",), [], **found()), own(), dry_run=True).warnings
-    assert "metric queue: its query gives nothing at the moment" in warning
+    assert "metric queue: its query returns nothing at the moment" in warning
     assert run(cluster(("chat",), [], **found(POD)), own(), dry_run=True).warnings == []
 
 

@@ -106,7 +106,7 @@ CASES = {
     "two exporters that were made one after the other": Case(
         EXPORTER,
         {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
-        ("DaemonSet gpu-operator/exporter", "set dcgm_exporter_state=absent to remove ours"),
+        ("DaemonSet gpu-operator/exporter", "set dcgm_exporter_state=absent to remove the collection's"),
     ),
     "two exporters, and one is left": Case(
         EXPORTER,

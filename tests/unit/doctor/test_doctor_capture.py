@@ -211,8 +211,8 @@ def test_a_missing_right_is_named_and_the_rest_looked_at(field: str, right: str)
     live.answers[f"GET {PATHS[field]}"] = ApiError(403, {"message": "forbidden"}, f"GET {PATHS[field]}")
     found = look(live)
     [finding] = found["findings"]
-    assert (finding["id"], finding["seen"]) == ("RIGHTS_MISSING", [f"no right to {right}"])
-    unmade = [unchecked for unchecked in found["not_checked"] if f"no right to {right}" in unchecked["reason"]]
+    assert (finding["id"], finding["seen"]) == ("RIGHTS_MISSING", [f"no permission to {right}"])
+    unmade = [unchecked for unchecked in found["not_checked"] if f"no permission to {right}" in unchecked["reason"]]
     assert {unchecked["finding"] for unchecked in unmade} == {"RIGHTS_MISSING"}
     assert found["verdict"] == "partial"
     assert set(found["unchecked_hops"]) >= {unchecked["hop"] for unchecked in unmade}
@@ -225,7 +225,7 @@ def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
     assert ids(found) == ["RIGHTS_MISSING"]
     right = "no right to get configmaps of apiGroup '' in namespace monitoring"
     unmade = {unchecked["check"] for unchecked in found["not_checked"] if right in unchecked["reason"]}
-    assert "the adapter's rules can work" in unmade
+    assert "the adapter's rules are valid" in unmade
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_missing_right_to_ask_each_replica_is_named() -> None:
     assert ids(found) == ["RIGHTS_MISSING"]
     unmade = {unchecked["check"]: unchecked["reason"] for unchecked in found["not_checked"]}
     right = "no right to get pods/proxy of apiGroup '' in namespace monitoring"
-    assert unmade["the replicas of Prometheus have the same"] == right
+    assert unmade["the replicas of Prometheus have the same data"] == right
 
 
 EVENTS = "/api/v1/namespaces/monitoring/events"

@@ -1658,7 +1658,7 @@ def test_a_pod_without_a_node_hides_no_pod_that_fails() -> None:
     cluster.pods["chat-1"] = pod("chat-1", "ml", "", {"app": "chat"}, ready=False)
     cluster.pods["chat-1"]["status"]["conditions"] = [turned("PodScheduled", "False", 60, message=message)]
     [finding] = cluster.report()["findings"]
-    assert (finding["id"], finding["cause"]) == ("WORKLOAD_NOT_READY", "a container ends by itself")
+    assert (finding["id"], finding["cause"]) == ("WORKLOAD_NOT_READY", "a container exits by itself")
     assert ids(cluster.report(grace=False)) == ["WORKLOAD_NOT_READY", "WORKLOAD_PODS_PENDING"]
 
 

@@ -73,7 +73,7 @@ SEEN = [
     ),
     ("WORKLOAD_PODS_PENDING", "0/2 nodes are available: 2 node(s) had untolerated taint(s).", "closed to the pods"),
     ("WORKLOAD_PODS_PENDING", "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity.", "closed"),
-    ("WORKLOAD_PODS_PENDING", "0/2 nodes are available: 2 Too many pods.", "pods find no node"),
+    ("WORKLOAD_PODS_PENDING", "0/2 nodes are available: 2 Too many pods.", "the pods cannot be scheduled"),
     ("WORKLOAD_NOT_READY", "chat-0: ImagePullBackOff: Back-off pulling image", "pull the image"),
     ("WORKLOAD_NOT_READY", 'chat-0: CreateContainerConfigError: secret "token" not found', "Secret"),
     ("WORKLOAD_NOT_READY", "chat-0: CrashLoopBackOff; OOMKilled", "more memory"),
