@@ -16,6 +16,8 @@ SEED ?= $(shell echo $$RANDOM)
 BROKEN_LAB = $(BIN)/python -m pytest --ansible-inventory inventories/lab -v --durations 25 --timeout 0 --seed $(SEED)
 # What `make test-systems` makes servers of, one after the other.
 SYSTEMS ?= debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04
+# What `make test-shipped` runs, one after the other.
+SHIPPED ?= single-node cluster
 # One lab a checkout, so that a second checkout on the machine has its own beside. A Mac may have shasum alone.
 LAB ?= kubegpu-$(shell printf '%s' '$(CURDIR)' | { sha256sum || shasum -a 256; } 2>/dev/null | cut -c1-6)
 BIN := .venv/bin
@@ -92,13 +94,13 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
-quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
+quick: ## tests/unit and tools/tests, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
-	@$(BIN)/python -m pytest $(if $(filter tests/%,$(ARGS)),,tests/unit) $(ARGS)
+	@$(BIN)/python -m pytest $(if $(filter tests/% tools/%,$(ARGS)),,tests/unit tools/tests) $(ARGS)
 
 fuzz: ## 20,000 lists of autoscalers, right and wrong: the collection's own error, or what the API server accepts (FUZZ=20000)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
@@ -120,7 +122,7 @@ lint-lab: lab-env test-env programs ## helm lint of the lab's charts, go vet and
 	@echo "lint-lab: passed"
 
 unit: lab-env test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
-	@$(PYTEST) $(or $(ARGS),tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
+	@$(PYTEST) $(or $(ARGS),tests tools/tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
 integration: lab-env test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
@@ -151,6 +153,10 @@ test-systems: lab-env test-env ## the node roles on each system that they suppor
 test-first-runs: lab-env test-env ## the first run on a bare server of each system: by ssh, from nouveau and swap to a pod with a GPU (SYSTEMS=)
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
 		$(LAB_CLI) build; $(call molecule,first_run); done
+
+test-shipped: lab-env test-env programs ## site.yml twice from each inventory that is shipped for bare servers: the proof, then no change (SHIPPED=cluster)
+	@set -e; for inventory in $(SHIPPED); do export SHIPPED=$$inventory SHIPPED_SIZE=$$([ $$inventory = cluster ] && echo pool || echo one); \
+		$(call molecule,shipped); done
 
 test-vm: test-env ## what the roles do to a kernel, in a virtual machine with Debian's (minutes by KVM; emulated 20 to 45)
 	@$(BIN)/python -m lab.vm $(ARGS)
@@ -184,9 +190,9 @@ bench bench-quick: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
 bench bench-quick: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
 bench: ## six ways to scale, side by side on a lab of its own: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow, ARGS="--lanes 5")
 	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
-	@$(MAKE) --no-print-directory site ARGS="-e @lab/bench/site.yml"
-	@$(BIN)/python -m lab.bench --plan $(PLAN) --out $(OUT) $(ARGS)
-	@$(BIN)/python -m lab.bench.report $(OUT)
+	@$(MAKE) --no-print-directory site ARGS="-e @tools/scaling_bench/site.yml"
+	@PYTHONPATH=tools $(BIN)/python -m scaling_bench --plan $(PLAN) --out $(OUT) $(ARGS)
+	@PYTHONPATH=tools $(BIN)/python -m scaling_bench.report $(OUT)
 
 bench-quick: ## the load step alone, twice for each of the six: ten minutes
 	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"

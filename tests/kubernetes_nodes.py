@@ -34,6 +34,7 @@ DEFAULTS = {
     "swap": "disable",
     "control_plane_endpoint": "",
     "schedule_on_control_plane": False,
+    "hpa_sync_period": 5,
     "hpa_concurrent_syncs": 5,
 }
 

@@ -175,14 +175,12 @@ options:
     description: Check whether apt finds the packages that roles install.
     type: dict
     suboptions:
-      brings:
-        description: Sets of packages by role.
+      plans:
+        description:
+          - Plans of this module by role. C(packages.sources) has the sets of packages that a role installs.
+          - Nothing else is reported for a role whose plan is C(refused).
         type: dict
         required: true
-      reasons:
-        description: Errors by role. Nothing else is reported for a role with an error.
-        type: dict
-        default: {}
       mirror:
         description: C(kubegpu_apt_mirror).
         type: str

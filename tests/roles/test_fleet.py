@@ -15,10 +15,34 @@ def values(role: str = "kubernetes", nodes: int = 0, autoscalers: int = 0, **mor
     return RoleValues(role, inventory | listed | more, {})
 
 
-def test_a_small_fleet_has_what_it_always_had() -> None:
-    small = {"workers": 5, "requests": 200, "interval": 2, "memory_mib": 512, "millicores": 200}
-    assert values(nodes=80, autoscalers=250)[FLEET] == small
-    assert RoleValues("kubernetes", {}, {})[FLEET] == small, "an inventory without servers and autoscalers"
+def test_a_fleet_of_medium_or_unknown_size_has_the_common_settings() -> None:
+    common = {
+        "workers": 5,
+        "requests": 200,
+        "interval": 2,
+        "sync": 5,
+        "relist": 30,
+        "memory_mib": 512,
+        "millicores": 200,
+    }
+    assert values(nodes=80, autoscalers=250)[FLEET] == common
+    assert RoleValues("kubernetes", {}, {})[FLEET] == common, "an inventory without servers and autoscalers"
+
+
+def test_a_small_fleet_has_shorter_periods() -> None:
+    assert values(nodes=20)["kubernetes_hpa_sync_period"] == 2
+    assert values(nodes=21)["kubernetes_hpa_sync_period"] == 5
+    exporter = values("dcgm_exporter", nodes=20)["__dcgm_exporter_values"]["serviceMonitor"]
+    assert (exporter["interval"], exporter["scrapeTimeout"]) == ("1s", "1s")
+    adapter = values("prometheus_adapter", nodes=20)["__prometheus_adapter_values"]
+    assert (adapter["metricsRelistInterval"], adapter["extraArguments"][0]) == ("10s", "--metrics-max-age=120s")
+    assert values("gpu_autoscaling", nodes=20)["gpu_autoscaling_prometheus"]["evaluation_interval"] == 1
+
+
+def test_periods_can_be_set_on_a_small_fleet() -> None:
+    role = values(nodes=1, kubernetes_hpa_sync_period=15)
+    assert (role["kubernetes_hpa_sync_period"], role[FLEET]["sync"]) == (15, 2)
+    assert values(nodes=1, kubegpu_fleet={"nodes": 100})["kubernetes_hpa_sync_period"] == 5
 
 
 def test_what_is_said_counts_more_than_what_is_counted() -> None:
@@ -37,6 +61,7 @@ def test_the_controller_manager_is_told() -> None:
 
 def test_adapter_prometheus_and_exporter_are_told() -> None:
     adapter = values("prometheus_adapter", **LARGE)["__prometheus_adapter_values"]
+    assert adapter["metricsRelistInterval"] == "30s"
     assert adapter["extraArguments"] == ["--metrics-max-age=120s", "--client-qps=500", "--client-burst=750"]
     stack = values("prometheus_stack", **LARGE)["__prometheus_stack_values"]
     assert stack["prometheus"]["prometheusSpec"]["resources"] == {"requests": {"cpu": "6250m", "memory": "12500Mi"}}

@@ -37,7 +37,7 @@ POOL = {"name": "dev", "nodes": {"pool": "dev"}}
     ],
 )
 def test_the_exporter_tells_pods_on_one_gpu_apart_where_they_share(told: dict[str, Any], shared: bool) -> None:
-    monitor = {"_common_prometheus": {"monitor_labels": {}}}
+    monitor = {"dcgm_exporter_monitor_labels": {}}
     values = RoleValues("dcgm_exporter", told, monitor)["__dcgm_exporter_chart"]["values"]
     names = [entry["name"] for entry in values["extraEnv"]]
     assert ("KUBERNETES_VIRTUAL_GPUS" in names) is shared

@@ -82,6 +82,7 @@ class Settings:
     workers: int = 5
     manager_qps: int = 200
     adapter_qps: int = 200
+    relist_s: int = 30
 
 
 class ScalePlane(ControlPlane):
@@ -168,10 +169,9 @@ class ScaleChain(MetricChain):
         ]
 
     def adapter_flags(self) -> Sequence[str]:
-        values = yaml.safe_load((ROLES / "prometheus_adapter" / "defaults" / "main.yml").read_text())
-        relist, qps = values["prometheus_adapter_relist_interval"], self._settings.adapter_qps
+        relist, qps = self._settings.relist_s, self._settings.adapter_qps
         return (
-            f"--metrics-relist-interval={relist}s", f"--metrics-max-age={relist * 4}s",
+            f"--metrics-relist-interval={relist}s", f"--metrics-max-age={max(relist * 4, 120)}s",
             f"--client-qps={qps}", f"--client-burst={qps * 3 // 2}",
         )  # fmt: skip
 

@@ -57,5 +57,5 @@ def test_every_control_plane_runs_the_version_of_its_kubelet(host: Host) -> None
     assert {image.rpartition(":")[2] for image in servers} == {version}
 
 
-def test_the_controllers_decide_every_five_seconds_again(host: Host) -> None:
-    assert "--horizontal-pod-autoscaler-sync-period=5s" in host.check_output("ps -C kube-controller-manager -o args=")
+def test_the_controllers_decide_at_their_default_period_again(host: Host) -> None:
+    assert "--horizontal-pod-autoscaler-sync-period=2s" in host.check_output("ps -C kube-controller-manager -o args=")

@@ -61,8 +61,7 @@ def test_intervals_are_those_that_the_reaction_time_is_computed_from(host: Host)
         host, "--namespace kube-system get pods --selector component=kube-controller-manager --output=json"
     )
 
-    assert [endpoint["interval"] for endpoint in monitor["spec"]["endpoints"]] == ["2s"]
-    # Smoothed values need two evaluations: of one second each, so that both take the interval of two.
+    assert [endpoint["interval"] for endpoint in monitor["spec"]["endpoints"]] == ["1s"]
     smoothed = [
         group.get("interval")
         for rule in rules
@@ -70,7 +69,7 @@ def test_intervals_are_those_that_the_reaction_time_is_computed_from(host: Host)
         if any(one.get("record") == "namespace_pod:gpu:avg" for one in group["rules"])
     ]
     assert smoothed == ["1s"]
-    assert "--horizontal-pod-autoscaler-sync-period=5s" in manager["items"][0]["spec"]["containers"][0]["command"]
+    assert "--horizontal-pod-autoscaler-sync-period=2s" in manager["items"][0]["spec"]["containers"][0]["command"]
 
 
 def test_the_metric_has_one_value_for_each_pod_of_the_sample(host: Host) -> None:

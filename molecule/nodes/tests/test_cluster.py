@@ -74,8 +74,8 @@ def test_pod_reaches_a_service_by_name_wherever_it_runs(host: Host, source: str,
     assert answer(host, source, target) == "200"
 
 
-def test_hpa_decides_every_five_seconds(host: Host) -> None:
-    asked = "ps -C kube-controller-manager -o args= | grep -c -e --horizontal-pod-autoscaler-sync-period=5s"
+def test_the_hpa_decides_every_two_seconds(host: Host) -> None:
+    asked = "ps -C kube-controller-manager -o args= | grep -c -e --horizontal-pod-autoscaler-sync-period=2s"
     assert eventually(lambda: host.run(asked).stdout.strip(), lambda count: count == "1", BACK_S) == "1"
 
 

@@ -57,7 +57,7 @@ class Choice:
 
     def options(self, interval_s: int) -> dict[str, Any]:
         """The option `prometheus` of the modules. interval_s: of scrapes, by the size of the fleet."""
-        interval = {"evaluation_interval": interval_s} if interval_s > defaults.EVALUATION_INTERVAL_S else {}
+        interval = {"evaluation_interval": interval_s} if interval_s != defaults.EVALUATION_INTERVAL_S else {}
         return interval | {key: value for key, value in self.address().items() if key not in _FACTS}
 
     def url(self) -> str:

@@ -1,0 +1,202 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: phases
+type: stdout
+short_description: Show one line for each play and each change
+version_added: 0.3.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Prints each play with the time since the start, each task that changed something or took long, each failure once,
+    and the messages of M(ansible.builtin.debug) without quotes. The last play's messages are the last lines of the run.
+  - The output of the plugin P(ansible.builtin.default#callback) goes to the log file of C(log_path). With C(-v) it is
+    also printed, instead of the short lines.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+requirements:
+  - C(stdout_callback = kubegpu.autoscale.phases) in C(ansible.cfg)
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible import constants, context
+from ansible.playbook.task_include import TaskInclude
+from ansible.plugins.callback.default import CallbackModule as Default
+
+# A task that changed nothing is shown if it took as many seconds.
+_LONG_S = 10
+_DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
+_INDENT = " " * 8
+
+
+class CallbackModule(Default):
+    """The default callback writes to the log, and this one to the screen."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "kubegpu.autoscale.phases"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._screen = self._display
+        self._is_verbose = self._screen.verbosity > 0
+        if not self._is_verbose:
+            self._display = _Log(self._screen)
+        self._began = time.monotonic()
+        self._phase = ""
+        self._task = _Task()
+        self._messages: list[str] = []
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self._end_task()
+        self._show_messages()
+        self._phase = play.get_name().strip()
+        super().v2_playbook_on_play_start(play)
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: Any) -> None:
+        self._begin_task(task)
+        super().v2_playbook_on_task_start(task, is_conditional)
+
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        self._begin_task(task)
+        super().v2_playbook_on_handler_task_start(task)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        if not isinstance(result.task, TaskInclude):
+            self._show_phase()
+            self._task.has_run = True
+            if result.result.get("changed"):
+                self._task.changed.append(self.host_label(result))
+            if result.task.action in _DEBUG:
+                self._messages += _lines(result.result.get(result.task.args.get("var") or "msg") or [])
+        super().v2_runner_on_ok(result)
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            self._show_failure("FAILED", result)
+        super().v2_runner_on_failed(result, ignore_errors)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._show_failure("UNREACHABLE", result)
+        super().v2_runner_on_unreachable(result)
+
+    def v2_on_file_diff(self, result: Any) -> None:
+        """A diff was asked for, so it is shown."""
+        self._show_phase()
+        log, self._display = self._display, self._screen
+        try:
+            super().v2_on_file_diff(result)
+        finally:
+            self._display = log
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self._end_task()
+        super().v2_playbook_on_stats(stats)
+        self._show("")
+        for line in self._totals(stats):
+            self._show(line)
+        self._show_messages()
+
+    def _begin_task(self, task: Any) -> None:
+        self._end_task()
+        self._task = _Task(_name(task))
+
+    def _end_task(self) -> None:
+        task, self._task = self._task, _Task()
+        seconds = time.monotonic() - task.began
+        if task.changed:
+            would = "would change" if context.CLIARGS.get("check") else "changed"
+            self._show(f"{_INDENT}{would}: {task.name} ({', '.join(task.changed)})", constants.COLOR_CHANGED, seconds)
+        elif task.has_run and seconds >= _LONG_S:
+            self._show(f"{_INDENT}ok: {task.name}", constants.COLOR_OK, seconds)
+
+    def _show_phase(self) -> None:
+        if self._phase:
+            self._show(f"{_clock(time.monotonic() - self._began):>6}  {self._phase}")
+            self._phase = ""
+
+    def _show_failure(self, word: str, result: Any) -> None:
+        self._show_phase()
+        for reason in _reasons(result.result):
+            line = f"{_INDENT}{word}: {_name(result.task)} ({self.host_label(result)}): {reason}"
+            self._show(line, constants.COLOR_ERROR)
+
+    def _show_messages(self) -> None:
+        for line in self._messages:
+            self._show(line)
+        self._messages = []
+
+    def _show(self, line: str, color: str | None = None, seconds: float = 0) -> None:
+        """On the screen alone: the log has what the default callback prints."""
+        if not self._is_verbose:
+            took = f"  {_clock(seconds)}" if seconds >= 1 else ""
+            self._screen.display(line + took, color=color, screen_only=True)
+
+    def _totals(self, stats: Any) -> Iterator[str]:
+        hosts = {host: stats.summarize(host) for host in sorted(stats.processed)}
+        changed = sum(counts["changed"] for counts in hosts.values())
+        on = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}"
+        would = "would change" if context.CLIARGS.get("check") else "changed"
+        log = f" Log: {constants.DEFAULT_LOG_PATH}" if constants.DEFAULT_LOG_PATH else ""
+        yield f"{changed} {would} on {on} in {_clock(time.monotonic() - self._began)}.{log}"
+        for key, word in (("failures", "Failed"), ("unreachable", "Unreachable")):
+            if failed := [host for host, counts in hosts.items() if counts[key]]:
+                yield f"{word}: {', '.join(failed)}"
+
+
+class _Task:
+    """changed: hosts on which it changed something. has_run: whether it was not skipped on each host."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.began = time.monotonic()
+        self.changed: list[str] = []
+        self.has_run = False
+
+
+class _Log:
+    """A display whose output goes to the log file. Warnings still reach the screen; the callback shows failures."""
+
+    def __init__(self, screen: Any) -> None:
+        self._screen = screen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._screen, name)
+
+    def display(self, msg: str, *_args: Any, screen_only: bool = False, **_options: Any) -> None:
+        if not screen_only:
+            self._screen.display(msg, log_only=True)
+
+    def banner(self, msg: str, *_args: Any, **_options: Any) -> None:
+        self.display(f"\n{msg} {'*' * 3}")
+
+    def _error(self, *_args: Any, **_options: Any) -> None:
+        return
+
+
+def _name(task: Any) -> str:
+    """Without the collection: `nvidia_driver : Install`."""
+    return str(task.get_name()).strip().removeprefix("kubegpu.autoscale.")
+
+
+def _lines(message: Any) -> list[str]:
+    return [str(line) for line in message] if isinstance(message, list) else str(message).splitlines()
+
+
+def _reasons(result: Mapping[str, Any]) -> Iterator[str]:
+    """Of each item that failed, or of the task."""
+    failed = [item for item in result.get("results") or () if isinstance(item, Mapping) and item.get("failed")]
+    for row in failed or (result,):
+        text = str(row.get("msg") or row.get("censored") or "no message; -v shows the result").strip()
+        standard_error = str(row.get("stderr") or "").strip()
+        yield text + (f": {standard_error}" if standard_error and standard_error not in text else "")
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
