@@ -1,9 +1,9 @@
-"""The words of this collection: what people read is written as the documentation of Kubernetes or Ansible would be.
+"""Checks the words that people read: they are written as the documentation of Kubernetes or Ansible would be.
 
     words.py [FOLDER]
 
-prints each line that has a phrase of PHRASES, a task that begins with a verb of VERBS, a sentence of more than 35
-words, and each subject of a commit since BASE that is not `area: change`. It ends with 1 if there is one.
+prints phrases of PHRASES, tasks that begin with a verb of VERBS, sentences of more than 35 words, and subjects of
+commits since BASE that are not `area: change`. It exits with 1 if it finds any. FOLDER is another checkout.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from sentences import descriptions, long_sentences, of_page, of_python
 
 ROOT = Path(__file__).parents[1]
 BASE = "3281c4ca1f35"  # subjects before it were not checked
-SUBJECT = re.compile(r"[a-z0-9_.-]+(/[a-z0-9_.-]+)*(, [a-z0-9_.-]+)*: \S.*")
+SUBJECT = re.compile(r"[a-z0-9_./-]+(, [a-z0-9_./-]+)*: \S.*")
 LONGEST_SUBJECT = 72
 
 # A pattern, and what to write instead.
 PHRASES = {
     r"\bours\b": "managed by this collection",
-    r"\b(some|no)body\b|\bwho(so)?ever\b|\bstrangers?\b": "existing, third-party, not managed by this collection; nothing",
-    r"\bof (its|their|one's) own\b": "separate, its own",
+    r"\b(some|no)body\b|\bwho(so)?ever\b|\bstrangers?\b": "existing, not managed by this collection; nothing",
+    r"\bof (its|their|one's) own\b(?! (?!(and|but|in|or|with)\b)\w)": "separate, its own",
     r"\bwhich there (is|are) not\b|\bthere (is|are) none\b|\bis none of\b": "unknown, missing, none found",
     r"\b(is|are|was|were|be) (not )?there\b(?! (a|an|any|no)\b)": "exists, is missing",
     r"\b(is|are|be) told\b|\btold by\b": "is reported by, shows, reports",
     r"\bsays (that|so|who|which|whether|how)\b|\bsays? (it|so)\b": "reports, shows",
     r"\b(mends?|mended|mending|put right)\b": "fix, restore",
     r"\b(take|takes|taken|taking|took) over\b|\btake-over": "adopt",
-    r"\b(leavings|rivals?)\b": "leftover objects; conflicting component",
+    r"\b(leavings|rivals?)\b(?!:)": "leftover objects; conflicting component",
     r"\bbears? with\b": "tolerate",
     r"\bdecided on\b": "evaluated",
     r"\bas (it|they) comes?\b": "with its default settings",
@@ -47,12 +47,26 @@ PHRASES = {
     r"\bleft alone\b|\bleaves? (it |them )?alone\b": "does not change",
     r"\ball the same\b": "still, anyway",
     r"\b(brings?|bringing|brought)\b": "install, add, create",
-    r"\b(refuses?|is refused|are refused|was refused|were refused|refusals?)\b": "fail before making changes, reject",
+    r"\b(refuses?|is refused|are refused|was refused|were refused|refusals?)\b(?!:)": "fail, reject",
     r"(^|[.;] )(Who|Whose|Whom) [^?]*$": "a sentence whose subject is the thing or `you`",
 }
 PATTERNS = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in PHRASES.items()}
 VERBS = re.compile(
     r"(Ask|Bring|Come|Forget|Give|Go|Have|Judge|Let|Look|Make (a|an|it|the|them)|Mend|Refuse|Say|See|Take|Tell)\b"
+)
+
+
+# Not rewritten yet: delete a line here with the last fault of its files.
+LATER = (
+    "docs/benchmarks.md",
+    "docs/decisions.md",
+    "docs/doctor/README.md",
+    "docs/lab.md",
+    "docs/tested.md",
+    "plugins/module_utils/nodes/",
+    "plugins/module_utils/proof/",
+    "roles/_common/",
+    "roles/gpu_proof/",
 )
 
 
@@ -72,7 +86,7 @@ class Fault(NamedTuple):
 def faults_of_text(place: str, texts: Iterator[str]) -> Iterator[Fault]:
     for text in texts:
         for pattern, instead in PATTERNS.items():
-            if match := pattern.search(_without_code(text)):
+            if (match := pattern.search(_without_code(text))) and " " in text.strip():
                 yield Fault(place, _around(_without_code(text), match), instead)
         for sentence in long_sentences([text]):
             yield Fault(place, sentence, "sentences of at most 35 words")
@@ -108,10 +122,18 @@ def faults_of_file(root: Path, path: str) -> Iterator[Fault]:
         yield from faults_of_tasks(path, parsed)
 
 
+def long_sentences_of_file(root: Path, path: str) -> Iterator[Fault]:
+    """Of files whose words are not checked otherwise."""
+    read = {".md": of_page, ".py": of_python}.get(Path(path).suffix)
+    if read and (root / path).is_file():
+        for sentence in long_sentences(read((root / path).read_text())):
+            yield Fault(path, sentence, "sentences of at most 35 words")
+
+
 def is_read(path: str) -> bool:
-    """Pages, and what the collection prints or documents. Its tests and tools are read by their authors alone."""
+    """Pages, and what the collection prints or documents. Tests and tools are not checked."""
     in_collection = path.startswith(("plugins/", "roles/", "playbooks/"))
-    return path.endswith(".md") or (in_collection and path.endswith((".py", ".yml")))
+    return not path.startswith(LATER) and (path.endswith(".md") or (in_collection and path.endswith((".py", ".yml"))))
 
 
 def _without_code(text: str) -> str:
@@ -133,16 +155,16 @@ def _names(part: Any) -> Iterator[str]:
 
 
 def _told(part: Any) -> Iterator[str]:
-    """What a task or a variable says: each text of several words."""
+    """Messages of tasks and variables: each text of several words."""
     if isinstance(part, dict):
         for key, value in part.items():
-            if key != "name":
+            if key not in _NO_TEXT:
                 yield from _told(value)
     elif isinstance(part, list):
         for row in part:
             yield from _told(row)
     elif isinstance(part, str) and part.count(" ") > 3 and not part.lstrip().startswith("{"):
-        yield part
+        yield from part.split(";")
 
 
 def _comments(source: str) -> Iterator[str]:
@@ -150,7 +172,7 @@ def _comments(source: str) -> Iterator[str]:
 
 
 def _messages(source: str) -> Iterator[str]:
-    """Texts of several words in code, a formatted one as a whole. Docstrings are read elsewhere."""
+    """Texts of several words in code, a formatted one as a whole, but no queries. Docstrings are read elsewhere."""
     tree = ast.parse(source)
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     skipped |= {
@@ -162,14 +184,16 @@ def _messages(source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             skipped |= {id(part) for part in node.values}
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "CODE" for part in node.values)
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "CODE" for part in node.values)
+            yield from [] if "\n" in text else text.split(";")
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-            if node.value.count(" ") > 1:
-                yield node.value
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped
+        if is_text and node.value.count(" ") > 1 and "\n" not in node.value:
+            yield from node.value.split(";")
 
 
 _YAML = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
+_NO_TEXT = {"name", "expr", "that", "when", "changed_when", "failed_when", "until"}  # names are read by themselves
 
 
 def subjects(root: Path) -> list[str]:
@@ -184,6 +208,7 @@ def faults(root: Path) -> list[Fault]:
         "\n"
     )
     found = [fault for path in listed if is_read(path) for fault in faults_of_file(root, path)]
+    found += [fault for path in listed if not is_read(path) for fault in long_sentences_of_file(root, path)]
     return found + [fault for subject in subjects(root) for fault in faults_of_subject(subject)]
 
 

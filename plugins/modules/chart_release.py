@@ -254,7 +254,7 @@ class Release:
 
     @property
     def made_by(self) -> str:
-        """Who made it, in the words of an error; empty if this inventory manages it, or if it does not exist."""
+        """Its manager, for an error; empty if this inventory manages it, or if it does not exist."""
         if self.owned or not self.status:
             return ""
         marks = self._last["metadata"]["labels"] if self._last else {}

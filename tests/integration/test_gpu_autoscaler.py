@@ -100,7 +100,7 @@ def test_check_mode_before_the_operator_is_there(run: Run, kube: client.ApiClien
     result = run(check=True, autoscalers=[spec(workloads)])
     assert result["changed"] is True
     assert ["no kind PrometheusRule" in warning for warning in result["warnings"]].count(True) == 1
-    assert ["chat: there is none" in warning for warning in result["warnings"]].count(True) == 1
+    assert ["chat: not found" in warning for warning in result["warnings"]].count(True) == 1
     refusal = run(autoscalers=[spec(workloads)])
     assert refusal["failed"]
     assert refusal["changed"] is False
@@ -124,7 +124,7 @@ OTHER_HPA = {
 REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"max_replicas": 2, "min_replicas": 3}, {}, "max_replicas 2 is below min_replicas 3"),
     ({"metric": "gpu_speed"}, {}, "metric 'gpu_speed' is no profile"),
-    ({"target": {"name": "chit"}}, {}, "chit: there is none"),
+    ({"target": {"name": "chit"}}, {}, "chit: not found"),
     ({"target": {"kind": "Rollout", "name": "chat"}}, {}, "the cluster has no kind Rollout"),
     ({"target": {"kind": "DaemonSet", "api_version": "apps/v1", "name": "chat"}}, {}, "no scale subresource"),
     ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "metric queue: its query is not usable"),

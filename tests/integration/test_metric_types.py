@@ -48,7 +48,7 @@ def test_an_object_is_the_average_over_the_workloads_pods(run: Run, spec: dict[s
 
 def test_an_external_metric_is_their_sum(run: Run, chain: MetricChain, spec: dict[str, Any]) -> None:
     wanted = [{**spec, "metric_type": "External"}]
-    assert "APIService v1beta1.external.metrics.k8s.io: there is none" in run(autoscalers=wanted)["msg"]
+    assert "APIService v1beta1.external.metrics.k8s.io: not found" in run(autoscalers=wanted)["msg"]
     with chain.api("external.metrics.k8s.io"):
         entry = proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=wanted))
         assert entry["values"] == {"chat": 80}

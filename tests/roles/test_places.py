@@ -212,7 +212,7 @@ WARNED = {
     "switches for theirs": Warned(
         ADAPTER,
         THEIR_ADAPTER,
-        "prometheus_adapter_raw_metrics, prometheus_adapter_external_metrics: they configure the collection's adapter, but x/server",
+        "prometheus_adapter_external_metrics: they configure the collection's adapter, but x/server",
         {"prometheus_adapter_state": "existing", **SWITCHES},
     ),
     "another feature discovery": Warned(

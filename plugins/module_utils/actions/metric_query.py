@@ -78,7 +78,7 @@ class MetricQuery:
         return _SERIES.get(self.resource, "").format(self.metric)
 
     def __str__(self) -> str:
-        """Whose values are asked for, in words."""
+        """The queried objects, as text."""
         objects = "any series" if self.is_external else f"{self.resource} {self.name}"
         place = f"in namespace {self.namespace}" if self.namespace else "in the cluster"
         terms = ",".join(filter(None, (self.label_selector, self.metric_label_selector)))

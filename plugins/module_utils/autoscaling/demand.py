@@ -75,7 +75,7 @@ KINDS = ("Deployment", "StatefulSet")
 
 @dataclass(frozen=True)
 class Demand:
-    """Whose requests count.
+    """The source of request counts.
 
     offered: selectors of counters of requests that were answered, refused or failed for want of GPU time.
     served:  selectors of those that took GPU time.

@@ -50,7 +50,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Reporter:
-    """Who serves a series.
+    """The server of a series.
 
     part:  labels that tell apart what one pod has several of; rows that agree in them are about the same thing.
     slice: label that tells apart several shares of one part.

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Who counts a workload's requests by their outcome: a row for each proxy whose counters are known."""
+"""Sources of request counts by outcome: a row for each proxy with known counters."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def dropped_fields(live: Any, desired: Any, path: str = "spec") -> list[str]:
 
 
 def other_managers(live: Mapping[str, Any], manager: str) -> list[str]:
-    """Who else has written the object's spec, by name."""
+    """Other writers of the object's spec, by name."""
     entries = live["metadata"].get("managedFields") or ()
     found = {
         entry.get("manager", "an unknown manager")

@@ -120,7 +120,7 @@ class Component:
     namespace, release, state: defaults of its options, for plays without the role.
     options:  of the role that count here.
     is_needed: whether `auto` installs it for these autoscalers, if its own release does not exist yet.
-    rivals:   components that cannot run beside it, with any installer. reason: why.
+    rivals:   conflicting components, with any installer. reason: why they conflict.
     is_taken: whether an existing installation does what the role would install.
     reads:    kinds that are searched. If one cannot be listed, it is unknown whether a conflicting component exists.
     ways:     next steps that this component alone has.

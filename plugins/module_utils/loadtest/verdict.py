@@ -30,7 +30,7 @@ class Seen:
     reaction_s: until the HPA asked for more; None if it did not.
     undecided_s: of the last look at which it had not.
     needed:     replicas that carry the load at the target, by the last quarter of the time that it was held; None if
-                nobody can say.
+                unknown.
     enough:     the fewest that the HPA leaves as they are under that load: it tolerates some more than its target.
     settled:    replicas that were wanted at the end of that time.
     ready_s:    until `enough` replicas were ready.

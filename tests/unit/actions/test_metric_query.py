@@ -208,13 +208,13 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {},
         {f"GET {CUSTOM}": NOT_FOUND, f"GET {V1}": NOT_FOUND, f"GET {APISERVICE}": NOT_FOUND},
         "metrics_api",
-        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+        "APIService v1beta1.custom.metrics.k8s.io: not found",
     ),
     "nobody serves external": (
         EXTERNAL_OPTIONS,
         {f"GET {EXTERNAL}": NOT_FOUND},
         "metrics_api",
-        "APIService v1beta1.external.metrics.k8s.io: there is none",
+        "APIService v1beta1.external.metrics.k8s.io: not found",
     ),
     "adapter is down": (
         {},
@@ -259,7 +259,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {},
         {f"GET {V1}": listing("pods/gpu_util"), f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
         "workload",
-        "Pod ml/*: there is none",
+        "Pod ml/*: not found",
     ),
     "no such kind": (
         {"target": {"kind": "Job", "name": "chat", "api_version": "apps/v1"}},
@@ -273,7 +273,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "workload",
         "no kind DaemonSet with a scale subresource",
     ),
-    "no such target": (TARGET, {f"GET {SCALE}": NOT_FOUND}, "workload", "Deployment ml/chat: there is none"),
+    "no such target": (TARGET, {f"GET {SCALE}": NOT_FOUND}, "workload", "Deployment ml/chat: not found"),
     "target without selector": (
         TARGET,
         {f"GET {SCALE}": {"status": {}}},
@@ -296,9 +296,9 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"label_selectors": ["app=none"], "metric_label_selectors": ["model=x"]},
         {f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
         "workload",
-        "Pod ml/app=none: there is none",
+        "Pod ml/app=none: not found",
     ),
-    "a pod that is not there": ({"name": "chat-9"}, {}, "workload", "Pod ml/chat-9: there is none"),
+    "a pod that is not there": ({"name": "chat-9"}, {}, "workload", "Pod ml/chat-9: not found"),
     "a pod without a value": (
         {"name": "chat-0"},
         {f"GET {V1}/namespaces/ml/pods/chat-0/gpu": NOT_FOUND},

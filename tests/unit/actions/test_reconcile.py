@@ -477,9 +477,9 @@ def test_a_dry_run_takes_what_is_still_to_come_for_granted() -> None:
     assert outcome.changed
     assert [entry["action"] for entry in outcome.result["rules"]] == ["created"]
     for missing in (
-        "Deployment ml/chat: there is none",
+        "Deployment ml/chat: not found",
         "no kind PrometheusRule",
-        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+        "APIService v1beta1.custom.metrics.k8s.io: not found",
     ):
         assert [missing in warning for warning in outcome.warnings].count(True) == 1
     assert len(outcome.warnings) == 3
@@ -500,9 +500,9 @@ def test_all_reasons_to_refuse_are_named_at_once() -> None:
     with pytest.raises(HopError) as caught:
         run(transport, autoscalers("chat"))
     for missing in (
-        "Deployment ml/chat: there is none",
+        "Deployment ml/chat: not found",
         "no kind PrometheusRule",
-        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+        "APIService v1beta1.custom.metrics.k8s.io: not found",
     ):
         assert missing in str(caught.value)
     assert caught.value.hop == "rule"

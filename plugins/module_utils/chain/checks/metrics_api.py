@@ -225,7 +225,7 @@ def apis_are_served(state: State) -> Iterator[CheckResult]:
         template_vars = {"group": api.group, "owner": api.owner}
         affected, name = state.affected_by(_users_of(state, api.group)), f"APIService v1beta1.{api.group}"
         if api.service is None:
-            yield CheckResult(METRICS_API_MISSING, name, "there is none", affected, template_vars=template_vars)
+            yield CheckResult(METRICS_API_MISSING, name, "not found", affected, template_vars=template_vars)
         elif api.unavailable or api.listed is None:
             yield CheckResult(
                 METRICS_API_UNAVAILABLE,

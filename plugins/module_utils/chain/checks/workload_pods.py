@@ -248,7 +248,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
         placed = [pod for pod in pods if not _is_pending(pod)]
         if autoscaler.target is None:
             age_s = state.clock.age_s(autoscaler.hpa)
-            yield CheckResult(WORKLOAD_MISSING, name, "there is none", affected, age_s, template_vars=template_vars)
+            yield CheckResult(WORKLOAD_MISSING, name, "not found", affected, age_s, template_vars=template_vars)
         elif autoscaler.replicas == 0:
             if not autoscaler.is_meant_to_be_at_zero:
                 age_s = state.clock.last_change_age_s(autoscaler.target)

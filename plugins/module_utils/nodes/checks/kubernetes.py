@@ -40,7 +40,7 @@ LEAVES_BESIDE = FindingType(
     "KUBERNETES_LEAVES_BESIDE",
     Hop.KUBERNETES,
     "error",
-    "a server leaves in a run of its own, in which a control plane that stays drains it",
+    "a server is removed in a separate run, in which a remaining control plane drains it",
     "`ansible-playbook kubegpu.autoscale.cluster --limit {host} -e kubernetes_state=absent`",
     before="refuse",
 )
@@ -425,7 +425,7 @@ LOST_ANSWERS = FindingType(
     "KUBERNETES_LOST_ANSWERS",
     Hop.KUBERNETES,
     "error",
-    "the member would go on with the data of the cluster",
+    "the member would continue with the data of the cluster",
     "remove {lost} from kubernetes_lost_nodes; or turn that server off first, and check with `kubectl get node {lost}`",
     before="refuse",
 )
@@ -516,7 +516,7 @@ MINOR_SKIPPED = FindingType(
     Hop.KUBERNETES,
     "error",
     "kubeadm upgrades by one minor version at a time",
-    "set kubernetes_version to a release of {next}, run this, then go on from there",
+    "set kubernetes_version to a release of {next}, run this, then continue with the next release",
     before="refuse",
 )
 
