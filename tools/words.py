@@ -65,7 +65,6 @@ LATER = (
     "docs/tested.md",
     "plugins/module_utils/nodes/",
     "plugins/module_utils/proof/",
-    "roles/_common/",
     "roles/gpu_proof/",
 )
 

@@ -203,7 +203,7 @@ WARNED = {
     "no monitor": Warned(
         EXPORTER,
         PLAIN,
-        "the kind ServiceMonitor is not served, so none is created for the exporter. Next: configure x/plain to scrape port 9400",
+        "none is created for the exporter. Next: configure x/plain to scrape port 9400",
     ),
     "alerts in the namespace": Warned(ALERTS, choosy("x")),
     "alerts elsewhere": Warned(ALERTS, choosy("a"), "x/theirs selects rules of a, but not of x"),

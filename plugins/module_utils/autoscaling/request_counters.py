@@ -12,8 +12,8 @@ from .promql import literal, quoted
 # Prometheus reads a rule's text anew at each evaluation, and what is written as [^-@] costs it 5 ms each time.
 _TRAEFIK = "$in_namespace-$named-([a-z0-9]+@kubernetes(crd)?|http-[a-z0-9]+@kubernetesgateway)"
 # Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
-# error or a crash (500), and counted it would ask for them. Clients that wait too long (504), or do not wait (499, of Envoy
-# 0), had reached a pod. GPU time without counted requests would increase the cost of others.
+# error or a crash (500), and counted it would request them. Clients that wait too long (504), or do not wait (499, of
+# Envoy 0), had reached a pod. GPU time without counted requests would increase the cost of others.
 _SERVED = "2..|499|504|0"
 _OFFERED = f"{_SERVED}|429|502|503"
 # gRPC rejects with HTTP's 200: exhausted, unavailable. Source: grpc.io/docs/guides/status-codes.
