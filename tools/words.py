@@ -46,7 +46,7 @@ PHRASES = {
     r"\b(becomes?|became) of\b": "happens to",
     r"\bleft alone\b|\bleaves? (it |them )?alone\b": "does not change",
     r"\ball the same\b": "still, anyway",
-    r"\b(brings?|bringing|brought)\b": "install, add, create",
+    r"\b(brings?|bringing|brought)\b(?!:)": "install, add, create",
     r"\b(refuses?|is refused|are refused|was refused|were refused|refusals?)\b(?!:)": "fail, reject",
     r"(^|[.;] )(Who|Whose|Whom) [^?]*$": "a sentence whose subject is the thing or `you`",
 }
@@ -63,7 +63,6 @@ LATER = (
     "docs/doctor/README.md",
     "docs/lab.md",
     "docs/tested.md",
-    "plugins/module_utils/nodes/",
     "plugins/module_utils/proof/",
     "roles/gpu_proof/",
 )

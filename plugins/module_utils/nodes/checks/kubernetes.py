@@ -15,7 +15,7 @@ from ..kubernetes import OLDEST, Kubernetes
 from ..versions import numbers
 from .seen import seen_on
 
-# Whatever the state is to be.
+# For any state.
 
 FOREIGN_CLUSTER = FindingType(
     "KUBERNETES_FOREIGN_CLUSTER",
@@ -93,7 +93,7 @@ def kubeconfig_is_absolute(node: Kubernetes) -> Iterator[CheckResult]:
         )
 
 
-# Of a server that is to be a node.
+# Of a server that should be a node.
 
 OTHER_DISTRIBUTION = FindingType(
     "KUBERNETES_OTHER_DISTRIBUTION",
@@ -397,10 +397,10 @@ NAMESAKE = FindingType(
 )
 
 
-@check("no server takes the place of a control plane that works", NAMESAKE)
+@check("no server replaces a working control plane node", NAMESAKE)
 def no_namesake_joins(node: Kubernetes) -> Iterator[CheckResult]:
     for server, address in node.membership.namesakes(node.survey.nodes):
-        seen = f"cannot go on: {server.host} has the name of node {server.node}, which is Ready at {address}"
+        seen = f"cannot continue: {server.host} has the name of node {server.node}, which is Ready at {address}"
         yield seen_on(node.host, NAMESAKE, seen, host=server.host)
 
 
