@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,12 @@ def test_files_that_were_not_rewritten_yet_are_listed() -> None:
     assert not words.is_read(words.LATER[0])
     assert not words.is_read("tests/unit/test_words.py")
     assert all((words.ROOT / path).exists() for path in words.LATER)
+
+
+def test_the_commits_of_this_checkout_are_read() -> None:
+    """BASE is one of them, unless the checkout is shallow."""
+    log = subprocess.run(["git", "log", "--format=%H"], cwd=words.ROOT, check=True, capture_output=True, text=True)
+    hashes = log.stdout.split()
+
+    assert words.BASE in hashes or (words.ROOT / ".git" / "shallow").exists()
+    assert len(words.subjects(words.ROOT)) < len(hashes)
