@@ -99,7 +99,7 @@ def test_check_mode_before_the_operator_is_there(run: Run, kube: client.ApiClien
     remove_kind(kube)
     result = run(check=True, autoscalers=[spec(workloads)])
     assert result["changed"] is True
-    assert ["no kind PrometheusRule" in warning for warning in result["warnings"]].count(True) == 1
+    assert ["does not serve the kind PrometheusRule" in warning for warning in result["warnings"]].count(True) == 1
     assert ["chat: not found" in warning for warning in result["warnings"]].count(True) == 1
     refusal = run(autoscalers=[spec(workloads)])
     assert refusal["failed"]
@@ -129,7 +129,7 @@ REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"target": {"kind": "DaemonSet", "api_version": "apps/v1", "name": "chat"}}, {}, "no scale subresource"),
     ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "metric queue: its query is not usable"),
     ({}, {"prometheus": {"service": "thanos"}}, "Prometheus monitoring/thanos:9090"),
-    ({}, {"prometheus": {"rule_namespace": "nowhere"}}, "recording rules: there is no namespace nowhere"),
+    ({}, {"prometheus": {"rule_namespace": "nowhere"}}, "recording rules: namespace nowhere does not exist"),
     ({"name": "other"}, {}, "was not made by this module, but by OpenAPI-Generator"),
     ({}, {}, "chat: HPA"),
 ]

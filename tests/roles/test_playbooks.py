@@ -88,7 +88,7 @@ def test_a_limit_that_leaves_the_cluster_out_is_said(tmp_path: Path, limit: str,
     words = ("-i", "hosts.yml", ROOT / "playbooks" / "gpu.yml", "--limit", limit, "-e", known)
     done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
     said = " ".join(done.stdout.split())
-    assert (f"WARNING: --limit {limit} has no localhost" in said) is warned
+    assert (f"WARNING: --limit {limit} does not include localhost" in said) is warned
 
 
 def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_what_is_another_object_by_now_is_not_deleted(live: Manifest) -> None:
 )
 def test_what_is_another_object_by_now_is_not_changed(error: ApiError) -> None:
     transport = FakeTransport({f"PATCH {CHAT}": error})
-    with pytest.raises(HopError, match="was deleted while it was to be changed, or made anew"):
+    with pytest.raises(HopError, match="was deleted or recreated during the change"):
         KubeClient(transport).apply(HPAS, MANIFEST, OURS, force=True)
     assert transport.requests[0].body["metadata"]["uid"] == "1"
 

@@ -187,7 +187,7 @@ CASES = {
     "a plugin beside the operator of the inventory": Case(
         PLUGIN,
         {},
-        ("gpu_operator_state is present, and the operator brings its own", "nvidia_device_plugin_state at auto"),
+        ("gpu_operator_state is present, and the operator installs its own", "nvidia_device_plugin_state at auto"),
         {"gpu_operator_state": "present", "nvidia_device_plugin_state": "present"},
     ),
     "ours goes before the operator comes": Case(

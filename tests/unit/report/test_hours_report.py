@@ -27,7 +27,7 @@ def test_the_lines_have_what_was_held_and_what_was_not() -> None:
     text = "\n".join(show(SAMPLE))
     assert "Pods held 744.0 GPU hours, 58% of which were idle. 600.0 GPU hours were free." in text
     assert "recorded since 2026-11-16 00:00 UTC" in text
-    assert "2026-11-16     168.0  1,344.0           600.0      744.0  310.5  430.5      3.0       58" in text
+    assert "2026-11-16     168.0  1,344.0  600.0      744.0  310.5  430.5      3.0       58" in text
     assert "research/notebook" in text
 
 
@@ -71,7 +71,7 @@ def test_where_nobody_said_what_the_gpus_did() -> None:
 
 @pytest.mark.parametrize(
     ("value", "format_", "seen"),
-    [(SAMPLE, "pdf", "pdf is none of text, html, csv"), ({}, "text", "no result"), ("hours", "html", "no result")],
+    [(SAMPLE, "pdf", "pdf is not one of text, html, csv"), ({}, "text", "no result"), ("hours", "html", "no result")],
 )
 def test_what_cannot_be_shown_is_refused(value: object, format_: str, seen: str) -> None:
     with pytest.raises(AnsibleFilterError, match=seen):
