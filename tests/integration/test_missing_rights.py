@@ -104,7 +104,7 @@ def test_the_documented_rights_suffice_and_each_is_missed(
 
     for resource, words in MISSED.items():
         guest.may(without(resource))
-        expected = {f"no permission to {right}" for right in words.format(namespace=namespace).split("|")}
+        expected = {f"no right to {right}" for right in words.format(namespace=namespace).split("|")}
         # The authorizer hears of the role a moment later.
         missed = eventually(lambda: reasons(guest.examine(namespace)), f"{resource} is missed", HEARD_S)
         assert (resource, missed) == (resource, expected)

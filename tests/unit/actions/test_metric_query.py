@@ -379,17 +379,17 @@ def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
-        ({}, "ask Prometheus for namespace_pod:gpu:avg"),
+        ({}, "query namespace_pod:gpu:avg in Prometheus"),
         (
             {"resource": "namespaces", "name": "ml", "namespace": None},
-            "ask Prometheus for namespace_workload:gpu:avg or namespace_pod:gpu:avg",
+            "query namespace_workload:gpu:avg or namespace_pod:gpu:avg in Prometheus",
         ),
         (
             {"resource": "deployments.apps"},
-            "ask Prometheus for namespace_workload:gpu:avg or namespace_workload:gpu:sum",
+            "query namespace_workload:gpu:avg or namespace_workload:gpu:sum in Prometheus",
         ),
-        ({"resource": "services"}, "ask Prometheus for its series"),
-        ({"api": "external"}, "ask Prometheus for external:gpu:sum"),
+        ({"resource": "services"}, "query its series in Prometheus"),
+        ({"api": "external"}, "query external:gpu:sum with these labels in Prometheus"),
     ],
 )
 def test_where_to_look_for_a_metric_that_is_not_listed(options: dict[str, Any], fix: str) -> None:

@@ -211,8 +211,8 @@ def test_a_missing_right_is_named_and_the_rest_looked_at(field: str, right: str)
     live.answers[f"GET {PATHS[field]}"] = ApiError(403, {"message": "forbidden"}, f"GET {PATHS[field]}")
     found = look(live)
     [finding] = found["findings"]
-    assert (finding["id"], finding["seen"]) == ("RIGHTS_MISSING", [f"no permission to {right}"])
-    unmade = [unchecked for unchecked in found["not_checked"] if f"no permission to {right}" in unchecked["reason"]]
+    assert (finding["id"], finding["seen"]) == ("RIGHTS_MISSING", [f"no right to {right}"])
+    unmade = [unchecked for unchecked in found["not_checked"] if f"no right to {right}" in unchecked["reason"]]
     assert {unchecked["finding"] for unchecked in unmade} == {"RIGHTS_MISSING"}
     assert found["verdict"] == "partial"
     assert set(found["unchecked_hops"]) >= {unchecked["hop"] for unchecked in unmade}

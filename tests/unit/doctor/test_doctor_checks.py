@@ -1441,7 +1441,7 @@ CAUSES = {
     "WORKLOAD_PODS_NOT_CREATED a rollout that was paused before its first pods": "paused before its first pods",
     "WORKLOAD_PODS_NOT_CREATED those of an update, beside the old ones": "ResourceQuota",
     "WORKLOAD_PODS_PENDING no scheduler takes them": "scheduler in the pods' schedulerName does not run",
-    "WORKLOAD_SCALED_BY_ANOTHER": "kubectl scales the workload as well",
+    "WORKLOAD_SCALED_BY_ANOTHER": "kubectl also scales the workload",
     "EXPORTER_NOT_ON_NODE its controller cannot make it": "Pod Security level",
 }
 

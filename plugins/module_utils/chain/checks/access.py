@@ -27,7 +27,7 @@ def rights(state: State) -> Iterator[CheckResult]:
     user = f"user {state.user}" if state.user else "the user of the kubeconfig"
     for right in sorted(set(state.denied.values())):
         yield CheckResult(
-            RIGHTS_MISSING, user, f"no permission to {right}", template_vars={"subject": _subject(state.user)}
+            RIGHTS_MISSING, user, f"no right to {right}", template_vars={"subject": _subject(state.user)}
         )
 
 
