@@ -26,9 +26,7 @@ RIGHTS_MISSING = FindingType(
 def rights(state: State) -> Iterator[CheckResult]:
     user = f"user {state.user}" if state.user else "the user of the kubeconfig"
     for right in sorted(set(state.denied.values())):
-        yield CheckResult(
-            RIGHTS_MISSING, user, f"no right to {right}", template_vars={"subject": _subject(state.user)}
-        )
+        yield CheckResult(RIGHTS_MISSING, user, f"no right to {right}", template_vars={"subject": _subject(state.user)})
 
 
 CLUSTER_MISSING = FindingType(
