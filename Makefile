@@ -106,11 +106,12 @@ fuzz: ## 20,000 lists of autoscalers, right and wrong: the collection's own erro
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
 	@FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/autoscaling/test_fuzz.py --hypothesis-show-statistics --timeout 0 $(ARGS)
 
-lint: test-env ## ruff, mypy, shellcheck, ansible-lint, the role pages and the changelog
+lint: test-env ## ruff, mypy, shellcheck, words, ansible-lint, the role pages and the changelog
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck $$(git grep -lE "^#!/bin/(ba)?sh" ':!*.j2')
+	@$(BIN)/python tools/words.py
 	@$(BIN)/python tools/lint_ansible.py --offline -q
 	@$(BIN)/antsibull-changelog lint
 	@$(MAKE) --no-print-directory docs

@@ -67,8 +67,8 @@ def _filled(text: str) -> str:
 
 
 _BEFORE = {
-    "refuse": "Before a change `gpu_autoscaler` refuses it.",
-    "await": "Before a change `gpu_autoscaler` refuses it, in check mode it warns: an earlier task may mend it.",
+    "refuse": "Before a change, `gpu_autoscaler` fails.",
+    "await": "Before a change, `gpu_autoscaler` fails. In check mode it warns, because an earlier task may fix it.",
     "warn": "Before a change `gpu_autoscaler` warns of it.",
 }
 
@@ -77,7 +77,7 @@ _BEFORE_WORK = "The role stops before it changes anything."
 
 
 def _text(text: str) -> str:
-    text = text.replace("{why}", "(the finding says which)")
+    text = text.replace("{why}", "(see the finding)")
     text = re.sub(r"(?<!\{)\{(\w+)\}(?!\})", lambda match: match[1].upper(), text)
     return text.replace("{{", "{").replace("}}", "}").replace("|", "\\|").rstrip(".")
 

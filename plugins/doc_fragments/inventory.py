@@ -7,10 +7,10 @@ class ModuleDocFragment:
 options:
   inventory_id:
     description:
-      - Id of the inventory that the objects are made for. They have it as the label C(kubegpu.autoscale/inventory).
-      - Inventories that share a cluster need different ids.
-      - An object that was made for another inventory is neither changed nor removed.
-      - The roles set it to C(kubegpu_inventory_id), which follows from the name of the inventory's folder.
+      - ID of the inventory that manages the objects, which is their label C(kubegpu.autoscale/inventory).
+      - Inventories that share a cluster need different IDs.
+      - Objects of another inventory are neither changed nor removed.
+      - The roles set it to C(kubegpu_inventory_id), which is derived from the name of the inventory's folder.
     type: str
     default: default
 """

@@ -8,28 +8,28 @@ options:
   prometheus:
     description:
       - Where Prometheus is, and how it finds recording rules.
-      - Without O(prometheus.url) it is asked through the API server's service proxy. That needs the right to get
-        C(services/proxy), and the control plane has to reach the pod's port, 9090 by default.
+      - Without O(prometheus.url) it is queried through the API server's service proxy. This requires the permission to
+        get C(services/proxy), and that the control plane reaches the pod's port, 9090 by default.
     type: dict
     suboptions:
       namespace:
         description:
-          - Namespace of its service.
+          - Namespace of the Prometheus service.
         type: str
         default: monitoring
       service:
         description:
-          - Name of its service.
+          - Name of the Prometheus service.
         type: str
         default: kube-prometheus-stack-prometheus
       port:
         description:
-          - Port of its service.
+          - Port of the Prometheus service.
         type: int
         default: 9090
       scheme:
         description:
-          - How the service is asked.
+          - Scheme of the Prometheus service.
         type: str
         choices: [http, https]
         default: http
@@ -40,47 +40,48 @@ options:
         default: ""
       url:
         description:
-          - Address of Prometheus, or of what answers its queries, as this controller reaches it, path prefix included.
-          - It may have a login, C(https://user:password@host). No output shows the login.
+          - URL of Prometheus, or of a server with the same query API, as seen from the controller, including the path
+            prefix.
+          - It can contain a login, C(https://user:password@host), which no output shows.
           - It replaces O(prometheus.service), O(prometheus.port), O(prometheus.scheme) and O(prometheus.path_prefix).
         type: str
       ca_cert:
         description:
-          - File with the certificates to trust for O(prometheus.url), in place of the system's.
+          - File with the CA certificates for O(prometheus.url), instead of the system's certificates.
         type: path
       bearer_token:
         description:
-          - Token to log in with at O(prometheus.url).
-          - A redirect to another host gets neither the token nor the login, and fails the module.
+          - Bearer token for O(prometheus.url).
+          - The module does not send the token or the login to another host. It fails on such a redirect.
         type: str
       plain_http:
         description:
-          - Whether the token, or the login in O(prometheus.url), may be sent by unencrypted HTTP.
-          - Loopback addresses and names that end in C(.svc) or C(.cluster.local) need no permission.
+          - Whether the token, or the login in O(prometheus.url), can be sent over unencrypted HTTP.
+          - It is not needed for loopback addresses and names that end in C(.svc) or C(.cluster.local).
         type: bool
         default: false
       rule_namespace:
         description:
-          - Namespace for PrometheusRule objects. That of the service if not given.
+          - Namespace for PrometheusRule objects. The default is the namespace of the service.
         type: str
       rule_labels:
         description:
-          - Labels that Prometheus selects PrometheusRule objects by.
+          - Labels by which Prometheus selects PrometheusRule objects.
         type: dict
         default:
           release: kube-prometheus-stack
       evaluation_interval:
         description:
-          - Seconds between two evaluations of a recording rule. It is part of the time to react to load.
-          - What GPUs do is smoothed. Its rule is evaluated twice as often, at most each second.
-          - So 1 is no sooner for GPUs than 2.
+          - Seconds between two evaluations of a recording rule. It is part of the reaction time.
+          - GPU values are smoothed, and their rule is evaluated twice as often, but at most once per second. Therefore
+            1 is not faster for GPUs than 2.
         type: int
         default: 2
       exporter_labels:
         description:
-          - Labels of the scrape targets that recording rules believe about GPUs.
-          - By default the job of the only target that reports GPUs. A rule keeps it when other jobs appear.
-          - Add the cluster's external label if Prometheus has the series of several clusters.
-          - V({}) believes every target.
+          - Labels of the scrape targets whose GPU metrics the recording rules use.
+          - The default is the job of the only target that reports GPUs. A rule keeps it when other jobs appear.
+          - Add the cluster's external label if Prometheus has series of several clusters.
+          - V({}) uses every target.
         type: dict
 """

@@ -7,16 +7,16 @@ class ModuleDocFragment:
 options:
   verify:
     description:
-      - Wait until each ready pod of each target has a value in custom.metrics.k8s.io that agrees with Prometheus. Each
-        HorizontalPodAutoscaler has to be C(ScalingActive), too.
-      - On failure the first broken hop is named, with what was seen there and what mends it.
-      - Not done in check mode.
+      - Wait until each ready pod of each target has a value in custom.metrics.k8s.io that agrees with Prometheus, and
+        each HorizontalPodAutoscaler is C(ScalingActive).
+      - On failure, the module reports the first broken hop, the evidence and the fix.
+      - It is skipped in check mode.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for that. A metric that is new to the cluster takes the adapter up to its relist interval.
-      - The reloader of prometheus-operator may miss a changed file. It looks anew every 180.
+      - Seconds to wait for that. A metric that is new to the cluster takes up to the adapter's relist interval.
+      - The reloader of prometheus-operator can miss a changed file, and checks every 180 s.
     type: int
     default: 300
 """

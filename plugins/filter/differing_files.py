@@ -13,7 +13,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Compares files with what one call of M(ansible.builtin.find) has seen. So a run in which nothing is to be written
+  - Compares files with what one call of M(ansible.builtin.find) has returned. So a run without changes
     asks a server once, and not once a file.
   - A file is as it should be if content and mode are, and it belongs to root.
 options:
@@ -30,7 +30,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: See what is there
+- name: Find existing files
   ansible.builtin.find:
     paths: /etc/sysctl.d
     get_checksum: true

@@ -37,7 +37,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Report on the servers alone
+- name: Report on the servers only
   kubegpu.autoscale.gpu_doctor:
     servers: "{{ groups.kube_node | kubegpu.autoscale.examined_servers(hostvars, ['nvidia_driver']) }}"
     no_cluster: no cluster exists yet

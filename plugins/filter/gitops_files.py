@@ -20,7 +20,7 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
     Raises: AnsibleFilterError for an unknown tool, and if a secret would lie in the folder.
     """
     if tool not in _TOOLS:
-        raise AnsibleFilterError(f"gitops: {tool} is none of {', '.join(_TOOLS)}")
+        raise AnsibleFilterError(f"gitops: {tool} is not one of {', '.join(_TOOLS)}")
     where = Place(**_plain(place))
     read = read_parts(_plain(parts), where.mirror, where.inventory)
     files = _TOOLS[tool](read, where)

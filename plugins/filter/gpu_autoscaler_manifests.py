@@ -27,7 +27,7 @@ def gpu_autoscaler_manifests(
 ) -> list[Manifest]:
     """What gpu_autoscaler would make: a PrometheusRule for each metric, then the HorizontalPodAutoscalers.
 
-    Raises: AnsibleFilterError where the module would refuse the options.
+    Raises: AnsibleFilterError if the module would reject the options.
     """
     given = {
         "rule_namespace": rule_namespace,

@@ -15,7 +15,7 @@ def gpu_autoscaler_plan_report(result: Mapping[str, Any], format: str = "text", 
     Raises: AnsibleFilterError for an unknown format, and for what is no result of gpu_autoscaler_plan.
     """
     if format not in ("text", "html"):
-        raise AnsibleFilterError(f"gpu_autoscaler_plan_report: {format} is none of text, html")
+        raise AnsibleFilterError(f"gpu_autoscaler_plan_report: {format} is not one of text, html")
     try:
         return plan_lines(result, width) if format == "text" else plan_page(result)
     except (KeyError, TypeError, AttributeError) as err:

@@ -28,7 +28,7 @@ def gpu_doctor_report(
     Raises: AnsibleFilterError for an unknown format, and for what is no report.
     """
     if format != "text" and format not in _FORMATS:
-        raise AnsibleFilterError(f"gpu_doctor_report: {format} is none of text, {', '.join(_FORMATS)}")
+        raise AnsibleFilterError(f"gpu_doctor_report: {format} is not one of text, {', '.join(_FORMATS)}")
     try:
         return text_lines(report, colour=colour, width=width) if format == "text" else _FORMATS[format](report)
     except (KeyError, TypeError, AttributeError) as err:

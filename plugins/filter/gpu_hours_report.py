@@ -21,7 +21,7 @@ def gpu_hours_report(result: Mapping[str, Any], format: str = "text") -> str | l
     Raises: AnsibleFilterError for an unknown format, and for what is no result of gpu_hours_info.
     """
     if format not in _FORMATS:
-        raise AnsibleFilterError(f"gpu_hours_report: {format} is none of {', '.join(_FORMATS)}")
+        raise AnsibleFilterError(f"gpu_hours_report: {format} is not one of {', '.join(_FORMATS)}")
     try:
         return _FORMATS[format](result)
     except (KeyError, TypeError, AttributeError, IndexError) as err:

@@ -31,7 +31,7 @@ def gpu_loadtest_report(run: Mapping[str, Any], format: str = "text") -> Any:
     Raises: AnsibleFilterError for an unknown format, and for what is no load test.
     """
     if format not in _FORMATS:
-        raise AnsibleFilterError(f"gpu_loadtest_report: {format} is none of {', '.join(_FORMATS)}")
+        raise AnsibleFilterError(f"gpu_loadtest_report: {format} is not one of {', '.join(_FORMATS)}")
     try:
         return _FORMATS[format](run)
     except (KeyError, TypeError, AttributeError, IndexError) as err:

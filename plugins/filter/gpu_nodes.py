@@ -15,7 +15,7 @@ author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
   - Returns label selectors and a node affinity for the nodes that have an NVIDIA GPU and all labels of a pool.
-  - A node has a GPU if one of the labels says so that NVIDIA's charts, node-feature-discovery, clouds or Karpenter set.
+  - A node has a GPU if it has one of the labels that NVIDIA's charts, node-feature-discovery, clouds or Karpenter set.
 options:
   _input:
     description: Labels of the pool. Empty for all GPU nodes.

@@ -65,7 +65,7 @@ def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", erro
     Raises: AnsibleFilterError for an unknown format, and for another kind of result.
     """
     if format not in _FORMATS:
-        raise AnsibleFilterError(f"gpu_proof_report: {format} is none of {', '.join(_FORMATS)}")
+        raise AnsibleFilterError(f"gpu_proof_report: {format} is not one of {', '.join(_FORMATS)}")
     try:
         if format == "summary":
             return proof_summary(proof, error)

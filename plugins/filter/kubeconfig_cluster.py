@@ -34,13 +34,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The cluster, or why there is none.
+  description: The cluster, or the reason why it is unknown.
   type: str
 """
 
 
 def kubeconfig_cluster(path: str, context: str = "") -> str:
-    """The context and the address of its API server; the reason in parentheses if there is none."""
+    """The context and the address of its API server; the reason in parentheses if it is unknown."""
     try:
         name, server = read_kubeconfig(path).context(context, path)
     except HopError as err:

@@ -9,7 +9,7 @@ NAMED = 5
 
 
 class HopError(Exception):
-    """A hop of the chain, or an option, is broken: which one, what was seen there, why, and what mends it.
+    """A hop of the chain, or an option, is broken: which one, the evidence, the cause, and the fix.
 
     result: what the caller may show besides, for instance the object as last seen.
     others: further errors, for the message.

@@ -45,7 +45,7 @@ def namespace_of(manifest: Mapping[str, Any]) -> str:
 
 
 def maker(manifest: Mapping[str, Any]) -> str:
-    """Who made the object, in the words of an error."""
+    """The manager of the object, for an error."""
     if not is_managed(manifest):
         return "is not managed by this collection"
     inventory = inventory_of(manifest)

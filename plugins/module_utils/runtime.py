@@ -146,7 +146,7 @@ class GpuModule:
         for warning in outcome.warnings:
             self._module.warn(warning)
         duration_s = round(time.monotonic() - self._started, 3)
-        # Ansible takes a second and more to handle the diff of 1,000 objects, which nobody reads without --diff.
+        # Ansible takes a second and more to handle the diff of 1,000 objects, which is not shown without --diff.
         shown = {"diff": outcome.shown_diff()} if self._module._diff else {}
         invocation = {"module_args": redacted(given(self.params, self._argument_spec))}
         return {
@@ -225,7 +225,7 @@ def checked_inventory(inventory: str) -> str:
 def as_hop(err: HopError | ApiError | QueryError) -> HopError:
     if isinstance(err, QueryError):
         fix = "ask for less, a shorter time for instance; or raise query.max-samples and query.timeout of Prometheus"
-        return HopError(Hop.SCRAPE, seen=f"Prometheus refuses a query: {err}", fix=fix)
+        return HopError(Hop.SCRAPE, seen=f"Prometheus rejects a query: {err}", fix=fix)
     return err if isinstance(err, HopError) else _refused_request(err)
 
 

@@ -115,7 +115,7 @@ class _Redaction:
     found: list[Secret] = field(default_factory=list)
 
     def of(self, value: Any, path: str = "", *, below: bool = False) -> Any:
-        """below: a key above says that all of it is secret."""
+        """below: a parent key marks all of it as secret."""
         if isinstance(value, Mapping):
             return self._mapping(value, path, below)
         if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -180,7 +180,7 @@ class _Redaction:
 
     def _named_piece(self, match: re.Match[str], path: str) -> str:
         name, given = match["name"], match[match.lastgroup or "secret"]
-        # `secret="login"` selects in PromQL. A mapping or a block that follows a key has keys of its own.
+        # `secret="login"` selects in PromQL. A mapping or a block that follows a key has its own keys.
         is_value = given[0] not in "{[|>&*" and given not in ("true", "false", "null")
         is_secret = is_value and name.lower() != "secret" and is_secret_name(name) and not _is_count(name, given)
         return self._piece(match, path) if is_secret else match[0]

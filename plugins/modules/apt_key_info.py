@@ -8,35 +8,35 @@ module: apt_key_info
 short_description: Download the key of an apt repository
 version_added: 0.1.0
 description:
-  - Downloads a file from an apt repository, its public key for instance, through a proxy if one is given.
-  - M(ansible.builtin.uri) gets a proxy by the environment of its command, where the process list shows the password.
-    This module gets it as an option, and shows it nowhere.
+  - Downloads a file from an apt repository, for example its public key, optionally through a proxy.
+  - M(ansible.builtin.uri) gets a proxy from the environment of its command, where the process list shows the password.
+    This module gets it as an option, and never shows it.
   - Changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
   url:
-    description: Address of the file.
+    description: URL of the file.
     type: str
     required: true
   proxy:
-    description: Proxy, C(http://user:password@host:port). Without one, the environment of the server counts.
+    description: Proxy, C(http://user:password@host:port). The default is the proxy in the server's environment.
     type: str
     default: ""
   allow_unauthorized:
-    description: Whether an answer that asks for a login is enough. Its content is empty then.
+    description: Whether to accept a response that requires a login. The content is then empty.
     type: bool
     default: false
   timeout:
-    description: Seconds to wait for an answer.
+    description: Seconds to wait for a response.
     type: int
     default: 30
 attributes:
   check_mode:
-    description: Can run in check mode and return what it would return otherwise.
+    description: Runs in check mode, and returns the same as otherwise.
     support: full
   diff_mode:
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
     support: none
 """
 
@@ -54,12 +54,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The answer.
+  description: The response.
   returned: success
   type: dict
   contains:
     content:
-      description: Text of the file; empty where the repository asks for a login.
+      description: Text of the file. Empty if the repository requires a login.
       type: str
       sample: "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 """

@@ -5,61 +5,61 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_offer_info
-short_description: Which packages apt would not find, before anything is installed
+short_description: List packages that apt would not find, before anything is installed
 version_added: 0.1.0
 description:
-  - Asks dpkg and apt for packages that are to come, and returns those that neither has.
-  - A repository need not be configured yet. Its lists are then read into a folder of their own, which goes again.
+  - Queries dpkg and apt for packages, and returns those that are neither installed nor available.
+  - A repository does not need to be configured yet. Its lists are then read into a temporary folder.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
   repositories:
-    description: Repositories, and what is to come from each.
+    description: Repositories, and the packages to look up in each.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description: By which the answer names it.
+        description: Name of the repository in the result.
         type: str
         required: true
       uri:
-        description: Its address; empty for those that the server's apt is set to.
+        description: URL of the repository. Empty for the repositories that are configured on the server.
         type: str
         required: true
       suite:
-        description: Suite; C(/) of a flat repository.
+        description: Suite, or C(/) for a flat repository.
         type: str
         required: true
       components:
-        description: Components; none of a flat repository.
+        description: Components. Empty for a flat repository.
         type: str
         default: ""
       packages:
-        description: Packages as C(name=version), where C(*) stands for anything, or by name alone.
+        description: Packages as C(name=version), where C(*) is a wildcard, or as C(name).
         type: list
         elements: str
         required: true
       hosts:
-        description: Other hosts that the repository redirects to. The way there is by O(proxy) as well.
+        description: Other hosts that the repository redirects to. They are also reached through O(proxy).
         type: list
         elements: str
         default: []
   proxy:
-    description: Proxy on the way to repositories with an address, C(http://host:port).
+    description: Proxy for repositories with a URL, C(http://host:port).
     type: str
     default: ""
 attributes:
   check_mode:
-    description: Can run in check mode and return what it would return otherwise.
+    description: Runs in check mode, and returns the same as otherwise.
     support: full
   diff_mode:
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
     support: none
 """
 
 EXAMPLES = r"""
-- name: Ask whether Docker has this containerd for Debian 12
+- name: Check that Docker has this containerd for Debian 12
   kubegpu.autoscale.apt_offer_info:
     repositories:
       - name: docker
@@ -73,25 +73,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What apt said.
+  description: Result of the query.
   returned: always
   type: dict
   contains:
     missing:
-      description: Packages that are not installed so, and that no repository has so.
+      description: Packages that are neither installed nor available in that version.
       type: list
       elements: dict
       contains:
-        repository: {description: Name of the repository that it should come from., type: str, sample: docker}
-        uri: {description: Its address., type: str, sample: "https://download.docker.com/linux/debian"}
-        package: {description: The package as it was asked for., type: str, sample: "containerd.io=2.1.9-*"}
+        repository: {description: Name of its repository., type: str, sample: docker}
+        uri: {description: URL of the repository., type: str, sample: "https://download.docker.com/linux/debian"}
+        package: {description: Package as in the query., type: str, sample: "containerd.io=2.1.9-*"}
         offered:
-          description: Versions that there are, newest first, five at most.
+          description: Available versions, newest first, at most five.
           type: list
           elements: str
           sample: ["2.3.6-1~debian.12~bookworm"]
     failures:
-      description: What apt said of repositories that it could not read.
+      description: Messages of apt about repositories that it could not read.
       type: list
       elements: str
       sample: ["Failed to fetch https://download.docker.com/linux/debian/dists/nowhere/InRelease  404  Not Found"]

@@ -7,10 +7,10 @@ module: chart_crds
 short_description: Apply or remove the CRDs of a Helm chart
 version_added: 0.1.0
 description:
-  - Applies every CustomResourceDefinition in the folder of an unpacked chart, sub-charts included. It uses server-side
-    apply, and waits until each is served. Helm itself applies them once, and never changes or removes them.
+  - Applies every CustomResourceDefinition in the folder of an unpacked chart and its sub-charts. It uses server-side
+    apply, and waits until each is served. Helm itself installs CRDs once, and never changes or removes them.
   - CRDs get the labels C(app.kubernetes.io/managed-by=kubegpu.autoscale) and C(kubegpu.autoscale/inventory). An
-    existing one with other values of these labels, or without them, stays as it is.
+    existing CRD without these labels, or with other values, is not changed.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -19,20 +19,20 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) brings the CRDs of O(chart) to what it has.
-      - V(absent) removes those of O(group) that this module brought. One stays, with a warning, as long as there is an
-        object of its kind that somebody else made.
+      - V(present) applies the CRDs of O(chart).
+      - V(absent) removes the CRDs of O(group) that this module installed. It keeps a CRD, with a warning, while
+        third-party objects of its kind exist.
     type: str
     choices: [present, absent]
     default: present
   chart:
-    description: Folder of the chart, on the machine that runs the module. Needed with O(state=present).
+    description: Folder of the chart, on the machine that runs the module. Required with O(state=present).
     type: path
   group:
-    description: API group of the CRDs. Needed with O(state=absent).
+    description: API group of the CRDs. Required with O(state=absent).
     type: str
   wait_timeout:
-    description: Seconds to wait until the CRDs are served, or gone.
+    description: Seconds to wait until the CRDs are served or deleted.
     type: int
     default: 60
 requirements:
@@ -41,14 +41,14 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: The API server judges every change in a dry run.
+    description: The API server validates every change in a dry run.
   diff_mode:
     support: none
-    description: A CRD is close to a megabyte of text.
+    description: A CRD can have almost a megabyte of text.
 """
 
 EXAMPLES = r"""
-- name: Fetch a chart
+- name: Download a chart
   kubernetes.core.helm_pull:
     repo_url: https://prometheus-community.github.io/helm-charts
     chart_ref: kube-prometheus-stack
@@ -56,11 +56,11 @@ EXAMPLES = r"""
     destination: /tmp
     untar_chart: true
 
-- name: Bring its CRDs to that version
+- name: Apply its CRDs
   kubegpu.autoscale.chart_crds:
     chart: /tmp/kube-prometheus-stack
 
-- name: Remove them
+- name: Remove its CRDs
   kubegpu.autoscale.chart_crds:
     state: absent
     group: monitoring.coreos.com
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The CRDs as they are now.
+  description: The CRDs after the run.
   returned: success
   type: dict
   contains:
@@ -79,13 +79,14 @@ result:
       contains:
         name: {description: Name of the CRD., type: str}
         action:
-          description: V(created), V(changed), V(unchanged), V(deleted), or V(kept) for one that others brought or use.
+          description: V(created), V(changed), V(unchanged), V(deleted), or V(kept) for a CRD that was installed
+            otherwise or is in use.
           type: str
   sample:
     crds:
       - {name: prometheusrules.monitoring.coreos.com, action: created}
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 """
@@ -101,7 +102,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
-with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be there without it
+with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be installed without it
     import yaml
 
 
@@ -119,7 +120,7 @@ def read_crds(chart: Path) -> Iterator[dict[str, Any]]:
     """The CRDs in the folders `crds` of the chart and its sub-charts."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Reads a bare `=`, to which YAML 1.1 gives a meaning of its own, as text: AlertmanagerConfig has one."""
+        """Reads a bare `=`, to which YAML 1.1 gives another meaning, as text: AlertmanagerConfig has one."""
 
     Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
     for text in _crd_files(chart):

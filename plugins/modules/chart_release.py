@@ -4,23 +4,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: chart_release
-short_description: Bring a Helm release to what it should be, if it is ours, or remove it
+short_description: Compare, install, upgrade or remove a Helm release that this module manages
 version_added: 0.1.0
 description:
-  - Compares chart, version, values and served kinds of a release with what is wanted. Where they differ, that is an
-    upgrade; RV(result.differs) says so, and O(chart_folder) lets the module make it.
-  - A release that this module made carries the labels C(kubegpu.autoscale/release) and C(kubegpu.autoscale/inventory).
-    Helm's record of it has the labels, and so has each of its objects. A release without them, or of another inventory,
-    belongs to somebody else. It is neither changed nor removed, whatever its name, unless O(adopt) says that it is to
-    become ours.
+  - Compares chart, version, values and served kinds of a release with the wanted state. RV(result.differs) shows
+    whether an upgrade is needed. With O(chart_folder) the module performs it.
+  - A release of this module has the labels C(kubegpu.autoscale/release) and C(kubegpu.autoscale/inventory), in Helm's
+    record and in each of its objects. A release without them, or with those of another inventory, is not managed by
+    this module. It is neither changed nor removed, unless O(adopt) is set.
   - While it changes a release, it holds a Lease of C(coordination.k8s.io) in the namespace of the release. A second run
-    fails before it changes anything, and names the first one. It also fails while helm works on the release, until
-    O(timeout) is over.
-  - An upgrade that broke off is made again. Whose the release is, is then said by the revision before it. So a
-    take-over that broke off has not made it ours. A release of ours that never was deployed is removed first.
-  - Helm compares charts and values, never objects. Where a release of ours is as wanted, each object of it that was
-    deleted or edited is put back. Fields that others added to an object stay.
-  - Secrets are left alone, since their difference would be shown.
+    fails before making changes, and names the first one. It also fails while a helm operation is pending that is not
+    older than O(timeout).
+  - An interrupted upgrade is repeated. The revision before it then decides who manages the release, so an interrupted
+    adoption has not adopted it. A managed release that was never deployed is removed first.
+  - Helm compares charts and values, but not objects. If a managed release does not differ, the module restores its
+    objects that were deleted or edited. Fields that others added to an object are kept.
+  - Secrets are not restored, because their diff would be shown.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -30,8 +29,8 @@ options:
   state:
     description:
       - V(present) compares, and with O(chart_folder) installs or upgrades.
-      - V(absent) removes a release of ours, and what a deleted namespace or a broken installation has left of one.
-        What helm cannot remove goes object by object. There PersistentVolumeClaims stay, and what the chart keeps.
+      - V(absent) removes a managed release, and leftover objects of a deleted namespace or a failed installation. It
+        deletes the objects that helm cannot remove, except PersistentVolumeClaims and objects that the chart keeps.
     type: str
     choices: [present, absent]
     default: present
@@ -48,25 +47,26 @@ options:
     type: str
     required: true
   chart_name:
-    description: Name of the chart that the release should have. Needed with O(state=present).
+    description: Chart of the release. Required with O(state=present).
     type: str
   chart_version:
-    description: Version of the chart that the release should have. Needed with O(state=present).
+    description: Version of the chart. Required with O(state=present).
     type: str
   chart_folder:
     description: Folder of the unpacked chart, on the machine that runs the module. Without it nothing is installed.
     type: path
   release_values:
-    description: Values that the release should have, beside the chart's own.
+    description: Values of the release, which override the chart's defaults.
     type: dict
     default: {}
   kinds:
-    description: Kinds that the chart's CRDs serve, each as C(group/version/Kind). One that is missing is a difference.
+    description: Kinds that the chart's CRDs serve, each as C(group/version/Kind). A missing kind is a difference.
     type: list
     elements: str
     default: []
   adopt:
-    description: Whether O(chart_folder) may upgrade a release of somebody else, which then is ours.
+    description: Whether to upgrade an existing release that this module does not manage, and to manage it from then on.
+      Needs O(chart_folder).
     type: bool
     default: false
   hooks:
@@ -75,8 +75,8 @@ options:
     default: true
   timeout:
     description:
-      - Seconds that helm waits for one of its requests, a hook for instance.
-      - An operation of helm that has not ended is taken for a running one until it is older than that.
+      - Seconds that helm waits for a single operation, for example a hook.
+      - A pending helm operation counts as running until it is older than that.
     type: int
     default: 300
 requirements:
@@ -86,14 +86,14 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: The API server judges every change in a dry run. Helm is not run for one.
+    description: The API server validates every change in a dry run. The module does not run helm for it.
   diff_mode:
     support: full
     description: Shows each object before and after.
 """
 
 EXAMPLES = r"""
-- name: Compare a release, and put back what was deleted or edited
+- name: Compare a release, and restore objects that were deleted or edited
   kubegpu.autoscale.chart_release:
     binary_path: /usr/local/bin/helm
     release_name: dcgm-exporter
@@ -103,7 +103,7 @@ EXAMPLES = r"""
     release_values: {serviceMonitor: {interval: 2s}}
   register: release
 
-- name: Upgrade it
+- name: Upgrade the release
   kubegpu.autoscale.chart_release:
     binary_path: /usr/local/bin/helm
     release_name: dcgm-exporter
@@ -114,7 +114,7 @@ EXAMPLES = r"""
     release_values: {serviceMonitor: {interval: 2s}}
   when: release.result.differs
 
-- name: Remove it
+- name: Remove the release
   kubegpu.autoscale.chart_release:
     state: absent
     binary_path: /usr/local/bin/helm
@@ -124,23 +124,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The release as it was found.
+  description: The release before the run.
   returned: always
   type: dict
   contains:
-    owned: {description: "Whether the release is ours; V(false) if there is none.", type: bool}
-    made_by: {description: "Who made it, in words; empty if the release is ours or if there is none.", type: str}
-    begun: {description: "Whether the last revision is ours; the release is not, if it broke off.", type: bool}
-    differs: {description: "Whether owner, chart, version, values, state or kinds are not as wanted.", type: bool}
-    status: {description: "State of the release, V(deployed) for instance; empty if there is none.", type: str}
-    chart: {description: "Chart and version, V(dcgm-exporter-4.8.2); empty if there is no release.", type: str}
+    owned: {description: "Whether this module manages the release. V(false) if it does not exist.", type: bool}
+    made_by: {description: "What manages it, as text. Empty if this module does, or if the release does not exist.",
+      type: str}
+    begun: {description: "Whether this module made the last revision, even if it was interrupted.", type: bool}
+    differs: {description: "Whether manager, chart, version, values, state or kinds differ from the options.", type:
+      bool}
+    status: {description: "State of the release, for example V(deployed). Empty if it does not exist.", type: str}
+    chart: {description: "Chart and version, V(dcgm-exporter-4.8.2). Empty if the release does not exist.", type: str}
     changes:
-      description: Differences of chart and values, a line each. Secrets are not shown.
+      description: Differences of chart and values, one line each, without secrets.
       type: list
       elements: str
-    missing_kinds: {description: Those of O(kinds) that the API server does not serve., type: list, elements: str}
+    missing_kinds: {description: Entries of O(kinds) that the API server does not serve., type: list, elements: str}
     objects:
-      description: The objects that were put back, or removed one by one.
+      description: The objects that were restored or deleted by the module itself.
       type: list
       elements: str
   sample:
@@ -227,9 +229,9 @@ ELSEWHERE = (
 
 
 class Release:
-    """A release as helm knows it: `status` and `chart` are empty if there is none.
+    """A release as helm knows it: `status` and `chart` are empty if it does not exist.
 
-    begun: its last revision is ours. owned: so is the one that was deployed last, if that is another.
+    begun: this module made its last revision. owned: so it did with the one that was deployed last, if that is another.
     must_go: nothing of it is in use, and helm may not upgrade it.
     """
 
@@ -252,7 +254,7 @@ class Release:
 
     @property
     def made_by(self) -> str:
-        """Who made it, in the words of an error; empty if it is this inventory's, or there is none."""
+        """Its manager, for an error; empty if this inventory manages it, or if it does not exist."""
         if self.owned or not self.status:
             return ""
         marks = self._last["metadata"]["labels"] if self._last else {}
@@ -268,7 +270,7 @@ class Release:
         if now >= began + timeout:
             return
         metadata = self._last["metadata"]
-        by = f"inventory {metadata['labels'][INVENTORY]}" if INVENTORY in metadata["labels"] else "somebody"
+        by = f"inventory {metadata['labels'][INVENTORY]}" if INVENTORY in metadata["labels"] else "another client"
         raise HopError(
             "helm",
             seen=f"release {metadata['namespace']}/{self._name} is {self.status} since {began:%H:%M:%S} UTC, by {by}. "
@@ -279,7 +281,7 @@ class Release:
 
     @property
     def pending(self) -> list[dict[str, Any]]:
-        """Helm's record of a revision of ours that was interrupted. Helm refuses to go on beside it."""
+        """Helm's record of an interrupted managed revision. Helm does not continue while it exists."""
         return [self._records[-1]] if self.begun and self._records and self.status.startswith("pending") else []
 
     def _find(self, *words: str) -> list[dict[str, Any]]:
@@ -318,7 +320,7 @@ class Release:
         return list({(manifest["apiVersion"], _title(manifest)): manifest for manifest in found}.values())
 
     def install(self) -> None:
-        """The mark is in the record from its first moment on: what is interrupted is ours, too."""
+        """The mark is in the record from the first moment on, so an interrupted release is also managed."""
         wanted = self._helm.params
         folder = wanted["chart_folder"]
         mark = f"--labels={RELEASE}={self._name},{INVENTORY}={self._inventory}"
@@ -374,7 +376,7 @@ def server_time(service: K8sService) -> datetime:
 
 
 def shown_differences(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
-    """Path, and what is there before and after, of each value that differs. Of a secret: whether it is set."""
+    """Path of each value that differs, with the value before and after. Of a secret: whether it is set."""
     for path, (one, shown_one), (other, shown_other) in _differences(
         "", (before, redacted(before)), (after, redacted(after))
     ):
@@ -408,7 +410,7 @@ def read_manifest(text: str) -> Iterator[dict[str, Any]]:
     """
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Reads a bare `=`, to which YAML 1.1 gives a meaning of its own, as text."""
+        """Reads a bare `=`, to which YAML 1.1 gives another meaning, as text."""
 
     Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
     for document in yaml.load_all(text, Loader=Loader):
@@ -455,7 +457,7 @@ def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -
 def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[str]:
     """Removes the objects of a release that helm cannot remove, by title, and then helm's record of it.
 
-    helm refuses when a kind in it is no longer served, and when an installation of it broke off.
+    helm fails if a kind in it is no longer served, and when an installation of it broke off.
     What holds data stays, and what the chart keeps.
     """
     for wanted in create_definitions(
@@ -470,7 +472,7 @@ def remove_one_by_one(service: K8sService, release: Release, params: Mapping[str
 
 
 def remove_left(service: K8sService, params: Mapping[str, Any]) -> Iterator[str]:
-    """Removes what a release of ours has left outside of its namespace: helm forgets it with the namespace."""
+    """Removes what a managed release has left outside of its namespace: helm forgets it with the namespace."""
     for version, kind in ELSEWHERE:
         marks = [f"{RELEASE}={params['release_name']}", f"{INVENTORY}={params['inventory_id']}"]
         found = service.find(kind, version, label_selectors=marks)
@@ -532,7 +534,7 @@ class Run:
 
     def _read_release(self) -> Release:
         release = Release(self._helm, self._values, self._service)
-        self._mask(release.values)  # they may be of a release that somebody else made
+        self._mask(release.values)  # they may belong to a release that this module does not manage
         return release
 
     def _mask(self, values: Mapping[str, Any]) -> None:

@@ -8,12 +8,12 @@ module: cluster_identity
 short_description: Check that servers belong to the cluster that a kubeconfig reaches
 version_added: 0.1.0
 description:
-  - Compares a cluster with servers before anything is changed in one of them. Names prove nothing, since two clusters
-    may have a node of the same name each.
+  - Compares a cluster with servers before either is changed. Names are not sufficient, because two clusters can have
+    nodes of the same name.
   - A cluster is identified by the UID of its namespace C(kube-system) and by the SHA-256 of its CA.
   - A node is identified by the machine ID that its kubelet reports.
   - Fails with both identities if a server is a node of another cluster, or a copy of another server.
-  - Fails likewise if the node of its name is another machine.
+  - Also fails if the node of that name is another machine.
   - Changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
@@ -21,7 +21,7 @@ extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
   servers:
-    description: The servers to compare; what M(kubegpu.autoscale.server_info) returns of each.
+    description: The servers to compare, with the result of M(kubegpu.autoscale.server_info) for each.
     type: list
     elements: dict
     default: []
@@ -31,42 +31,43 @@ options:
         type: str
         required: true
       node:
-        description: Name that the server's node has or would have. Empty compares the cluster only.
+        description: Name of the server's node. If empty, only the cluster is compared.
         type: str
         default: ""
       machine_id:
-        description: Its machine ID.
+        description: Machine ID of the server.
         type: str
         default: ""
       authorities:
-        description: SHA-256 of the CA certificates of its cluster; empty for a server that is in no cluster.
+        description: SHA-256 of the CA certificates of its cluster. Empty if the server is not part of a cluster.
         type: list
         elements: str
         default: []
       record:
-        description: What the role C(kubernetes) recorded on it.
+        description: Record of the role C(kubernetes) on the server.
         type: dict
         default: {}
   objects:
     description:
       - Objects of the cluster, as C(kubectl get --output json) lists them on one of its control planes. Namespace
         C(kube-system), its ConfigMaps C(kube-root-ca.crt) and C(kubegpu-cluster), and nodes are used.
-      - Without them the kubeconfig is used.
+      - The default is to read them with the kubeconfig.
     type: list
     elements: dict
   machines:
-    description: Machine IDs by node, where O(objects) has no nodes.
+    description: Machine IDs by node, if O(objects) has no nodes.
     type: dict
     default: {}
   name:
     description:
-      - Name that the inventory gives the cluster; empty for none. Another name in the cluster's record is a mismatch.
+      - Name of the cluster in the inventory, or empty. Another name in the cluster's record is a mismatch.
     type: str
     default: ""
   candidates:
     description:
-      - Names for a cluster that has no record, the first usable one first. Of the path of an inventory the name of the
-        file or folder is used. The context that kubeadm writes names no cluster and is skipped.
+      - Candidate names for a cluster without a record. The first usable one is used. For the path of an inventory it is
+        the name of the file or folder. The default context of kubeadm is skipped, because it does not identify a
+        cluster.
     type: list
     elements: str
     default: []
@@ -75,14 +76,14 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: It only reads.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: It changes nothing.
+    description: The module changes nothing, so it returns no diff.
 """
 
 EXAMPLES = r"""
-- name: Read which machine the server is
+- name: Read the identity of the server
   kubegpu.autoscale.server_info:
   register: server
 
@@ -99,20 +100,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The cluster, and what records it.
+  description: The cluster and its records.
   returned: success
   type: dict
   contains:
     name: {description: "Name of the cluster: as recorded, or the first candidate.", type: str, sample: prod}
-    uid: {description: UID of its namespace kube-system; empty if it was not read., type: str}
+    uid: {description: UID of its namespace kube-system. Empty if it was not read., type: str}
     authorities: {description: SHA-256 of its CA certificates., type: list, elements: str}
     config_map:
-      description: The ConfigMap that records the cluster, as it has to be written; empty if it is there.
+      description: The ConfigMap to create as the cluster's record. Empty if it exists.
       type: dict
     records:
       description:
-        - Content of the file that records cluster and machine, by host.
-        - Empty if the file is up to date, or if the server is in no cluster.
+        - Content of the file that records cluster and machine, for each host.
+        - Empty if the file is up to date, or if the server is not part of a cluster.
       type: dict
   sample:
     name: prod
@@ -121,7 +122,7 @@ result:
     config_map: {}
     records: {}
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 """

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_gpus_info
-short_description: Ask a container which GPUs it sees
+short_description: List the GPUs that a container sees
 version_added: 0.1.0
 description:
-  - Runs C(nvidia-smi) of the node in a container of containerd or Docker that has no image, so nothing is pulled. Its
-    root is an empty folder with the C library that nvidia-smi is linked with. All else comes by CDI.
-  - Nothing of it is left behind, whatever happens.
+  - Runs the node's C(nvidia-smi) in a containerd or Docker container without an image, so nothing is pulled. Its root
+    is an empty folder with the C library that nvidia-smi is linked with. CDI adds everything else.
+  - The container is always removed.
 author:
   - kubegpu (@kubegpu)
 options:
   engine:
     description:
-      - Who runs the container. Docker starts it by its runtime C(nvidia), from an empty image that is made for it and
-        removed again.
+      - Engine that runs the container. Docker uses its runtime C(nvidia), and an empty image that is created for the
+        container and removed again.
     type: str
     choices: [containerd, docker]
     default: containerd
   device:
-    description: Device to give to the container, as CDI names it.
+    description: CDI name of the device for the container.
     type: str
     default: nvidia.com/gpu=all
   runtime:
-    description: Program that starts a container of containerd in place of runc.
+    description: OCI runtime for the containerd container instead of runc.
     type: path
     default: /usr/bin/nvidia-container-runtime
 requirements:
@@ -34,33 +34,33 @@ requirements:
 attributes:
   check_mode:
     support: partial
-    description: Can run in check mode and return what it would return otherwise.
-    details: It is skipped there, since a container has to run.
+    description: Runs in check mode, and returns the same as otherwise.
+    details: It is skipped in check mode, because it has to run a container.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 """
 
 EXAMPLES = r"""
-- name: Ask a container which GPUs it sees
+- name: List the GPUs that a containerd container sees
   kubegpu.autoscale.container_gpus_info:
   register: container
   failed_when: container.result.gpus | length == 0
 
-- name: Ask a container of Docker
+- name: List the GPUs that a Docker container sees
   kubegpu.autoscale.container_gpus_info:
     engine: docker
 """
 
 RETURN = r"""
 result:
-  description: The answer of the container.
+  description: Result of the container.
   returned: success
   type: dict
   contains:
-    gpus: {description: "One line a GPU, as nvidia-smi lists them.", type: list, elements: str}
-    rc: {description: "Exit status; 0 if nvidia-smi could run.", type: int}
-    output: {description: Everything else that was printed., type: str}
+    gpus: {description: "One line for each GPU, as printed by nvidia-smi.", type: list, elements: str}
+    rc: {description: "Exit status. 0 if nvidia-smi succeeded.", type: int}
+    output: {description: All other output., type: str}
   sample:
     gpus: ["GPU 0: NVIDIA L4 (UUID: GPU-ca3bdeb7-7cc1-3b05-1f4c-4f0d4e1d2c3a)"]
     rc: 0
@@ -81,7 +81,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
 
 SMI = "/usr/bin/nvidia-smi"
-# A namespace of its own: neither the kubelet nor `docker ps` takes notice.
+# A separate namespace: neither the kubelet nor `docker ps` takes notice.
 CTR = ["ctr", "--namespace", "kubegpu"]
 # On a busy server ctr may end before it has copied what the container wrote, and nvidia-smi always writes something.
 ATTEMPTS = 3

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: custom_metric_info
-short_description: Ask the metric APIs as the HorizontalPodAutoscaler controller does
+short_description: Query the metrics APIs as the HorizontalPodAutoscaler controller does
 version_added: 0.2.0
 description:
-  - Gives the values that a HorizontalPodAutoscaler would act on, from C(custom.metrics.k8s.io) or
-    C(external.metrics.k8s.io). It asks for the version and the paths that the controller asks for.
-  - Without O(until) it looks once. A missing API, metric or value is an answer and not a failure. RV(result.items) is
-    empty then, and RV(result.hop), RV(result.seen) and RV(result.fix) say what is missing.
-  - With O(until) it looks until the condition holds. It waits while an adapter restarts, or has not listed a new metric
-    yet. When the time is over the module fails, with the last answer and the first broken hop.
-  - It fails at once if a right is missing, which it names. It also fails if the API objects to the question, to a
-    selector for instance.
-  - It needs the right to read the metric. O(target) also needs C(get) on the scale subresource and C(list) on pods.
-    If it may read APIServices as well, it can say who serves the API, and why that is not available.
+  - Returns the values that a HorizontalPodAutoscaler would use, from C(custom.metrics.k8s.io) or
+    C(external.metrics.k8s.io). It uses the API version and the paths of the controller.
+  - Without O(until) it queries once. A missing API, metric or value is not a failure. RV(result.items) is then empty,
+    and RV(result.hop), RV(result.seen) and RV(result.fix) explain what is missing.
+  - With O(until) it queries until the condition is true, also while an adapter restarts or has not listed a new metric
+    yet. After O(wait_timeout) the module fails with the last response and the first broken hop.
+  - It fails immediately if a permission is missing, which it names, or if the API rejects the request, for example
+    because of a selector.
+  - It needs permission to read the metric. O(target) also needs C(get) on the scale subresource and C(list) on pods.
+    With permission to read APIServices, it also reports which server provides the API, and why it is unavailable.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -24,58 +24,58 @@ extends_documentation_fragment:
 options:
   api:
     description:
-      - V(custom) has metrics of the cluster's objects, such as pods.
-      - V(external) has metrics that belong to no object, such as the length of a queue. KEDA serves its metrics there.
+      - V(custom) serves metrics of Kubernetes objects, such as pods.
+      - V(external) serves metrics without an object, such as the length of a queue. KEDA uses this API.
     type: str
     choices: [custom, external]
     default: custom
   metric:
     description:
-      - Name of the metric. That of a profile of M(kubegpu.autoscale.gpu_autoscaler), V(gpu) for instance, is the name
-        of its metric as well.
-      - An external metric is asked for in lower case, as by the controller.
+      - Name of the metric. A profile of M(kubegpu.autoscale.gpu_autoscaler), for example V(gpu), has the same name as
+        its metric.
+      - The name of an external metric is converted to lower case, as in the controller.
     type: str
     required: true
   namespace:
     description:
       - Namespace of the objects, or of the external metric.
-      - Left out for objects outside of namespaces, such as nodes.
+      - Omit it for cluster-scoped objects, such as nodes.
     type: str
   resource:
     description:
-      - Kind of the objects, in plural and with its group, if it has one, behind a dot, as in V(deployments.apps).
-      - V(namespaces) asks for a metric of a namespace itself, which O(name) names.
+      - Resource of the objects as plural, with its group after a dot if it has one, as in V(deployments.apps).
+      - V(namespaces) queries a metric of the namespace O(name) itself.
     type: str
     default: pods
   name:
     description:
-      - One object, or V(*) for all that O(label_selectors) select.
+      - Name of an object, or V(*) for all objects that O(label_selectors) select.
     type: str
     default: '*'
   label_selectors:
     description:
-      - Labels of the objects, of which all have to match.
-      - For O(api=external), where there are no objects, the same as O(metric_label_selectors).
+      - Label selectors for the objects, all of which must match.
+      - For O(api=external), which has no objects, it is the same as O(metric_label_selectors).
     type: list
     elements: str
     default: []
   metric_label_selectors:
     description:
-      - Labels of the metric's series, of which all have to match. It is what a HorizontalPodAutoscaler has in
+      - Label selectors for the metric's series, all of which must match. A HorizontalPodAutoscaler has them in
         C(metric.selector).
     type: list
     elements: str
     default: []
   target:
     description:
-      - Asks for the pods of a workload by the selector in its scale subresource. A HorizontalPodAutoscaler on it asks
-        in the same way. Needs O(namespace).
-      - RV(result.missing) then has its ready pods without a value.
+      - Queries the pods of a workload by the selector in its scale subresource, as a HorizontalPodAutoscaler does.
+        Requires O(namespace).
+      - RV(result.missing) then lists its ready pods without a value.
     type: dict
     suboptions:
       kind:
         description:
-          - Kind of the workload, any with a scale subresource.
+          - Kind of the workload, which must have a scale subresource.
         type: str
         default: Deployment
       name:
@@ -85,27 +85,27 @@ options:
         required: true
       api_version:
         description:
-          - Where the kind is served.
-          - Known for V(Deployment), V(StatefulSet), V(ReplicaSet), V(Rollout) and V(LeaderWorkerSet).
+          - API version of the kind.
+          - It is optional for V(Deployment), V(StatefulSet), V(ReplicaSet), V(Rollout) and V(LeaderWorkerSet).
         type: str
   until:
     description:
-      - JMESPath expression to wait for. It sees the module's own result, so its paths begin with C(result). The same
+      - JMESPath expression to wait for. Its input is the module's result, so paths begin with C(result). The same
         expression works with P(community.general.json_query#filter) on the registered variable.
-      - It holds when it gives anything but false, null and what is empty. To JMESPath the number 0 is not empty.
-      - A literal stands in backticks, and a comparison with what is not there is null. So
-        V(max(result.items[].value\) < `90`) does not hold as long as there is no value.
-      - V(!) binds closer than a dot. Write V(!(result.missing\)), or V(length(result.missing\) == `0`).
-      - An expression that is no JMESPath is refused before anything is asked.
+      - The condition is true unless the expression returns false, null or an empty value. The number 0 is not empty.
+      - Put literals in backticks. A comparison with a missing value is null, so V(max(result.items[].value\) < `90`) is
+        not true without values.
+      - V(!) binds tighter than a dot. Write V(!(result.missing\)), or V(length(result.missing\) == `0`).
+      - An invalid expression fails before the first query.
     type: str
   wait_timeout:
     description:
-      - Seconds to wait for O(until). A look that has begun is finished.
+      - Seconds to wait for O(until). A running query is completed.
     type: int
     default: 60
   wait_sleep:
     description:
-      - Seconds between two looks while waiting for O(until).
+      - Seconds between two queries while waiting for O(until).
     type: int
     default: 2
 requirements:
@@ -114,13 +114,13 @@ requirements:
 attributes:
   check_mode:
     support: partial
-    description: Can run in check mode and return what it would return otherwise.
+    description: Runs in check mode, and returns the same as otherwise.
     details:
-      - It changes nothing in any mode. In check mode it looks once, and warns if O(until) does not hold yet. Objects
-        that an earlier task would have made are not there.
+      - The module changes nothing. In check mode it queries once, and warns if O(until) is not true yet, because
+        objects of earlier tasks do not exist.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - name: JMESPath
@@ -129,19 +129,19 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask for the GPU load of each pod of a Deployment, as its HorizontalPodAutoscaler does
+- name: Read the GPU load of each pod of a Deployment, as its HorizontalPodAutoscaler does
   kubegpu.autoscale.custom_metric_info:
     metric: gpu
     namespace: ml
     target: {name: inference}
   register: gpu
 
-# To Jinja, result.items is a method of every dictionary. The brackets mean the key.
-- name: Show it
+# In Jinja, result.items is a method of every dictionary. The brackets select the key.
+- name: Show the values
   ansible.builtin.debug:
     msg: "{{ gpu.result['items'] | items2dict(key_name='name', value_name='value') }}"
 
-- name: Say what is missing, if anything is
+- name: Show what is missing
   ansible.builtin.debug:
     msg: "{{ gpu.result.hop }}: {{ gpu.result.seen }}. {{ gpu.result.fix }}"
   when: gpu.result.hop is not none
@@ -161,7 +161,7 @@ EXAMPLES = r"""
     until: length(result.missing) == `0` && max(result.items[].value) < `90`
     wait_timeout: 300
 
-- name: Ask by labels
+- name: Select pods by labels
   kubegpu.autoscale.custom_metric_info:
     metric: gpu
     namespace: ml
@@ -169,18 +169,18 @@ EXAMPLES = r"""
       - app = inference
       - track notin (canary)
 
-- name: Ask for a metric of the namespace itself
+- name: Read a metric of the namespace itself
   kubegpu.autoscale.custom_metric_info:
     metric: gpu
     resource: namespaces
     name: ml
 
-- name: Ask for a metric of all nodes
+- name: Read a metric of all nodes
   kubegpu.autoscale.custom_metric_info:
     metric: node_load
     resource: nodes
 
-- name: See whether KEDA has the length of a queue
+- name: Read the length of a queue from KEDA
   kubegpu.autoscale.custom_metric_info:
     api: external
     metric: s0-rabbitmq-jobs
@@ -191,40 +191,41 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The last answer. Empty if nothing was asked.
+  description: The last response. Empty if nothing was queried.
   returned: always
   type: dict
   contains:
     api: {description: 'V(custom) or V(external).', type: str}
     metric: {description: Name of the metric., type: str}
-    namespace: {description: The namespace that was asked for; null if none was., type: str}
+    namespace: {description: Namespace of the query, or null., type: str}
     items:
       description:
-        - The values. In Jinja write C(answer.result['items']), as C(answer.result.items) is a method of the dictionary.
+        - The values. In Jinja use C(answer.result['items']), because C(answer.result.items) is a method of the
+          dictionary.
       type: list
       elements: dict
       contains:
-        kind: {description: Kind of the object; empty for an external metric., type: str}
-        namespace: {description: Its namespace; empty if it is in none., type: str}
-        name: {description: Its name; empty for an external metric., type: str}
-        value: {description: The value as a number; 19.6 where the API says C(19600m)., type: float}
-        timestamp: {description: Time of the value; from prometheus-adapter that of the question., type: str}
-        labels: {description: Labels of an external metric's series., type: dict}
+        kind: {description: Kind of the object. Empty for an external metric., type: str}
+        namespace: {description: Namespace of the object. Empty for a cluster-scoped object., type: str}
+        name: {description: Name of the object. Empty for an external metric., type: str}
+        value: {description: The value as a number, for example 19.6 for C(19600m) in the API., type: float}
+        timestamp: {description: Time of the value. With prometheus-adapter it is the time of the query., type: str}
+        labels: {description: Labels of the series of an external metric., type: dict}
     listed:
       description:
-        - Whether the API lists the metric. KEDA lists none of those that it serves.
+        - Whether the API lists the metric. KEDA does not list its metrics.
       type: bool
     missing:
-      description: Ready pods of O(target) that have no value. Empty without O(target).
+      description: Ready pods of O(target) without a value. Empty without O(target).
       type: list
       elements: str
     hop:
       description:
-        - The first broken hop, null if all that was asked for has a value.
+        - The first broken hop. Null if all queried objects have a value.
         - V(workload), V(metrics_api), V(metric) or V(API server).
       type: str
-    seen: {description: Evidence at that hop; null if no hop is broken., type: str}
-    fix: {description: How to mend it; null if no hop is broken., type: str}
+    seen: {description: Evidence at that hop. Null if no hop is broken., type: str}
+    fix: {description: How to fix it. Null if no hop is broken., type: str}
   sample:
     api: custom
     metric: gpu
@@ -242,18 +243,18 @@ result:
     seen: null
     fix: null
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
   description:
-    - The first broken hop, as in RV(result.hop), or V(condition) if only O(until) does not hold.
-    - V(query) or V(until) if options contradict each other or O(until) is no JMESPath.
+    - The first broken hop, as in RV(result.hop), or V(condition) if only O(until) is not true.
+    - V(query) or V(until) if options are contradictory or O(until) is not valid JMESPath.
   returned: failure
   type: str
   sample: condition
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """

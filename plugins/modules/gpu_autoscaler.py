@@ -7,25 +7,25 @@ module: gpu_autoscaler
 short_description: Scale Kubernetes workloads on the load of their GPUs
 version_added: 0.1.0
 description:
-  - Makes a HorizontalPodAutoscaler for each workload, and the recording rules of its metrics, which all autoscalers
-    share. Then it proves that the metric reaches each of them.
-  - It takes a list. The module lists each kind once, compares, and sends only objects that differ, by server-side apply
-    with strict field validation. A run over 1,000 autoscalers that finds nothing to do takes about a second.
-  - All checks run before anything is changed. If one fails, nothing is written, and all problems are reported together.
-  - The module refuses a target that does not exist or has no scale subresource.
-  - It refuses a target that already has a HorizontalPodAutoscaler or a KEDA ScaledObject. It also refuses a
-    HorizontalPodAutoscaler of the same name that it has not made.
-  - It refuses a query that Prometheus does not accept, or that does not give one series a pod.
-  - It refuses CPU and memory in O(autoscalers[].extra_metrics) where nobody serves C(metrics.k8s.io).
-  - It refuses to work without Prometheus, or without a metrics API that is served by prometheus-adapter.
-  - It refuses a namespace of its recording rules that is not there.
-  - The module does not take over an object that somebody else has made, unless O(autoscalers[].adopt) says so. The
-    manager is named.
-  - Recording rules are written before the HorizontalPodAutoscalers that read them. One whose rule is refused stays as
-    it is.
-  - Any other failure does not stop the other objects. Each failure is named, and the task fails. The next run does the
-    rest.
-  - In check mode the module only warns of things that an earlier task may still bring, such as Prometheus.
+  - Creates a HorizontalPodAutoscaler for each workload, and the recording rules of its metrics, which all autoscalers
+    share. Then it proves that the metric reaches each HorizontalPodAutoscaler.
+  - The module lists each kind once, compares, and applies only objects that differ, with server-side apply and strict
+    field validation. A run over 1,000 autoscalers without changes takes about a second.
+  - All checks run before making changes. If a check fails, nothing is written, and all problems are reported together.
+  - It fails if a target does not exist or has no scale subresource.
+  - It fails if a target already has another HorizontalPodAutoscaler or a KEDA ScaledObject, or if a
+    HorizontalPodAutoscaler of the same name was not created by this module.
+  - It fails if Prometheus rejects a query, or if a query does not return one series for each pod.
+  - It fails if O(autoscalers[].extra_metrics) use CPU or memory and C(metrics.k8s.io) is not served.
+  - It fails without Prometheus, or without a metrics API that is served by prometheus-adapter.
+  - It fails if the namespace of the recording rules does not exist.
+  - It does not change objects that it did not create, unless O(autoscalers[].adopt) is set. The error names their
+    field manager.
+  - Recording rules are written before the HorizontalPodAutoscalers that use them. If a rule is rejected, its
+    HorizontalPodAutoscalers are not changed.
+  - After any other failure the module continues with the other objects. It reports each failure, and the task fails.
+    The next run applies the rest.
+  - In check mode the module only warns about missing components that an earlier task may install, such as Prometheus.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -37,9 +37,9 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) makes the autoscalers match.
-      - V(absent) removes those of them that this module has made, and each recording rule with its last user. It needs
-        no more than O(autoscalers[].name) and O(autoscalers[].namespace).
+      - V(present) creates or changes the autoscalers.
+      - V(absent) deletes autoscalers that this module created, and recording rules that no autoscaler uses anymore. It
+        only needs O(autoscalers[].name) and O(autoscalers[].namespace).
     type: str
     choices: [present, absent]
     default: present
@@ -48,7 +48,7 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: The API server judges every change in a dry run.
+    description: The API server validates every change in a dry run.
   diff_mode:
     support: full
     description: Shows each object before and after.
@@ -56,13 +56,13 @@ notes:
   - Reads HorizontalPodAutoscalers and nodes of the whole cluster, and the targets and pods of the autoscalers'
     namespaces. It also reads APIServices, ScaledObjects of KEDA, PrometheusRules in the rules' namespace, and
     Prometheus. It writes HorizontalPodAutoscalers and PrometheusRules only. C(docs/rights.yml) has a ClusterRole with
-    these rights.
+    these permissions.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
-    description: Reads them back, and proves later what was applied with C(verify=false).
+    description: Reads autoscalers, and verifies those that were applied with C(verify=false).
   - plugin: kubegpu.autoscale.gpu_autoscaler_manifests
     plugin_type: filter
-    description: The same objects as a list of manifests, without a cluster.
+    description: Returns the same objects as a list of manifests, without a cluster.
 """
 
 EXAMPLES = r"""
@@ -73,7 +73,7 @@ EXAMPLES = r"""
         target: {kind: Deployment, name: inference}
         max_replicas: 8
 
-- name: Two workloads, one with a metric of its own and a slower way down
+- name: Scale two workloads, one with a custom metric and slower scale-down
   kubegpu.autoscale.gpu_autoscaler:
     autoscalers:
       - name: chat
@@ -95,7 +95,7 @@ EXAMPLES = r"""
           - type: Resource
             resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}
 
-- name: A model server, by its queue and its KV cache, applied now and proven by a later task
+- name: Scale a model server by its queue and its KV cache, and verify it in a later task
   kubegpu.autoscale.gpu_autoscaler:
     autoscalers:
       - namespace: ml
@@ -105,7 +105,7 @@ EXAMPLES = r"""
         max_replicas: 8
     verify: false
 
-- name: A GPU metric beside the requests per second of its ingress
+- name: Scale on a GPU metric and on the requests per second of an ingress
   kubegpu.autoscale.gpu_autoscaler:
     autoscalers:
       - namespace: ml
@@ -120,7 +120,7 @@ EXAMPLES = r"""
             target_value: 50
     verify: false
 
-- name: One that goes to all the replicas which its requests need, in one decision
+- name: Scale to the replicas that the requests need in one decision
   kubegpu.autoscale.gpu_autoscaler:
     autoscalers:
       - namespace: ml
@@ -129,7 +129,7 @@ EXAMPLES = r"""
         demand: {source: istio, name: inference, prior_gpu_seconds: 0.05}
     verify: false
 
-- name: Remove one, and its recording rule if nothing else uses it
+- name: Delete an autoscaler, and its recording rule if nothing else uses it
   kubegpu.autoscale.gpu_autoscaler:
     state: absent
     autoscalers:
@@ -138,7 +138,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The objects as they are now.
+  description: The objects after the run.
   returned: always
   type: dict
   contains:
@@ -148,53 +148,53 @@ result:
       elements: dict
       contains:
         namespace: {description: Namespace of the HorizontalPodAutoscaler., type: str}
-        name: {description: Its name., type: str}
-        metric: {description: The profile or metric that it scales on. Empty if it was not there., type: str}
+        name: {description: Name of the HorizontalPodAutoscaler., type: str}
+        metric: {description: Profile or metric that it scales on. Empty if it did not exist., type: str}
         action:
           description: 'V(created), V(changed), V(deleted), V(unchanged) or V(failed).'
           type: str
-        behavior: {description: Place of its scaling rules in RV(result.behaviors)., type: int}
+        behavior: {description: Index of its scaling rules in RV(result.behaviors)., type: int}
         verified: {description: Whether each hop is proven., type: bool}
-        replicas: {description: Replicas that the target is to have., type: int}
+        replicas: {description: Replicas of the target's C(spec)., type: int}
         desired_replicas: {description: Replicas that the HPA wants., type: int}
         ready_pods: {description: Names of the target's ready pods., type: list, elements: str}
         dead_times:
           description:
-            - Seconds by ready pod, from its scheduling until it was ready and its value could be seen. It is null for a
-              pod that was restarted. What makes pods start faster makes these smaller.
+            - Seconds for each ready pod, from its scheduling until it was ready and its value was visible. It is null
+              for a restarted pod. Everything that makes pods start faster reduces it.
           type: dict
-        values: {description: The leading metric by ready pod., type: dict}
+        values: {description: Value of the leading metric for each ready pod., type: dict}
         metrics:
           description:
-            - The evidence for each metric. Whether the metrics API lists it, and its value by pod there and in
-              Prometheus. C(age_s) is the age of the oldest of these samples in seconds.
+            - For each metric, whether the metrics API lists it, and its value for each pod there and in Prometheus.
+              C(age_s) is the age of the oldest of these samples in seconds.
           type: list
           elements: dict
         revisions:
-          description: The pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
+          description: Pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
           type: dict
         demand:
           description:
-            - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU.
-              Then the requests offered a second, and the GPU seconds of a request. These are
-              C(learned) now, C(held) from before, the C(prior), or C(none).
+            - With a demand, whether the HPA follows it (C(in_force)) or the load of the GPUs, and the C(percent) of a
+              GPU. Also the offered requests per second, and the GPU seconds of a request, which are currently
+              C(learned), C(held) from earlier, the C(prior), or C(none).
           type: dict
         conditions: {description: The conditions of the HPA., type: list, elements: dict}
         budget:
           description:
-            - Seconds from a change of load to the decision, at worst and on average, and the periods behind them. The
-              source of each period is V(configured), V(seen) or V(assumed). C(kept) says whether the samples are as
-              fresh as that promises.
+            - Worst-case and average seconds from a load change to the decision, and the periods that they consist of.
+              The source of each period is V(configured), V(seen) or V(assumed). C(kept) shows whether the samples are
+              as fresh as these periods imply.
           type: dict
     behaviors:
       description:
-        - The scaling rules in words, each once. They follow from C(dead_time_s), the seconds until a new pod is ready
-          and seen in the metric. It is C(measured) on the pods, or assumed. Directions in C(given) are the user's own.
-          With a C(demand) the way up does not follow from it.
+        - The distinct scaling rules as text. They are computed from C(dead_time_s), the seconds until a new pod is
+          ready and visible in the metric, which is C(measured) on the pods or assumed. Directions in C(given) were set
+          by the user. With a C(demand), scaling up does not depend on it.
       type: list
       elements: dict
     rules:
-      description: One entry for each PrometheusRule that was looked at, with the first four keys.
+      description: One entry for each PrometheusRule that was compared, with the first four keys.
       type: list
       elements: dict
   sample:
@@ -240,17 +240,17 @@ result:
     rules:
       - {namespace: monitoring, name: kubegpu-gpu, metric: gpu, action: created}
 diff:
-  description: Before and after of each object that changes, without the fields that the server keeps for itself.
+  description: Each changed object before and after, without fields that the API server manages.
   returned: with C(--diff)
   type: list
   elements: dict
 warnings:
-  description: Settings that make scaling worse, and in check mode things that are missing but may still come.
+  description: Settings that make scaling worse, and in check mode missing components that may still be installed.
   returned: when there are any
   type: list
   elements: str
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
@@ -259,7 +259,7 @@ hop:
   type: str
   sample: scrape
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """

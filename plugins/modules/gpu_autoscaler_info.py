@@ -4,14 +4,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_autoscaler_info
-short_description: Read autoscalers back, with the evidence that they work
+short_description: Read autoscalers, with the evidence that they work
 version_added: 0.2.0
 description:
   - Reads HorizontalPodAutoscalers with their targets, their current and desired replicas and their conditions.
-  - For each pod it reads the metric in the metrics API and in Prometheus.
-  - The time to react follows from the intervals that are really configured.
-  - With O(verify=true) it waits until each of them is proven to work, as M(kubegpu.autoscale.gpu_autoscaler) does, and
-    fails otherwise. A pipeline that applies with C(verify=false) proves it so later.
+  - Reads the metric of each pod in the metrics API and in Prometheus.
+  - Computes the reaction time from the configured intervals.
+  - With O(verify=true) it waits until each autoscaler is proven to work, as M(kubegpu.autoscale.gpu_autoscaler) does,
+    and fails otherwise. A pipeline can apply with C(verify=false) and verify later.
   - Changes nothing.
 author:
   - kubegpu (@kubegpu)
@@ -21,26 +21,26 @@ extends_documentation_fragment:
 options:
   namespace:
     description:
-      - Namespace to look in. The whole cluster if not given.
+      - Namespace to read. The default is the whole cluster.
     type: str
   autoscalers:
     description:
-      - Those to read, also ones that M(kubegpu.autoscale.gpu_autoscaler) has not made. It may be the list that was
-        given to that module; only names and namespaces count.
-      - All that the module has made, if not given.
+      - Autoscalers to read, including those that M(kubegpu.autoscale.gpu_autoscaler) did not create. It can be the list
+        for that module. Only names and namespaces are used.
+      - The default is all autoscalers that the module created.
     type: list
     elements: dict
     default: []
   verify:
     description:
-      - Wait until each autoscaler is proven to work. If the proof is not there in time, the module fails and names the
-        first broken hop. Evidence, cause and fix are in the message.
-      - An autoscaler whose target has no ready pod is not waited for.
+      - Wait until each autoscaler is proven to work. If the time is exceeded, the module fails with the first broken
+        hop, evidence, cause and fix.
+      - It does not wait for an autoscaler whose target has no ready pod.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds to wait for that. The reloader of prometheus-operator may miss a changed file, and looks anew every 180.
+      - Seconds to wait for that. The reloader of prometheus-operator can miss a changed file, and checks every 180 s.
     type: int
     default: 300
 requirements:
@@ -48,28 +48,28 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: Nothing is changed in any mode.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - module: kubegpu.autoscale.custom_metric_info
 """
 
 EXAMPLES = r"""
-- name: Read all autoscalers of a namespace
+- name: Read the autoscalers of a namespace
   kubegpu.autoscale.gpu_autoscaler_info:
     namespace: ml
   register: seen
 
-- name: Show what each of them follows
+- name: Show their metrics
   ansible.builtin.debug:
     msg: "{{ item['values'] }} with {{ item.replicas }} replicas, reacts within {{ item.budget.worst_s }} s"
   loop: "{{ seen.result.autoscalers }}"
   loop_control: {label: "{{ item.name }}"}
 
-- name: Prove that one works
+- name: Verify an autoscaler
   kubegpu.autoscale.gpu_autoscaler_info:
     autoscalers:
       - {namespace: ml, name: inference}
@@ -78,50 +78,50 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The autoscalers as they are.
+  description: The autoscalers.
   returned: always
   type: dict
   contains:
     autoscalers:
-      description: One entry for each.
+      description: One entry for each autoscaler.
       type: list
       elements: dict
       contains:
-        namespace: {description: Its namespace., type: str}
-        name: {description: Its name., type: str}
-        managed: {description: Whether M(kubegpu.autoscale.gpu_autoscaler) has made it., type: bool}
+        namespace: {description: Namespace of the autoscaler., type: str}
+        name: {description: Name of the autoscaler., type: str}
+        managed: {description: Whether M(kubegpu.autoscale.gpu_autoscaler) created it., type: bool}
         target: {description: The object that it scales., type: dict}
         metric: {description: The profile or metric that it scales on., type: str}
-        min_replicas: {description: Fewest replicas., type: int}
-        max_replicas: {description: Most replicas., type: int}
-        behavior: {description: Place of its scaling rules in RV(result.behaviors)., type: int}
+        min_replicas: {description: Minimum number of replicas., type: int}
+        max_replicas: {description: Maximum number of replicas., type: int}
+        behavior: {description: Index of its scaling rules in RV(result.behaviors)., type: int}
         verified: {description: Whether each hop is proven., type: bool}
-        replicas: {description: Replicas that the target is to have., type: int}
+        replicas: {description: Replicas of the target's C(spec)., type: int}
         desired_replicas: {description: Replicas that the HPA wants., type: int}
         ready_pods: {description: Names of the target's ready pods., type: list, elements: str}
         dead_times:
           description:
-            - Seconds by ready pod, from its scheduling until it was ready and its value could be seen. It is null for a
-              pod that was restarted. What makes pods start faster makes these smaller.
+            - Seconds for each ready pod, from its scheduling until it was ready and its value was visible. It is null
+              for a restarted pod. Everything that makes pods start faster reduces it.
           type: dict
-        values: {description: The leading metric by ready pod., type: dict}
+        values: {description: Value of the leading metric for each ready pod., type: dict}
         metrics: {description: The evidence for each metric., type: list, elements: dict}
         revisions:
-          description: The pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
+          description: Pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
           type: dict
         demand:
           description:
-            - With a demand, whether the HPA follows it (C(in_force)) or what the GPUs do, and the C(percent) of a GPU.
-              Then the requests offered a second, and the GPU seconds of a request. These are
-              C(learned) now, C(held) from before, the C(prior), or C(none).
+            - With a demand, whether the HPA follows it (C(in_force)) or the load of the GPUs, and the C(percent) of a
+              GPU. Also the offered requests per second, and the GPU seconds of a request, which are currently
+              C(learned), C(held) from earlier, the C(prior), or C(none).
           type: dict
         conditions: {description: The conditions of the HPA., type: list, elements: dict}
-        budget: {description: The time to react in seconds and what it consists of., type: dict}
+        budget: {description: The reaction time in seconds and its parts., type: dict}
     behaviors:
       description:
-        - The scaling rules in words, each once. They follow from C(dead_time_s), the seconds until a new pod is ready
-          and seen in the metric. It is C(measured) on the pods, or assumed. Directions in C(given) are the user's own.
-          With a C(demand) the way up does not follow from it.
+        - The distinct scaling rules as text. They are computed from C(dead_time_s), the seconds until a new pod is
+          ready and visible in the metric, which is C(measured) on the pods or assumed. Directions in C(given) were set
+          by the user. With a C(demand), scaling up does not depend on it.
       type: list
       elements: dict
   sample:
@@ -171,7 +171,7 @@ result:
         scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
         scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
@@ -179,7 +179,7 @@ hop:
   returned: failure
   type: str
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """

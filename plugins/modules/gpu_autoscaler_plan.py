@@ -4,18 +4,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_autoscaler_plan
-short_description: Say what other settings of an autoscaler would have done on the recorded load
+short_description: Show what other settings of an autoscaler would have done with the recorded load
 version_added: 0.3.0
 description:
-  - Replays the load that Prometheus has recorded through the arithmetic of the HPA controller. That has its windows,
-    policies, tolerances, bounds, several metrics and the time that a pod takes to start.
-  - For today's setting and for others it gives the replicas over time, GPU-minutes, minutes of overload and changes of
-    direction. It recommends the one with the fewest GPU-minutes whose overload keeps a bound.
-  - Explains each decision of the last hour in a sentence.
-  - The load is the mean value of the pods times their number. It is kept, and spread over the pods that another setting
-    would have had. GPUs that are full hide how much more was asked for. Where the demand of a workload is recorded
-    (C(namespace_workload:<metric>_demand:sum)), it is used.
-  - Changes nothing. C(docs/plan.md) has the model and its limits.
+  - Replays the load that Prometheus recorded through the algorithm of the HPA controller, with its windows, policies,
+    tolerances, bounds, several metrics and the start time of pods.
+  - For the current and other settings it returns the replicas over time, GPU-minutes, minutes of overload and changes
+    of direction. It recommends the setting with the fewest GPU-minutes within a limit of overload.
+  - Explains each decision of the last hour.
+  - The load is the mean value of the pods times their number. The replay distributes it over the pods that another
+    setting would have had. Saturated GPUs hide additional load. If the demand of a workload is recorded
+    (C(namespace_workload:<metric>_demand:sum)), it is used instead.
+  - Changes nothing. C(docs/plan.md) describes the model and its limits.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -24,111 +24,113 @@ extends_documentation_fragment:
 options:
   namespace:
     description:
-      - Namespace to look in. The whole cluster if not given.
+      - Namespace to read. The default is the whole cluster.
     type: str
   autoscalers:
     description:
-      - Those to plan, also ones that M(kubegpu.autoscale.gpu_autoscaler) has not made. It may be the list that was
-        given to that module; only names and namespaces count.
-      - All that the module has made, if not given.
+      - Autoscalers to plan, including those that M(kubegpu.autoscale.gpu_autoscaler) did not create. It can be the list
+        for that module. Only names and namespaces are used.
+      - The default is all autoscalers that the module created.
     type: list
     elements: dict
     default: []
   history:
     description:
-      - Seconds of load to replay, as far as Prometheus has them.
+      - Seconds of load to replay, as far as Prometheus has samples.
     type: int
     default: 86400
   step:
     description:
-      - Seconds between two looks of the controller in the replay.
-      - Without it C(--horizontal-pod-autoscaler-sync-period) counts, as the pod of the controller manager has it. It is
-        15 where that cannot be seen. A control plane of the role C(kubernetes) has 5.
+      - Seconds between two decisions of the controller in the replay.
+      - The default is C(--horizontal-pod-autoscaler-sync-period) of the controller manager's pod, or 15 if the pod is
+        not visible. A control plane of the role C(kubernetes) has 5.
     type: int
   recent:
     description:
-      - Seconds whose decisions are explained. 0 for none. It takes kube-state-metrics, which shows them up to a scrape
-        late.
+      - Seconds whose decisions are explained. 0 means none. This requires kube-state-metrics, which shows decisions up
+        to one scrape interval late.
     type: int
     default: 3600
   load:
     description:
-      - A load to replay in place of the recorded one, a value for each O(step). It is the sum over the pods, in the
-        unit of the first metric. 150 percent are one and a half GPUs at work. A demand is taken to be the same.
+      - A load to replay instead of the recorded one, a value for each O(step). It is the sum over the pods, in the unit
+        of the first metric. For example, 150 percent is one and a half busy GPUs. A demand has the same values.
     type: list
     elements: float
   settings:
     description:
-      - Settings to try, each as a change of today's.
-      - Without it the usual targets are tried, and one replica more at least.
+      - Settings to try, each as a change to the current setting.
+      - The default is the usual targets, and one more minimum replica.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
-        description: What to call it, not C(today). Made of the changes if not given. Equal names are numbered.
+        description: Name of the setting, except C(today). The default is derived from the changes. Equal names are
+          numbered.
         type: str
       target_value:
-        description: Target of the first metric, and of its demand.
+        description: Target value of the first metric, and of its demand.
         type: float
       min_replicas:
-        description: Fewest replicas.
+        description: Minimum number of replicas.
         type: int
       max_replicas:
-        description: Most replicas.
+        description: Maximum number of replicas.
         type: int
       pod_start:
-        description: Seconds until a replica that is wanted is capacity.
+        description: Seconds until a new replica provides capacity.
         type: int
       scale_up:
-        description: Rules for scaling up, in place of those of the HPA.
+        description: Rules for scaling up instead of the HPA's rules.
         type: dict
         suboptions: &rules
           stabilization_window_seconds:
-            description: The most cautious recommendation of this window counts.
+            description: Stabilization window in seconds. The HPA applies the most conservative recommendation made
+              within it.
             type: int
           select_policy:
-            description: Whether the policy decides that allows most or least, or none is allowed.
+            description: Whether to use the policy with the largest or the smallest change, or to disable scaling.
             type: str
             choices: [Max, Min, Disabled]
           tolerance:
-            description: Half-width of the dead band around the target, no unit.
+            description: Tolerated deviation from the target, as a ratio.
             type: float
           policies:
-            description: How much may change in which time.
+            description: Policies that limit the change per period.
             type: list
             elements: dict
             suboptions:
               type:
-                description: What O(settings[].scale_up.policies[].value) counts.
+                description: Unit of O(settings[].scale_up.policies[].value).
                 type: str
                 required: true
                 choices: [Pods, Percent]
               value:
-                description: At most so many.
+                description: Maximum change per period.
                 type: int
                 required: true
               period_seconds:
-                description: Seconds in which.
+                description: Length of the period in seconds.
                 type: int
                 required: true
       scale_down:
-        description: Rules for scaling down, in place of those of the HPA.
+        description: Rules for scaling down instead of the HPA's rules.
         type: dict
         suboptions: *rules
   pod_start:
     description:
-      - Seconds until a replica that is wanted is capacity and has a value.
-      - Without it the dead time counts that the HPA's own rules were computed with, or 60.
+      - Seconds until a new replica provides capacity and has a value.
+      - The default is the dead time that the HPA's rules were computed with, or 60.
     type: int
   overload:
     description:
-      - Value of the first metric for each ready pod from which on pods are overloaded.
-      - Without it 90 for percent, and one and a half times today's target for other units.
+      - Value of the first metric per ready pod above which pods are overloaded.
+      - The default is 90 for percent, and 1.5 times the current target for other units.
     type: float
   overload_minutes:
     description:
-      - A setting with more minutes of overload in the replayed time is not recommended.
+      - Maximum minutes of overload in the replayed time for a setting to be recommended.
     type: float
     default: 15
 requirements:
@@ -136,20 +138,20 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: Nothing is changed in any mode.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - module: kubegpu.autoscale.gpu_autoscaler_info
   - name: The model
-    description: What is replayed, and what it cannot tell.
+    description: The replay and its limits.
     link: https://github.com/kubegpu/autoscale/tree/main/docs/plan.md
 """
 
 EXAMPLES = r"""
-- name: See what other settings would have done on the load of the last day
+- name: Show what other settings would have done with the load of the last day
   kubegpu.autoscale.gpu_autoscaler_plan:
     namespace: ml
   register: planned
@@ -158,14 +160,14 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ planned.result | kubegpu.autoscale.gpu_autoscaler_plan_report }}"
 
-- name: Write the page with the plots
+- name: Write a page with plots
   ansible.builtin.copy:
     content: "{{ planned.result | kubegpu.autoscale.gpu_autoscaler_plan_report('html') }}"
     dest: "{{ playbook_dir }}/plan.html"
     mode: "0644"
   delegate_to: localhost
 
-- name: Try settings of one's own on a load of one's own
+- name: Try custom settings with a custom load
   kubegpu.autoscale.gpu_autoscaler_plan:
     autoscalers:
       - {namespace: ml, name: inference}
@@ -186,40 +188,40 @@ result:
   type: dict
   contains:
     plans:
-      description: One for each autoscaler.
+      description: One plan for each autoscaler.
       type: list
       elements: dict
       contains:
-        namespace: {description: Its namespace., type: str}
-        name: {description: Its name., type: str}
-        target: {description: Kind and name of what it scales., type: dict}
+        namespace: {description: Namespace of the autoscaler., type: str}
+        name: {description: Name of the autoscaler., type: str}
+        target: {description: Kind and name of its target., type: dict}
         metric: {description: The first metric that is replayed., type: str}
-        unit: {description: What its values count., type: str}
-        demand: {description: Whether the load is what was asked for and not only what the pods did., type: bool}
+        unit: {description: Unit of its values., type: str}
+        demand: {description: Whether the load is the demand instead of the load of the pods., type: bool}
         gpus_per_replica:
-          description: GPUs that one replica asks for. Of a LeaderWorkerSet that is a group of pods.
+          description: GPUs that a replica requests. For a LeaderWorkerSet a replica is a group of pods.
           type: int
-        overload: {description: Value from which on pods are overloaded., type: float}
+        overload: {description: Value above which pods are overloaded., type: float}
         history:
-          description: At some 120 C(times) the C(load), summed over the pods, and the C(replicas) that there were.
+          description: About 120 C(times) with the C(load), summed over the pods, and the C(replicas).
           type: dict
         settings:
           description:
-            - Today's setting first. Each has C(replicas) at the times of RV(result.plans[].history),
+            - The settings, the current one first. Each has C(replicas) at the times of RV(result.plans[].history),
               C(gpu_minutes), C(overload_minutes), C(direction_changes) and C(peak).
           type: list
           elements: dict
-        recommended: {description: Name of a setting; none if no setting keeps the bound., type: str}
-        sentence: {description: Why., type: str}
+        recommended: {description: Name of the recommended setting. None if no setting is within the limit., type: str}
+        sentence: {description: Reason for the recommendation., type: str}
         decisions:
           description:
             - Each change of the replicas in the last hour, with C(time_s), C(before), C(after) and a C(sentence).
-              C(agrees) is false if what was recorded does not explain it.
+              C(agrees) is false if the recorded values do not explain it.
           type: list
           elements: dict
-        notes: {description: What the numbers leave out., type: list, elements: str}
+        notes: {description: What the numbers do not include., type: list, elements: str}
     not_planned:
-      description: Autoscalers without a recorded metric, and why.
+      description: Autoscalers without a recorded metric, with the reason.
       type: list
       elements: dict
   sample:
@@ -257,7 +259,7 @@ result:
         notes: []
     not_planned: []
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
@@ -265,7 +267,7 @@ hop:
   returned: failure
   type: str
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_autoscaler_watch
-short_description: Follow an autoscaler while its load changes
+short_description: Watch an autoscaler while its load changes
 version_added: 0.3.0
 description:
-  - Looks at a HorizontalPodAutoscaler and its target twice a second. Returns the replicas over time, and the events of
-    the HPA, the scheduler and the pods in their order.
-  - It works for each HPA, whoever made it and whatever its metrics are.
-  - Changes nothing. The role P(kubegpu.autoscale.gpu_loadtest#role) brings a load, and judges what was seen.
+  - Reads a HorizontalPodAutoscaler and its target twice per second. Returns the replicas over time, and the events of
+    the HPA, the scheduler and the pods in order.
+  - It works for any HPA with any metrics.
+  - Changes nothing. The role P(kubegpu.autoscale.gpu_loadtest#role) sends a load and evaluates the result.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -25,29 +25,29 @@ options:
     type: str
     required: true
   seconds:
-    description: For how long to look.
+    description: How long to watch, in seconds.
     type: float
     default: 60
   end:
     description:
-      - Unix seconds at which to stop. O(seconds) does not count then.
+      - Time at which to stop, in Unix seconds. It overrides O(seconds).
     type: float
   job:
     description:
-      - A Job in the same namespace that brings the load. The time begins when it does.
+      - A Job in the same namespace that sends the load. The time begins when the load begins.
     type: dict
     suboptions:
       name:
-        description: Its name.
+        description: Name of the Job.
         type: str
         required: true
       line:
         description:
-          - Text in the log of its pod that says that the load begins. Without it the time begins when the pod runs.
+          - Text in the pod's log that marks the start of the load. By default the time begins when the pod runs.
         type: str
         default: ""
       timeout:
-        description: Seconds that the load may take to begin. Pulling its image counts.
+        description: Seconds to wait for the start of the load, including the time to pull the image.
         type: float
         default: 120
 requirements:
@@ -55,46 +55,46 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: Nothing is changed in any mode.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
   - module: kubegpu.autoscale.gpu_doctor
 """
 
 EXAMPLES = r"""
-- name: Follow an autoscaler for five minutes
+- name: Watch an autoscaler for five minutes
   kubegpu.autoscale.gpu_autoscaler_watch:
     namespace: ml
     name: inference
     seconds: 300
   register: watched
 
-- name: Show what happened, in order
+- name: Show the events in order
   ansible.builtin.debug:
     msg: "{{ watched.result.events | map(attribute='message') }}"
 """
 
 RETURN = r"""
 result:
-  description: What was seen.
+  description: The recorded samples, events and pods.
   returned: success
   type: dict
   contains:
-    began_s: {description: Unix seconds at which the time began., type: float}
-    ended_s: {description: Unix seconds of the last look., type: float}
-    target: {description: Kind and name of what it scales., type: dict}
-    min_replicas: {description: Fewest replicas., type: int}
-    max_replicas: {description: Most replicas., type: int}
-    behavior: {description: Scaling rules of the HPA as it has them; empty for those of Kubernetes., type: dict}
-    scale_down_window_s: {description: Seconds that the HPA waits before it scales down., type: int}
+    began_s: {description: Start time in Unix seconds., type: float}
+    ended_s: {description: Time of the last sample in Unix seconds., type: float}
+    target: {description: Kind and name of the HPA's target., type: dict}
+    min_replicas: {description: Minimum number of replicas., type: int}
+    max_replicas: {description: Maximum number of replicas., type: int}
+    behavior: {description: Scaling rules of the HPA. Empty if it has the defaults of Kubernetes., type: dict}
+    scale_down_window_s: {description: Stabilization window for scaling down, in seconds., type: int}
     samples:
       description:
-        - Looks in their order, the last before each change among them.
-        - Each has C(time_s), the replicas C(desired), C(current) and C(ready), and C(ratio). That is the value over the
-          target of the metric where it is highest.
+        - Samples in order, including the last one before each change.
+        - Each has C(time_s), the replicas C(desired), C(current) and C(ready), and C(ratio). That is the value divided
+          by the target, of the metric with the highest ratio.
       type: list
       elements: dict
     events:
@@ -102,7 +102,7 @@ result:
       type: list
       elements: dict
     pods:
-      description: Pods that were made meanwhile, with the seconds until each was scheduled and ready.
+      description: Pods that were created during that time, with the seconds until each was scheduled and ready.
       type: list
       elements: dict
   sample:
@@ -123,7 +123,7 @@ result:
     pods:
       - {name: inference-5d6c9f-x2x9k, made: "2026-11-18T11:06:44+00:00", scheduled_s: 0, ready_s: 9}
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
@@ -131,7 +131,7 @@ hop:
   returned: failure
   type: str
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """

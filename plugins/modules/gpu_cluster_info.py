@@ -4,14 +4,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_cluster_info
-short_description: Find what a cluster has of the way from its GPUs to the HPA, and who made it
+short_description: Detect the components of a cluster from its GPUs to the HPA, and who manages them
 version_added: 0.1.0
 description:
-  - Waits until the cluster answers, and looks for the components of the chain, whatever their names and namespaces.
-    These are Prometheus and its operator, dcgm-exporter, device plugin or DRA driver, and NVIDIA's GPU operator. It
-    also looks for node-feature-discovery, and for the servers of the metrics APIs.
-  - Says of each whether this collection made it.
-  - A kubeconfig with several contexts is refused if O(context) does not say which one is meant.
+  - Waits until the cluster answers, and detects the components of the chain, independent of their names and namespaces.
+    These are Prometheus and its operator, dcgm-exporter, device plugin or DRA driver, NVIDIA's GPU operator,
+    node-feature-discovery, and the servers of the metrics APIs.
+  - Reports for each component whether this collection manages it.
+  - Fails if the kubeconfig has several contexts and O(context) is not set.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - kubegpu.autoscale.inventory
 options:
   wait_timeout:
-    description: Seconds until the cluster has to answer. In check mode a cluster may be missing.
+    description: Seconds to wait until the cluster answers. In check mode the cluster can be missing.
     type: int
     default: 60
 requirements:
@@ -27,54 +27,54 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: It changes nothing in any mode.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 """
 
 EXAMPLES = r"""
-- name: Look at the cluster
+- name: Detect the components of the cluster
   kubegpu.autoscale.gpu_cluster_info:
     kubeconfig: ~/.kube/config
     context: gpus-in-europe
   register: cluster
 
-- name: Name the Prometheus that is there
+- name: Show the name of its Prometheus
   ansible.builtin.debug:
     msg: "{{ cluster.result.components.prometheus | map(attribute='name') }}"
 """
 
 RETURN = r"""
 result:
-  description: The components that were found.
+  description: The detected components.
   returned: success
   type: dict
   contains:
-    answers: {description: "Whether the cluster answers; V(false) in check mode alone.", type: bool}
-    context: {description: "Name of the context; empty if no kubeconfig was read.", type: str}
+    answers: {description: "Whether the cluster answers. V(false) is possible only in check mode.", type: bool}
+    context: {description: "Name of the context. Empty if no kubeconfig was read.", type: str}
     server: {description: Address of the API server., type: str}
     components:
       description:
         - C(prometheus), C(prometheus_operator), C(gpu_operator), C(exporter), C(host_engine), C(device_plugin),
           C(dra_driver) and C(node_feature_discovery) are lists.
-        - C(metrics_apis) has the server of each API by its group.
-        - A host engine is a DCGM that exporters connect to.
-        - Each has C(owned), whether this collection made it for O(inventory_id).
-        - C(release) is namespace and name of its Helm release.
+        - C(metrics_apis) has the server of each API, by API group.
+        - A host engine is a DCGM service that exporters connect to.
+        - C(owned) shows whether this collection manages the component for O(inventory_id).
+        - C(release) is the namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
           and C(manifest).
-        - A Prometheus has the service and port that reach it, C(scheme) and C(path_prefix). It also has labels by which
-          it selects PrometheusRules and monitors. The namespaces that it takes them from are V(none) for all.
+        - A Prometheus has its service and port, C(scheme) and C(path_prefix), and the labels and namespaces by which it
+          selects PrometheusRules and monitors. V(none) means all namespaces.
       type: dict
     sees_releases:
-      description: Whether Helm's records of releases could be read; V(false) for who may not list Secrets.
+      description: Whether Helm's release records could be read. V(false) without permission to list Secrets.
       type: bool
     serves_monitors:
-      description: Whether the cluster has the kind ServiceMonitor; V(true) as well where that could not be read.
+      description: Whether the cluster serves the kind ServiceMonitor. Also V(true) if that could not be determined.
       type: bool
     not_looked_at:
-      description: Each kind that there was no right to read, with that right. Any other error ends the module.
+      description: Each kind that could not be read, with the missing permission. Any other error fails the module.
       type: dict
   sample:
     answers: true
@@ -113,7 +113,7 @@ result:
       metrics_apis:
         custom.metrics.k8s.io: {service: observability/prometheus-adapter, owned: false, release: "", is_adapter: true}
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 """

@@ -7,18 +7,18 @@ module: gpu_doctor
 short_description: Find out where autoscaling on GPU metrics is broken
 version_added: 0.3.0
 description:
-  - Walks the chain from the GPU to the autoscaler, for a cluster or for one autoscaler.
-  - The first hops are GPU nodes, device plugin, node labels, dcgm-exporter, Prometheus' targets, and labels. The others
-    are recording rules, metrics API, the value of each pod, HorizontalPodAutoscaler and workload.
-  - A finding names a fault, with the evidence, since when, the cause and the fix. Its effects further down the chain
-    are listed as its consequences.
-  - A young condition is no finding if it passes by itself, as in a start or a rolling update.
-  - It finds components by their images and labels. So it also judges clusters that others have made, those of the GPU
-    operator and of clouds for instance.
-  - With O(servers) the report also has what was found on the servers of an inventory. A fault of a server is the cause
-    of what it breaks in the cluster. Where its node works, it is a warning.
-  - Changes nothing. It needs the rights of docs/doctor/rights.yml, all of them C(get) and C(list). Without one of them
-    it says in RV(result.not_checked) what it could not look at and goes on.
+  - Checks the chain from the GPU to the autoscaler, for a cluster or for one autoscaler.
+  - The hops are GPU nodes, device plugin, node labels, dcgm-exporter, Prometheus targets, metric labels, recording
+    rules, metrics API, the value of each pod, HorizontalPodAutoscaler and workload.
+  - A finding is a fault with its evidence, start time, cause and fix. Its effects on later hops are listed as its
+    consequences.
+  - A recent condition that can resolve by itself, as during a start or a rolling update, is not a finding.
+  - It detects components by their images and labels. Therefore it also checks clusters that were installed otherwise,
+    for example with the GPU operator or by a cloud provider.
+  - With O(servers) the report also has findings about the servers of an inventory. A fault of a server is the cause of
+    its effects in the cluster. If the server's node works, the fault is a warning.
+  - Changes nothing. It needs the permissions in docs/doctor/rights.yml, which are all C(get) and C(list). If one is
+    missing, it continues and reports the skipped checks in RV(result.not_checked).
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -27,17 +27,17 @@ extends_documentation_fragment:
 options:
   namespace:
     description:
-      - Namespace whose autoscalers are looked at. All if not given.
+      - Namespace whose autoscalers are checked. The default is all.
     type: str
   name:
     description:
-      - Name of the one autoscaler, a HorizontalPodAutoscaler, to look at. It may be one that is not about GPUs.
-      - Without it the doctor looks at those that M(kubegpu.autoscale.gpu_autoscaler) has made. It also looks at those
-        whose pods ask for GPUs, or whose metric is called after GPUs.
+      - Name of a single autoscaler (a HorizontalPodAutoscaler) to check. It does not have to use GPU metrics.
+      - By default the module checks autoscalers that M(kubegpu.autoscale.gpu_autoscaler) created, whose pods request
+        GPUs, or whose metric has a GPU in its name.
     type: str
   node_facts:
     description:
-      - The facts of M(kubegpu.autoscale.gpu_facts) by node. Without it drivers are not looked at.
+      - The facts of M(kubegpu.autoscale.gpu_facts) for each node. Without them drivers are not checked.
     type: list
     elements: dict
     default: []
@@ -64,24 +64,24 @@ options:
         type: str
         required: true
       node:
-        description: Name that the server has, or would have, as a node.
+        description: Name of the server's node, which does not have to exist.
         type: str
         required: true
       unreachable:
-        description: Why Ansible could not connect to it. Empty if it could.
+        description: Why Ansible could not connect to the server. Empty if it could.
         type: str
         default: ""
       failed:
-        description: Why it could not be examined to the end. Empty if it was.
+        description: Why the examination of the server failed. Empty if it was completed.
         type: str
         default: ""
       hops:
-        description: The hops that were examined, V(driver) and V(runtime) for instance.
+        description: The hops that were examined, for example V(driver) and V(runtime).
         type: list
         elements: str
         default: []
       findings:
-        description: What M(kubegpu.autoscale.node_plan) found there.
+        description: Findings of M(kubegpu.autoscale.node_plan) about the server.
         type: list
         elements: dict
         default: []
@@ -91,16 +91,16 @@ options:
             type: str
             required: true
           hop:
-            description: Its hop.
+            description: Hop of the finding.
             type: str
             required: true
           severity:
-            description: Its severity while the node of the server does not work.
+            description: Severity while the server's node does not work.
             type: str
             required: true
             choices: [error, warning]
           seen:
-            description: What was seen.
+            description: The evidence.
             type: str
             required: true
           cause:
@@ -112,35 +112,36 @@ options:
             type: str
             required: true
           is_consequence:
-            description: Whether an error of the same server may explain it.
+            description: Whether an error of the same server can explain it.
             type: bool
             default: false
           explained_by:
-            description: Hops whose errors may explain it. All if empty.
+            description: Hops whose errors can explain it. Empty means all.
             type: list
             elements: str
             default: []
   no_cluster:
     description:
-      - Why the cluster cannot be used. Then no request is sent, and the report is about O(servers) alone.
-      - If the kubeconfig does not exist, it is a warning, because the cluster may not exist yet. Else it is an error.
+      - Why the cluster cannot be used. In this case no request is sent, and the report covers only O(servers).
+      - If the kubeconfig does not exist, this is a warning, because the cluster may not exist yet. Otherwise it is an
+        error.
     type: str
   history:
     description:
-      - Seconds of metric and replicas to add for each autoscaler, as far as Prometheus has them. 0 for none.
+      - Seconds of history of metric and replicas for each autoscaler, as far as Prometheus has samples. 0 means none.
     type: int
     default: 900
   grace:
     description:
-      - Leave out what is younger than its grace period.
-      - With V(false) everything counts at once, for a cluster that has had its time.
+      - Ignore conditions that are more recent than their grace period.
+      - With V(false) every condition is a finding immediately, for a cluster that has settled.
     type: bool
     default: true
   fail_on:
     description:
-      - Which findings fail the task. RV(result) is complete then too.
-      - V(error) fails as well if no hop could be checked, and V(warning) if some could not.
-      - By default none does, a report is what one asks for. A pipeline that is to stop sets V(error).
+      - Severity of findings that fail the task. RV(result) is complete in any case.
+      - V(error) also fails if no hop could be checked, and V(warning) if some hops could not be checked.
+      - By default no finding fails the task. Set V(error) to stop a pipeline.
     type: str
     choices: [error, warning, never]
     default: never
@@ -149,10 +150,10 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: Nothing is changed in any mode.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - module: kubegpu.autoscale.gpu_autoscaler_info
@@ -163,23 +164,23 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Look at the whole cluster
+- name: Check the whole cluster
   kubegpu.autoscale.gpu_doctor:
   register: doctor
 
-- name: Show what is broken first
+- name: Show the findings
   ansible.builtin.debug:
     msg: "{{ item.id }}: {{ item.object }}: {{ item.cause }}. {{ item.fix }}"
   loop: "{{ doctor.result.findings }}"
   loop_control: {label: "{{ item.id }}"}
 
-- name: Stop a pipeline if one autoscaler is broken
+- name: Stop a pipeline if an autoscaler is broken
   kubegpu.autoscale.gpu_doctor:
     namespace: ml
     name: inference
     fail_on: error
 
-- name: Look at the drivers too
+- name: Check the drivers, too
   kubegpu.autoscale.gpu_doctor:
     node_facts:
       - {node: gpu1, facts: {driver_problem: "", reboot_required: false}}
@@ -192,28 +193,28 @@ result:
   type: dict
   contains:
     schema: {description: Name and version of the report's schema., type: str}
-    generated_at: {description: When it was made., type: str}
-    duration_s: {description: How long it took., type: float}
+    generated_at: {description: Time of the report., type: str}
+    duration_s: {description: Run time of the checks in seconds., type: float}
     servers: {description: "Servers of the inventory, and whether they were examined.", type: list, elements: dict}
     cluster:
       description:
         - Whether a cluster was reached, its context, address of the API server, version and number of nodes.
       type: dict
-    scope: {description: The autoscalers that were looked at., type: dict}
+    scope: {description: Which autoscalers were checked., type: dict}
     verdict:
       description:
-        - V(ok), V(warning) or V(broken) where all hops were checked.
+        - V(ok), V(warning) or V(broken) if all hops were checked.
         - V(partial) if no error was found, and some hops could not be checked or have nothing to check.
         - V(unknown) if no hop could be checked.
       type: str
     unchecked_hops:
-      description: The hops that were not checked, or not by all checks.
+      description: Hops that were not checked, or only by some of their checks.
       type: list
       elements: str
     hops: {description: "The chain from left to right, with the status of each hop.", type: list, elements: dict}
-    findings: {description: "The faults, errors first.", type: list, elements: dict}
-    not_checked: {description: "Checks that could not be made, and why.", type: list, elements: dict}
-    autoscalers: {description: Those that were looked at., type: list, elements: dict}
+    findings: {description: "The findings, errors first.", type: list, elements: dict}
+    not_checked: {description: "Skipped checks with the reason.", type: list, elements: dict}
+    autoscalers: {description: The checked autoscalers., type: list, elements: dict}
   sample:
     schema: kubegpu.autoscale/doctor/v1
     generated_at: "2026-11-20T10:00:00+00:00"

@@ -7,13 +7,13 @@ module: gpu_hours_info
 short_description: Read GPU hours and idle GPU hours by week, namespace and workload
 version_added: 0.3.0
 description:
-  - Asks Prometheus for the GPU hours that the role P(kubegpu.autoscale.gpu_alerts#role) records once a minute.
-  - A pod holds its GPUs from when it has a node until it ends. A GPU that pods share, and an instance of MIG, count as
-    their part of the GPU.
-  - Busy is the part of that time in which the GPU was at work. Idle is the rest, and what no exporter reports is
+  - Queries Prometheus for the GPU hours that the role P(kubegpu.autoscale.gpu_alerts#role) records once per minute.
+  - A pod holds its GPUs from when it is scheduled until it ends. A share of a GPU and a MIG instance count as their
+    part of the GPU.
+  - Busy is the part of that time in which the GPU worked, and idle is the rest. Time without samples of an exporter is
     neither.
-  - A minute that nobody has recorded counts nothing. RV(result.weeks[].recorded_hours) says how much of a week there
-    is. Of several replicas of Prometheus the one tells a week that has most of it.
+  - Minutes without recorded data are not counted. RV(result.weeks[].recorded_hours) shows how much of a week is
+    recorded. If Prometheus has several replicas, the replica with the most data of a week is used for it.
   - Changes nothing.
 author:
   - kubegpu (@kubegpu)
@@ -23,13 +23,13 @@ extends_documentation_fragment:
 options:
   weeks:
     description:
-      - How many weeks, the running one included. A week begins on Monday at 0:00 UTC.
-      - Prometheus keeps them only as far as its retention goes. The module warns if it has less.
+      - Number of weeks, including the current one. A week begins on Monday at 0:00 UTC.
+      - Prometheus keeps them for its retention time. The module warns if it has less.
     type: int
     default: 4
   namespaces:
     description:
-      - Namespaces of the workloads. All if not given. The figures of the cluster stay those of the whole cluster.
+      - Namespaces of the workloads. The default is all. The totals of the cluster always cover the whole cluster.
     type: list
     elements: str
     default: []
@@ -38,14 +38,14 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: Nothing is changed in any mode.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_plan
   - name: GPU hours
-    description: What is counted, and how long Prometheus has to keep it.
+    description: What is counted, and the required retention time of Prometheus.
     link: https://github.com/kubegpu/autoscale/tree/main/docs/monitoring.md
 """
 
@@ -58,35 +58,36 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ hours.result | kubegpu.autoscale.gpu_hours_report }}"
 
-- name: Name the workloads that left more than half of their GPU hours unused
+- name: Show the workloads that did not use more than half of their GPU hours
   ansible.builtin.debug:
     msg: "{{ hours.result.workloads | rejectattr('idle_share', 'none') | selectattr('idle_share', 'gt', 0.5) }}"
 """
 
 RETURN = r"""
 result:
-  description: The hours.
+  description: The GPU hours.
   returned: success
   type: dict
   contains:
-    recorded_since: {description: From when on there are data in these weeks. To ten minutes., type: str}
+    recorded_since: {description: Start of the data in these weeks, with a precision of ten minutes., type: str}
     weeks:
-      description: Each week, the oldest first.
+      description: The weeks, oldest first.
       type: list
       elements: dict
       contains:
-        start: {description: Its Monday. UTC., type: str}
-        end: {description: Its end; of the running week the time of the question. UTC., type: str}
+        start: {description: Start of the week (Monday) in UTC., type: str}
+        end: {description: End of the week, or time of the query for the current week, in UTC., type: str}
         recorded_hours: {description: Hours of the week that are recorded., type: float}
         offered_hours: {description: GPU hours that the nodes offered., type: float}
-        free_hours: {description: GPU hours that nodes offered and no pod held., type: float}
+        free_hours: {description: GPU hours that nodes offered and no pod requested., type: float}
         gpu_hours: {description: GPU hours that pods held., type: float}
-        busy_hours: {description: The part in which the GPUs worked., type: float}
-        idle_hours: {description: The part in which they did not., type: float}
-        unknown_hours: {description: The part in which no exporter said what they did., type: float}
-        idle_share: {description: "Idle hours of busy and idle ones, 0 to 1. None without any.", type: float}
+        busy_hours: {description: Part of the GPU hours in which the GPUs worked., type: float}
+        idle_hours: {description: Part of the GPU hours in which they did not., type: float}
+        unknown_hours: {description: Part of the GPU hours without samples of an exporter., type: float}
+        idle_share: {description: "Idle hours divided by busy and idle hours, 0 to 1. None without such hours.", type:
+          float}
         workloads:
-          description: The same by C(namespace) and C(workload), those with the most GPU hours first.
+          description: The same for each C(namespace) and C(workload), sorted by GPU hours.
           type: list
           elements: dict
     workloads:
@@ -123,7 +124,7 @@ result:
             idle_share: 0.8661
     workloads: *workloads
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
@@ -131,7 +132,7 @@ hop:
   returned: failure
   type: str
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """

@@ -50,7 +50,7 @@ options:
     default: {}
   runtime_class:
     description:
-      - RuntimeClass that gives a pod its GPU. Empty where NVIDIA's runtime is the default of the nodes.
+      - RuntimeClass that gives a pod its GPU. Leave it empty if NVIDIA's runtime is the default on the nodes.
     type: str
     default: nvidia
   tolerations:
@@ -182,7 +182,7 @@ result:
           description:
             - Replicas V(before) and V(after), the V(value) that the HorizontalPodAutoscaler saw, and its
               V(target_value). Seconds from the load step to the decision, the V(budget_s) in which it has to come, and
-              V(driver_s), which NVIDIA's utilisation adds. V(late) says that it took longer.
+              V(driver_s), which NVIDIA's utilisation adds. V(late) shows whether it took longer.
           type: dict
   sample:
     generated_at: "2026-11-26T17:00:00+00:00"
@@ -202,7 +202,7 @@ warnings:
   type: list
   elements: str
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 hop:
@@ -211,7 +211,7 @@ hop:
   type: str
   sample: node
 fix:
-  description: How to mend it.
+  description: How to fix it.
   returned: failure
   type: str
 """

@@ -10,15 +10,15 @@ version_added: 0.3.0
 description:
   - Merges the cluster, the context and the user of one cluster's kubeconfig into a file that may have others.
     Entries of other clusters and the current context do not change.
-  - The cluster is recognized by its certificate authority, whatever its entry is called. A name that another cluster
-    has is extended by a digest of the authority.
+  - The cluster is recognized by its certificate authority, with any entry name. If another cluster has the same name, a
+    digest of the authority is added.
   - A file with entries of other clusters is backed up beside it before each change.
   - The file is replaced atomically, with mode 0600.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
   path:
-    description: The file. Its folder has to exist.
+    description: The kubeconfig file. Its folder must exist.
     type: path
     required: true
   content:
@@ -27,7 +27,8 @@ options:
     required: true
   context:
     description:
-      - Name of the context. By default the one that the file has for the cluster and user, else the one in O(content).
+      - Name of the context. The default is the context in the file for this cluster and user, or else the context in
+        O(content).
       - The module fails if the file has a context of this name that belongs to another cluster.
       - A context of this name that has another user keeps that user.
     type: str
@@ -71,7 +72,7 @@ EXAMPLES = r"""
   delegate_to: localhost
   become: false
 
-- name: Remove it again
+- name: Remove the cluster again
   kubegpu.autoscale.kubeconfig:
     path: ~/.kube/config
     content: "{{ admin.content | b64decode }}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: namespace
-short_description: Make a namespace, and remove it once nothing is left in it
+short_description: Create a namespace, and delete it when it is empty
 version_added: 0.1.0
 description:
-  - Makes a namespace and marks it with the label C(app.kubernetes.io/managed-by=kubegpu.autoscale). One that is there
-    is left as it is.
-  - Removes a namespace with that label as soon as nothing of any kind is in it. Objects do not count that belong to
-    another object or are being deleted. Nor do those that the control plane makes in every namespace.
+  - Creates a namespace with the label C(app.kubernetes.io/managed-by=kubegpu.autoscale). An existing namespace is not
+    changed.
+  - Deletes a namespace with that label if it is empty. Objects do not count if another object owns them, if they are
+    being deleted, or if the control plane creates them in every namespace.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -18,7 +18,7 @@ extends_documentation_fragment:
   - kubegpu.autoscale.inventory
 options:
   state:
-    description: Whether the namespace is to be there.
+    description: Whether the namespace exists.
     type: str
     choices: [present, absent]
     default: present
@@ -27,7 +27,7 @@ options:
     type: str
     required: true
   wait_timeout:
-    description: Seconds to wait until it is gone.
+    description: Seconds to wait until it is deleted.
     type: int
     default: 120
 requirements:
@@ -35,18 +35,18 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: The API server judges every change in a dry run.
+    description: The API server validates every change in a dry run.
   diff_mode:
     support: none
-    description: A namespace is there or it is not.
+    description: The result shows whether the namespace was created or deleted.
 """
 
 EXAMPLES = r"""
-- name: Make a namespace
+- name: Create a namespace
   kubegpu.autoscale.namespace:
     name: monitoring
 
-- name: Remove it, if this module made it and nothing is in it
+- name: Delete it, if this module created it and it is empty
   kubegpu.autoscale.namespace:
     name: monitoring
     state: absent
@@ -60,15 +60,16 @@ result:
   contains:
     name: {description: Name of the namespace., type: str}
     action:
-      description: V(created), V(unchanged), V(deleted), or V(kept) for one that others made or use.
+      description: V(created), V(unchanged), V(deleted), or V(kept) for a namespace that was created otherwise or is not
+        empty.
       type: str
-    holds: {description: Objects in a namespace of ours that was kept., type: list, elements: str}
+    holds: {description: Objects in a managed namespace that was kept., type: list, elements: str}
   sample:
     name: monitoring
     action: kept
     holds: [ConfigMap dashboards, Deployment grafana]
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 """

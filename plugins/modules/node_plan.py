@@ -11,9 +11,9 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Takes the options of a role and what its tasks have read on a server. Returns what the role does there.
-  - Runs on the controller and reads nothing itself. The same options and answers always give the same plan.
-  - An answer that no task has asked for yet is left out, or is the result of a skipped task.
+  - Computes from the options of a role, and from what its tasks read on a server, what the role does on that server.
+  - Runs on the controller and reads nothing itself. The same input always gives the same plan.
+  - Omit input that no task has read yet, or pass the result of a skipped task.
 options:
   host:
     description: The server.
@@ -21,15 +21,15 @@ options:
     required: true
     suboptions:
       name:
-        description: Its name in the inventory.
+        description: Name in the inventory.
         type: str
         required: true
       system:
-        description: Distribution and version, C(Ubuntu 24.04) or C(Debian 12).
+        description: Distribution and version, for example C(Ubuntu 24.04) or C(Debian 12).
         type: str
         required: true
       release:
-        description: Its codename, C(noble) or C(bookworm).
+        description: Codename, for example C(noble) or C(bookworm).
         type: str
         default: ""
       kernel:
@@ -37,15 +37,15 @@ options:
         type: str
         required: true
       architecture:
-        description: Architecture as the kernel names it.
+        description: Architecture as reported by the kernel.
         type: str
         required: true
       is_local:
-        description: Whether Ansible runs on it, so that no task can reboot it.
+        description: Whether the server is the controller, so that no task can reboot it.
         type: bool
         default: false
       clusters:
-        description: Files by which it is a node of a cluster, as M(kubegpu.autoscale.server_info) returns them.
+        description: Files that show that it is a node of a cluster, as M(kubegpu.autoscale.server_info) returns them.
         type: list
         elements: str
         default: []
@@ -54,19 +54,19 @@ options:
     type: dict
     suboptions:
       user:
-        description: By whom the tasks run.
+        description: User that runs the tasks.
         type: str
         required: true
       uid:
-        description: The number of that user.
+        description: ID of that user.
         type: int
         required: true
       wanted_gib:
-        description: Free disk space by folder that a node needs, C(kubegpu_free_gib).
+        description: Required free disk space by folder, C(kubegpu_free_gib).
         type: dict
         default: {}
       free_gib:
-        description: What there is, as M(kubegpu.autoscale.server_info) returns it.
+        description: Free disk space, as M(kubegpu.autoscale.server_info) returns it.
         type: dict
         default: {}
   servers:
@@ -74,26 +74,26 @@ options:
     type: dict
     suboptions:
       wanted:
-        description: Servers that the play began with.
+        description: Servers at the start of the play.
         type: list
         elements: str
         default: []
       remaining:
-        description: Those that are left.
+        description: Servers that have not failed.
         type: list
         elements: str
         default: []
       needed:
-        description: Those that may never be left out.
+        description: Servers without which the play fails.
         type: list
         elements: str
         default: []
       fail_fast:
-        description: Whether none may be left out, C(kubegpu_fail_fast).
+        description: Whether the play fails if any server fails, C(kubegpu_fail_fast).
         type: bool
         default: true
       hostnames:
-        description: Host names by the servers' names in the inventory.
+        description: Host names by inventory name.
         type: dict
         default: {}
   apt:
@@ -101,7 +101,7 @@ options:
     type: dict
     suboptions:
       set:
-        description: The set, as the role C(_common) documents it.
+        description: The set, as documented in the role C(_common).
         type: dict
         required: true
       paths:
@@ -122,11 +122,11 @@ options:
             type: str
             required: true
           before:
-            description: Names of packages that were installed before.
+            description: List of packages that were installed before.
             type: str
             required: true
           config:
-            description: Proxy of the repository, and what unattended-upgrades leaves alone.
+            description: Proxy of the repository, and packages that unattended-upgrades must not upgrade.
             type: str
             required: true
       mirror:
@@ -172,13 +172,13 @@ options:
             type: bool
             default: false
   apt_offer:
-    description: Check whether apt finds what roles are going to install.
+    description: Check whether apt finds the packages that roles install.
     type: dict
     suboptions:
       plans:
         description:
-          - By role, what this module returned for it. C(packages.sources) are the sets of packages that it installs.
-          - Of a role whose plan is C(refused) nothing else is reported.
+          - Plans of this module by role. C(packages.sources) has the sets of packages that a role installs.
+          - Nothing else is reported for a role whose plan is C(refused).
         type: dict
         required: true
       mirror:
@@ -194,7 +194,7 @@ options:
     type: dict
     suboptions:
       options:
-        description: The role's options. Those that are left out have a default that depends on the server.
+        description: The role's options. Omitted options have a default that depends on the server.
         type: dict
         required: true
         suboptions:
@@ -265,7 +265,7 @@ options:
             type: dict
             default: {}
           components:
-            description: Results of C(apt-get indextargets), a line a component.
+            description: Results of C(apt-get indextargets), one line for each component.
             type: list
             elements: dict
             default: []
@@ -282,7 +282,7 @@ options:
             type: dict
             default: {}
           described:
-            description: Result of C(nvidia-smi -q), where NVSwitches join the GPUs.
+            description: Result of C(nvidia-smi -q), if NVSwitches connect the GPUs.
             type: dict
             default: {}
           rebooted:
@@ -359,41 +359,41 @@ options:
             elements: str
             default: []
       paths:
-        description: Where containerd has its files.
+        description: Paths of containerd's files.
         type: dict
         required: true
         suboptions:
           config:
-            description: Its main configuration.
+            description: Main configuration.
             type: str
             required: true
           drop_ins:
-            description: Folder of files that the main configuration imports.
+            description: Folder of drop-ins that the main configuration imports.
             type: str
             required: true
           registries:
-            description: Folder of settings of registries.
+            description: Folder of registry settings.
             type: str
             required: true
           proxy:
-            description: Part of its unit with the proxy.
+            description: Drop-in of its systemd unit with the proxy.
             type: str
             required: true
           socket:
-            description: The socket that it makes when it starts.
+            description: Socket of containerd.
             type: str
             required: true
           pod_network:
-            description: Configuration of the pod network, which it reads when it starts.
+            description: Configuration of the pod network.
             type: str
             required: true
           programs:
-            description: Folders of its program.
+            description: Folders with its program.
             type: list
             elements: str
             required: true
           data:
-            description: Folders of its images and containers.
+            description: Folders with its images and containers.
             type: list
             elements: str
             required: true
@@ -428,7 +428,7 @@ options:
             type: dict
             default: {}
           tasks:
-            description: Result of M(ansible.builtin.find) for folders of containers that run.
+            description: Result of M(ansible.builtin.find) for folders of running containers.
             type: dict
             default: {}
           pin:
@@ -466,7 +466,7 @@ options:
             type: str
             required: true
           settings:
-            description: The same settings in the words of configuration version C(2), and of C(3) and later.
+            description: The same settings for configuration version C(2), and for C(3) and later.
             type: dict
             default: {}
           config:
@@ -474,41 +474,41 @@ options:
             type: dict
             default: {}
       paths:
-        description: Where containerd has its files.
+        description: Paths of containerd's files.
         type: dict
         required: true
         suboptions:
           config:
-            description: Its main configuration.
+            description: Main configuration.
             type: str
             required: true
           drop_ins:
-            description: Folder of files that the main configuration imports.
+            description: Folder of drop-ins that the main configuration imports.
             type: str
             required: true
           registries:
-            description: Folder of settings of registries.
+            description: Folder of registry settings.
             type: str
             required: true
           proxy:
-            description: Part of its unit with the proxy.
+            description: Drop-in of its systemd unit with the proxy.
             type: str
             required: true
           socket:
-            description: The socket that it makes when it starts.
+            description: Socket of containerd.
             type: str
             required: true
           pod_network:
-            description: Configuration of the pod network, which it reads when it starts.
+            description: Configuration of the pod network.
             type: str
             required: true
           programs:
-            description: Folders of its program.
+            description: Folders with its program.
             type: list
             elements: str
             required: true
           data:
-            description: Folders of its images and containers.
+            description: Folders with its images and containers.
             type: list
             elements: str
             required: true
@@ -659,7 +659,7 @@ options:
             elements: str
             default: []
           operator_roles:
-            description: Roles in whose place the GPU operator works.
+            description: Roles that the GPU operator replaces.
             type: list
             elements: str
             default: []
@@ -703,11 +703,11 @@ options:
             type: bool
             default: false
           runs:
-            description: Whether it runs.
+            description: Whether Docker runs.
             type: bool
             default: false
   kubernetes:
-    description: Plan Kubernetes, as the role C(kubernetes) brings it by kubeadm.
+    description: Plan Kubernetes, as the role C(kubernetes) installs it with kubeadm.
     type: dict
     suboptions:
       options:
@@ -825,7 +825,7 @@ options:
             type: dict
             default: {}
       controller:
-        description: What the run has on the controller.
+        description: Settings and files on the controller.
         type: dict
         required: true
         suboptions:
@@ -834,7 +834,7 @@ options:
             type: str
             required: true
           kubeconfig_file:
-            description: The same with the home folder filled in.
+            description: The same with the home folder expanded.
             type: str
             required: true
           kubeconfig_real:
@@ -846,15 +846,15 @@ options:
             type: bool
             required: true
           playbook_folder:
-            description: Folder of the playbook, where a relative path would lead.
+            description: Folder of the playbook, which relative paths are based on.
             type: str
             required: true
           systemd_cgroup:
-            description: Whether containerd uses the cgroups of systemd.
+            description: Whether containerd uses systemd cgroups.
             type: bool
             default: true
           requests:
-            description: Requests a second that the controller manager may send.
+            description: Requests per second that the controller manager can send.
             type: int
             required: true
       run:
@@ -878,12 +878,12 @@ options:
             elements: str
             required: true
           nodes:
-            description: Names of the nodes of these hosts, in the same order; empty unless nodes are lost.
+            description: Node names of these hosts, in the same order. Empty unless nodes are lost.
             type: list
             elements: str
             default: []
           servers:
-            description: Control planes as they have described themselves, in this play or in one before.
+            description: Control plane servers with what this play or an earlier one read on them.
             type: list
             elements: dict
             required: true
@@ -901,7 +901,7 @@ options:
                 type: str
                 required: true
               is_complete:
-                description: Whether it is a control plane whose init or join has ended.
+                description: Whether its init or join as a control plane node is complete.
                 type: bool
                 required: true
               addresses:
@@ -910,14 +910,14 @@ options:
                 elements: str
                 default: []
           reached:
-            description: Results of M(ansible.builtin.wait_for_connection) for control planes that the run leaves out.
-              One that does not answer has a C(msg).
+            description: Results of M(ansible.builtin.wait_for_connection) for control plane servers outside of the run.
+              The result has a C(msg) if the server does not answer.
             type: list
             elements: dict
             default: []
           elsewhere:
-            description: Results of M(ansible.builtin.stat) for those that answer, of the file by which they are
-              complete.
+            description: For the servers that answer, results of M(ansible.builtin.stat) of the file that shows that
+              they are complete.
             type: list
             elements: dict
             default: []
@@ -941,7 +941,7 @@ options:
             elements: dict
             default: []
           swaps:
-            description: Devices and files that the server swaps to, as M(kubegpu.autoscale.server_info) returns them.
+            description: Swap devices and files, as M(kubegpu.autoscale.server_info) returns them.
             type: list
             elements: str
             default: []
@@ -950,11 +950,11 @@ options:
             type: dict
             default: {}
           applied:
-            description: Result of M(ansible.builtin.slurp) for the documents that the node was given.
+            description: Result of M(ansible.builtin.slurp) for the documents that were applied to the node.
             type: dict
             default: {}
           api:
-            description: Result of M(ansible.builtin.uri) for the later address of the API server.
+            description: Result of M(ansible.builtin.uri) for the configured address of the API server.
             type: dict
             default: {}
           iptables:
@@ -987,11 +987,11 @@ options:
             type: dict
             default: {}
           before:
-            description: Result of M(ansible.builtin.slurp) for what the upgrade wrote down when it began.
+            description: Result of M(ansible.builtin.slurp) for the record that the upgrade wrote at its start.
             type: dict
             default: {}
   reach:
-    description: Plan the proof that pods of all nodes reach each other.
+    description: Plan the check that pods of all nodes reach each other.
     type: dict
     suboptions:
       cni:
@@ -1003,11 +1003,11 @@ options:
         type: int
         required: true
       created:
-        description: Result of C(kubectl create) for the DaemonSet of the proof.
+        description: Result of C(kubectl create) for the DaemonSet of the check.
         type: dict
         default: {}
       pods:
-        description: Result of C(kubectl get pods) for its pods, and for those of a run that was killed.
+        description: Result of C(kubectl get pods) for its pods, including those of a killed run.
         type: dict
         default: {}
       dns:
@@ -1015,11 +1015,11 @@ options:
         type: dict
         default: {}
       peers:
-        description: The C(peers) that an earlier plan has returned.
+        description: C(peers) of an earlier plan.
         type: list
         elements: dict
       pod:
-        description: UID of the server's own pod; empty without one.
+        description: UID of the server's pod, or empty.
         type: str
         default: ""
       asked:
@@ -1032,10 +1032,10 @@ options:
         default: {}
 attributes:
   check_mode:
-    description: Can run in check mode and return what it would return otherwise.
+    description: Runs in check mode, and returns the same as otherwise.
     support: full
   diff_mode:
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
     support: none
 """
 
@@ -1066,74 +1066,75 @@ EXAMPLES = r"""
 
 RETURN = r"""
 refused:
-  description: Why nothing is to be changed, a sentence each.
+  description: Reasons to change nothing, one sentence each.
   returned: always
   type: list
   elements: str
 broken:
-  description: What is wrong after the work, a sentence each.
+  description: Problems after the changes, one sentence each.
   returned: always
   type: list
   elements: str
 notices:
-  description: What should be known after the work, a sentence each.
+  description: Information after the changes, one sentence each.
   returned: always
   type: list
   elements: str
 hop:
-  description: The hop of the doctor's report that the plan is about.
+  description: Hop of the plan in the doctor's report.
   returned: for C(server), C(driver), C(containerd), C(toolkit), C(docker) and C(kubernetes)
   type: str
   sample: driver
 findings:
   description:
-    - What the doctor reports about the server, see P(kubegpu.autoscale.gpu_doctor#module).
-    - These are the refusals of a role that is to install something, and what is missing or does not work now.
+    - Findings about the server for the doctor's report, see M(kubegpu.autoscale.gpu_doctor).
+    - They have failed checks of a role before an installation, and what is missing or does not work.
   returned: for C(server), C(driver), C(containerd), C(toolkit), C(docker) and C(kubernetes)
   type: list
   elements: dict
   contains:
     id: {description: Name of the finding., type: str, sample: DRIVER_MISSING}
-    hop: {description: Its hop., type: str, sample: driver}
+    hop: {description: Hop of the finding., type: str, sample: driver}
     server: {description: Name of the server in the inventory., type: str, sample: gpu1}
     severity: {description: V(error) or V(warning)., type: str, sample: error}
-    seen: {description: What was seen., type: str, sample: has 2 GPUs (hopper) and no NVIDIA driver}
+    seen: {description: The evidence., type: str, sample: has 2 GPUs (hopper) and no NVIDIA driver}
     cause: {description: The cause., type: str}
     fix: {description: The next step., type: str}
     doc: {description: Page and section in the documentation., type: str, sample: docs/doctor/driver.md#driver_missing}
-    is_consequence: {description: Whether an error of the same server or node may explain it., type: bool}
-    explained_by: {description: Hops whose errors may explain it; empty for all., type: list, elements: str}
+    is_consequence: {description: Whether an error of the same server or node can explain it., type: bool}
+    explained_by: {description: Hops whose errors can explain it. Empty means all., type: list, elements: str}
 packages:
-  description: Repository and packages, with what is installed and what has to move.
+  description: Repository and packages, with what is installed and what changes.
   returned: always
   type: dict
 files:
-  description: Paths of files that are written on the server, by kind; C(all) has each that the role may write.
+  description: Paths of the files to write on the server, by kind. C(all) has every file that the role can write.
   returned: always
   type: dict
 steps:
-  description: The steps of the role, each with whether it is taken.
+  description: The steps of the role, each with whether it is executed.
   returned: always
   type: dict
 reboot:
-  description: Whether the server may reboot, whether it has to, and why.
+  description: Whether a reboot is allowed, whether it is required, and why.
   returned: always
   type: dict
   sample: {allowed: true, required: true, reason: "driver 570.86.15 is loaded, but 580.95.05 is installed"}
 kubeadm:
-  description: Documents for kubeadm, the one to join by without its token, and words for its command line.
+  description: Documents for kubeadm (the join configuration without its token), and arguments for its command line.
   returned: for C(kubernetes)
   type: dict
 gone:
-  description: Nodes that are gone and members of etcd to delete, or C(refused), why none may be deleted.
+  description: Lost nodes and etcd members to delete, or in C(refused) the reason why none can be deleted.
   returned: for C(kubernetes)
   type: dict
 upgrade:
-  description: Whether the node has to be upgraded, by which command, or C(refused), why it may not be.
+  description: Whether the node needs an upgrade, the command for it, or in C(refused) the reason why it cannot be
+    upgraded.
   returned: for C(kubernetes)
   type: dict
 peers:
-  description: Pods that each node asks, with the UID that each has to answer.
+  description: Pods that each node connects to, with the UID that each must return.
   returned: for C(reach)
   type: list
   elements: dict

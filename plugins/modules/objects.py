@@ -4,15 +4,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: objects
-short_description: Make all objects of one part match, and remove what it has besides
+short_description: Apply all objects of a part, and delete its other objects
 version_added: 0.1.0
 description:
-  - Takes all objects of a part, dashboards for instance, and marks each with the labels
+  - Applies all objects of a part, for example dashboards, with the labels
     C(app.kubernetes.io/managed-by=kubegpu.autoscale), C(app.kubernetes.io/part-of) and C(kubegpu.autoscale/inventory).
-  - Lists each kind once, compares, and sends only objects that differ, by server-side apply with strict field
-    validation. What carries the labels of the part and is not in O(objects) is removed.
-  - An object of the same name without the labels belongs to somebody else. One with the label of another inventory
-    belongs to that one. The module fails before it changes anything.
+  - Lists each kind once, compares, and applies only objects that differ, with server-side apply and strict
+    field validation. Objects with the labels of the part that are not in O(objects) are deleted.
+  - The module fails before making changes if an object of the same name exists without the labels, or with the label of
+    another inventory.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   kinds:
-    description: All kinds that the part has, or had before.
+    description: All kinds of the part, including kinds that it had before.
     type: list
     elements: dict
     required: true
@@ -34,19 +34,19 @@ options:
         type: str
         default: v1
       kind:
-        description: Kind of the objects. They are in a namespace.
+        description: Kind of the objects. It must be namespaced.
         type: str
         required: true
   objects:
-    description: The objects as they are to be, of O(kinds), each with name and namespace. An empty list removes all.
+    description: The objects of the part, of O(kinds), each with name and namespace. An empty list deletes all.
     type: list
     elements: dict
     default: []
   namespaces:
     description:
-      - Where the part is, beside the namespaces of O(objects). Its objects in other namespaces stay, for those of
-        another owner may have its name. No other namespace is listed. An empty list adds none.
-      - Without it, the part is all that carries its labels in the whole cluster.
+      - Namespaces of the part in addition to those of O(objects). Objects in other namespaces are neither listed nor
+        deleted, because they can belong to another owner. An empty list adds none.
+      - By default the part consists of all objects with its labels in the whole cluster.
     type: list
     elements: str
 requirements:
@@ -54,14 +54,14 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: The API server judges every change in a dry run.
+    description: The API server validates every change in a dry run.
   diff_mode:
     support: full
     description: Shows each object before and after.
 """
 
 EXAMPLES = r"""
-- name: Have one dashboard, and no other one of ours
+- name: Apply a dashboard, and delete all others of the part
   kubegpu.autoscale.objects:
     part_of: my-dashboards
     kinds: [{kind: ConfigMap}]
@@ -72,12 +72,12 @@ EXAMPLES = r"""
         data:
           my-dashboard.json: "{{ lookup('ansible.builtin.file', 'my-dashboard.json') }}"
 
-- name: Remove them all
+- name: Delete all dashboards of the part
   kubegpu.autoscale.objects:
     part_of: my-dashboards
     kinds: [{kind: ConfigMap}]
 
-- name: Remove those of one team
+- name: Delete the dashboards of one team
   kubegpu.autoscale.objects:
     part_of: my-dashboards
     kinds: [{kind: ConfigMap}]
@@ -86,7 +86,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What became of each object.
+  description: The action on each object.
   returned: always
   type: dict
   contains:
@@ -97,12 +97,12 @@ result:
   sample:
     objects: [{kind: ConfigMap, namespace: monitoring, name: my-dashboard, action: created}]
 diff:
-  description: Before and after of each object that changes, without the fields that the server keeps for itself.
+  description: Each changed object before and after, without fields that the API server manages.
   returned: with C(--diff)
   type: list
   elements: dict
 duration_s:
-  description: Seconds the module took.
+  description: Run time of the module in seconds.
   returned: always
   type: float
 """

@@ -7,18 +7,17 @@ module: objects_info
 short_description: Read several kinds of objects at once, and wait until they are ready
 version_added: 0.1.0
 description:
-  - Reads what M(kubernetes.core.k8s_info) reads, for several kinds in one call.
-  - Can wait until those that are asked for are ready. A Deployment and a StatefulSet are ready when all their replicas
-    are updated and available. A DaemonSet is ready when each node that it wants has an updated and ready pod. A Job is
-    ready when it has succeeded. Any other object is ready when its condition V(Available), or V(Ready), is true of its
-    generation.
+  - Reads several kinds of objects in one call, like M(kubernetes.core.k8s_info).
+  - Can wait until objects are ready. A Deployment and a StatefulSet are ready when all their replicas are updated and
+    available. A DaemonSet is ready when each of its nodes has an updated and ready pod. A Job is ready when it has
+    succeeded. Any other object is ready when its condition V(Available) or V(Ready) is true for its generation.
 author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
   objects:
-    description: Objects to read. An object that is not there, and a kind that is not served, give an empty list.
+    description: Objects to read. A missing object, and a kind that is not served, result in an empty list.
     type: list
     elements: dict
     required: true
@@ -32,22 +31,22 @@ options:
         type: str
         required: true
       namespace:
-        description: Namespace to read; all of them by default.
+        description: Namespace to read. The default is all namespaces.
         type: str
       name:
-        description: Name of the one object to read.
+        description: Name of a single object to read.
         type: str
       label_selectors:
-        description: Labels that the objects must have, each as C(name=value).
+        description: Labels of the objects, each as C(name=value).
         type: list
         elements: str
         default: []
       wait:
-        description: Wait until there is one at least, and each is ready.
+        description: Wait until at least one object exists and all are ready.
         type: bool
         default: false
   wait_timeout:
-    description: Seconds to wait until all of them are ready.
+    description: Seconds to wait until all objects are ready.
     type: int
     default: 120
 requirements:
@@ -55,10 +54,10 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: It changes nothing in any mode.
+    description: The module changes nothing.
   diff_mode:
     support: none
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
 """
 
 EXAMPLES = r"""
@@ -74,12 +73,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The objects that there are. Returned when the module fails, too.
+  description: The objects. Also returned if the module fails.
   returned: always
   type: dict
   contains:
     objects: {description: A list of objects for each entry of O(objects)., type: list, elements: list}
-    not_ready: {description: "Objects that are not ready, and why.", type: list, elements: str}
+    not_ready: {description: "Objects that are not ready, with the reason.", type: list, elements: str}
   sample:
     objects: [[], [], [{kind: Node, metadata: {name: gpu1}}]]
     not_ready: [Deployment monitoring/prometheus-adapter has 1 of 2 replicas available]
@@ -208,7 +207,7 @@ def read(service: K8sService, query: Object) -> list[Object]:
 
 
 def look(service: K8sService, queries: list[Object], found: list[list[Object]]) -> list[str]:
-    """Reads into `found` what is not there yet or was not ready; returns what is not ready."""
+    """Reads into `found` what is missing or was not ready; returns what is not ready."""
     doubts: list[str] = []
     for number, query in enumerate(queries):
         if found[number] and not not_ready(query, found[number]):

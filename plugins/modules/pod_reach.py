@@ -5,12 +5,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pod_reach
-short_description: Connects from a pod of this node to other pods, or answers for one
+short_description: Connect from a pod of this node to other pods, or answer for a pod
 version_added: 0.1.0
 description:
-  - Enters the network namespace of a pod that containerd runs on this node. It connects from there, or listens there.
-    The pod needs no program for that, so the pause image is enough.
-  - What listens ends with its pod.
+  - Enters the network namespace of a pod that containerd runs on this node, and connects or listens there. The pod
+    needs no program for that, so the pause image is sufficient.
+  - The listener ends with its pod.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
@@ -20,16 +20,16 @@ options:
     required: true
   addresses:
     description:
-      - Addresses to connect to by TCP, C(<address>:<port>) each, and what each is to say at once.
-      - An empty text asks for the connection alone.
+      - Addresses to connect to by TCP, each as C(<address>:<port>), with the text that each must send.
+      - With an empty text only the connection is checked.
     type: dict
     default: {}
   answer_for:
-    description: Seconds for which the pod says its UID to whoever connects to O(port). With 0 it does not.
+    description: Seconds to listen on O(port) and send the pod's UID to each client. With 0 it does not listen.
     type: int
     default: 0
   port:
-    description: Port of the pod that O(answer_for) is about.
+    description: Port of the pod for O(answer_for).
     type: int
     default: 8080
   timeout:
@@ -37,26 +37,26 @@ options:
     type: int
     default: 3
   containerd:
-    description: Folder where containerd keeps what it runs for Kubernetes.
+    description: Folder of containerd's state for Kubernetes containers.
     type: path
     default: /run/containerd/io.containerd.runtime.v2.task/k8s.io
 attributes:
   check_mode:
-    description: Can run in check mode and return what it would return otherwise.
+    description: Runs in check mode, and returns the same as otherwise.
     support: partial
-    details: It is skipped there, since the pods are not there.
+    details: It is skipped in check mode, because the pods do not exist.
   diff_mode:
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
     support: none
 """
 
 EXAMPLES = r"""
-- name: Have a pod of this node say which one it is
+- name: Answer with the UID of a pod of this node
   kubegpu.autoscale.pod_reach:
     pod: 5f0c7d3e-91a4-4f9e-8a77-2c1f6d0b8e11
     answer_for: 60
 
-- name: See whether a pod of this node reaches that of another, and the cluster's DNS
+- name: Check that a pod of this node reaches a pod of another node, and the cluster's DNS
   kubegpu.autoscale.pod_reach:
     pod: 5f0c7d3e-91a4-4f9e-8a77-2c1f6d0b8e11
     addresses:
@@ -73,12 +73,12 @@ result:
   type: dict
   contains:
     reached:
-      description: Addresses that said what they were to say.
+      description: Addresses that sent the expected text.
       type: list
       elements: str
       sample: ["10.244.3.7:8080"]
     missed:
-      description: Addresses that did not, with the reason.
+      description: All other addresses, with the reason.
       type: dict
       sample: {"10.244.0.2:53": timed out}
 """
@@ -119,7 +119,7 @@ while os.path.exists(namespace) and time.monotonic() < end:
     except OSError:
         pass
 """
-# Prints by address why it is missed; an empty text says that it is not.
+# Prints by address why it is missed; an empty text means that it is not.
 CONNECT = """
 import json, socket, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -154,7 +154,7 @@ def namespace_of(pod: str, containerd: Path) -> str:
             paths = [space["path"] for space in spaces if space["type"] == "network" and space.get("path")]
             if paths:
                 return paths[0]
-    raise ReachError(f"containerd runs no pod {pod} with a network of its own; looked in {containerd}")
+    raise ReachError(f"containerd runs no pod {pod} with its own network; searched in {containerd}")
 
 
 def python(namespace: str, code: str, *words: object) -> list[str]:
@@ -170,7 +170,7 @@ def run(command: list[str], text: str = "") -> str:
 
 
 def listen(namespace: str, pod: str, port: int, seconds: int) -> None:
-    """By systemd, so that it goes on when this module has ended; one of a run before is replaced."""
+    """With systemd, so that it continues when this module has ended; one of a run before is replaced."""
     subprocess.run(["systemctl", "stop", UNIT], check=False, capture_output=True)
     words = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}"]
     run([*words, *python(namespace, LISTEN, namespace, pod, port, seconds)])
@@ -186,7 +186,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     module.no_log_values.update(masked_texts(module.params))
     if module.check_mode:
-        module.exit_json(skipped=True, msg="the pods are not there in check mode")
+        module.exit_json(skipped=True, msg="the pods do not exist in check mode")
     options = module.params
     try:
         namespace = namespace_of(options["pod"], Path(options["containerd"]))

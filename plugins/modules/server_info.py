@@ -8,35 +8,35 @@ module: server_info
 short_description: Describe a server before it becomes a node
 version_added: 0.1.0
 description:
-  - Tells in one call what may keep a server from becoming a node, or what belongs to somebody else there.
-  - Reads files only; it runs no program and changes nothing.
+  - Reads in one call what can prevent a server from becoming a node, including software that was installed otherwise.
+  - Only reads files. Runs no programs and changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
   root:
-    description: Folder that holds the machine's C(etc), C(proc), C(usr) and C(var). Another one than V(/) is a copy.
+    description: Folder that holds the machine's C(etc), C(proc), C(usr) and C(var). A folder other than V(/) is a copy.
     type: path
     default: /
   folders:
-    description: Folders whose free space is told.
+    description: Folders whose free space is reported.
     type: list
     elements: path
     default: [/boot, /usr, /var/lib]
 attributes:
   check_mode:
-    description: Can run in check mode and return what it would return otherwise.
+    description: Runs in check mode, and returns the same as otherwise.
     support: full
   diff_mode:
-    description: There is nothing to show.
+    description: The module changes nothing, so it returns no diff.
     support: none
 """
 
 EXAMPLES = r"""
-- name: Look at the server
+- name: Describe the server
   kubegpu.autoscale.server_info:
   register: server
 
-- name: Refuse a server that swaps
+- name: Fail if the server uses swap
   ansible.builtin.assert:
     that: server.result.swaps | length == 0
 """
@@ -48,46 +48,47 @@ result:
   type: dict
   contains:
     swaps:
-      description: Files and devices that are swapped to.
+      description: Swap files and devices.
       type: list
       elements: str
       sample: [/swap.img]
     apt_sources:
-      description: Repositories of packages that apt is configured for and that are switched on, one by one.
+      description: The enabled apt repositories, one entry each.
       type: list
       elements: dict
       contains:
-        file: {description: Where it is configured., type: str, sample: /etc/apt/sources.list.d/docker.list}
-        uri: {description: "Its address, without a slash at the end.", type: str, sample: "https://download.docker.com/linux/ubuntu"}
-        suite: {description: "Suite; C(/) of a flat repository.", type: str, sample: noble}
+        file: {description: File that configures it., type: str, sample: /etc/apt/sources.list.d/docker.list}
+        uri: {description: "URL without a trailing slash.", type: str, sample:
+          "https://download.docker.com/linux/ubuntu"}
+        suite: {description: "Suite, or C(/) for a flat repository.", type: str, sample: noble}
         components: {description: Components., type: list, elements: str, sample: [stable]}
     runtimes:
-      description: Container runtimes that no package of the collection brings.
+      description: Container runtimes that were not installed by the collection's packages.
       type: list
       elements: str
       sample: [/usr/local/bin/containerd]
     clusters:
-      description: Files and folders by which the server is a node of a cluster, whoever made it.
+      description: Files and folders that show that the server is a node of a cluster.
       type: list
       elements: str
       sample: [/etc/kubernetes/kubelet.conf]
     identity:
-      description: Which machine the server is, and which cluster it is a node of.
+      description: Identity of the machine and of its cluster.
       type: dict
       contains:
-        node: {description: Name that its node would have., type: str, sample: gpu1}
+        node: {description: Name of its node, which does not have to exist., type: str, sample: gpu1}
         machine_id: {description: Content of C(/etc/machine-id)., type: str, sample: 8f2c0d7e4b1a4c0f9d3e5a6b7c8d9e0f}
         authorities:
-          description: SHA-256 of the CA certificates of its cluster; empty if the server is in no cluster.
+          description: SHA-256 of the CA certificates of its cluster. Empty if the server is not part of a cluster.
           type: list
           elements: str
           sample: ["sha256:5f0c1d9be4d1f6d2b6d3a4b5c6d7e8f90112233445566778899aabbccddeeff0"]
         record:
-          description: The cluster and the machine, as the role C(kubernetes) recorded them when it made the node.
+          description: The cluster and the machine, as recorded by the role C(kubernetes) when it created the node.
           type: dict
           sample: {name: prod, uid: 0c7f6a5e-8f3b-4c55-9d4e-3f2f6f1f2a3b, machine_id: 8f2c0d7e4b1a4c0f9d3e5a6b7c8d9e0f}
     free_gib:
-      description: Free space in GiB, by folder, of the file system that it is in.
+      description: Free space in GiB of the file system of each folder.
       type: dict
       sample: {/boot: 0.7, /usr: 20.1, /var/lib: 20.1}
 """

@@ -89,7 +89,7 @@ def test_pods_that_wait_for_gpus_run_on_a_node_that_joins(smaller: Lab) -> None:
 
     [pending] = [found for found in waits["findings"] if found["id"] == "WORKLOAD_PODS_PENDING"]
     assert "Insufficient nvidia.com/gpu" in pending["seen"][0]
-    assert pending["cause"] == "no node that is open to the pods has as many free GPUs as a pod asks for"
+    assert pending["cause"] == "no node that the pods can use has enough free GPUs for a pod"
     assert ids(waits) == {"WORKLOAD_PODS_PENDING", TOO_FEW}, words(waits)
     of_ours = {
         pod["metadata"]["labels"]["app.kubernetes.io/name"]

@@ -79,7 +79,7 @@ def test_a_rule_of_somebody_else_stays(play: Callable[..., str], kube: client.Ap
     }
     api.create_namespaced_custom_object(*PLACE, body=theirs)
     try:
-        assert f"PrometheusRule monitoring/{NAMES[1]} was made by somebody else" in play(code=2)
+        assert f"PrometheusRule monitoring/{NAMES[1]} is not managed by this collection" in play(code=2)
         assert sorted(alerts(kube)) == [NAMES[1]]
     finally:
         api.delete_namespaced_custom_object(*PLACE, name=NAMES[1])

@@ -188,7 +188,7 @@ def without_others(result: dict[str, Any]) -> dict[str, Any]:
 def test_an_api_that_nobody_serves(ask: Ask, workloads: Workloads) -> None:
     result = broken(ask, api="external", metric="queue", namespace=workloads.namespace)
     assert result["hop"] == "metrics_api"
-    assert result["seen"] == "APIService v1beta1.external.metrics.k8s.io: there is none"
+    assert result["seen"] == "APIService v1beta1.external.metrics.k8s.io: not found"
     assert (result["items"], result["listed"]) == ([], False)
 
 
@@ -234,7 +234,7 @@ def test_a_metric_that_is_not_listed(ask: Ask, workloads: Workloads, record: Cal
 def test_a_target_that_is_not_there(ask: Ask, workloads: Workloads) -> None:
     result = broken(ask, namespace=workloads.namespace, target={"kind": "StatefulSet", "name": "chat"})
     assert result["hop"] == "workload"
-    assert result["seen"] == f"StatefulSet {workloads.namespace}/chat: there is none"
+    assert result["seen"] == f"StatefulSet {workloads.namespace}/chat: not found"
 
 
 def test_pods_that_are_not_there(ask: Ask, workloads: Workloads, record: Callable[..., None]) -> None:
@@ -245,7 +245,7 @@ def test_pods_that_are_not_there(ask: Ask, workloads: Workloads, record: Callabl
     assert "/chat: 0 of 0 pods are ready" in broken(ask, **here, target={"name": "chat"})["seen"]
     result = broken(ask, **here, label_selectors=["app=chat"])
     assert result["hop"] == "workload"
-    assert result["seen"] == f"Pod {workloads.namespace}/app=chat: there is none"
+    assert result["seen"] == f"Pod {workloads.namespace}/app=chat: not found"
 
 
 def test_ready_pods_without_a_value(ask: Ask, workloads: Workloads, record: Callable[..., None]) -> None:
@@ -313,7 +313,7 @@ def test_check_mode_does_not_wait_for_what_nothing_has_made(
     assert not result.get("failed")
     assert result["result"]["hop"] == "metrics_api"
     [warning] = result["warnings"]
-    assert "APIService v1beta1.external.metrics.k8s.io: there is none" in warning
+    assert "APIService v1beta1.external.metrics.k8s.io: not found" in warning
 
 
 def test_what_is_wrong_with_the_question_is_said_before_anything_is_asked(ask: Ask, tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_an_external_metric_in_upper_case_is_out_of_reach_as_for_an_hpa(
     ask(**external, until="result.listed", wait_timeout=LISTED_S)
     result = broken(ask, **external)
     assert result["hop"] == "metric"
-    assert "HPAs ask in lower case, for jobs_waiting" in result["seen"]
+    assert "HPAs query it in lower case, as jobs_waiting" in result["seen"]
     workloads.deployment("chat")
     workloads.ready_pod("chat-0", app="chat")
     metric = {"metric": {"name": "Jobs_waiting"}, "target": {"type": "AverageValue", "averageValue": "1"}}

@@ -127,7 +127,9 @@ def test_findings_are_metrics_even_where_the_chain_is_broken(tmp_path: Path, opt
 def test_metrics_that_nobody_would_read_are_refused(tmp_path: Path, name: str) -> None:
     done = examine(tmp_path, kubegpu_kubeconfig=str(tmp_path / "none"), gpu_doctor_textfile=str(tmp_path / name))
     assert done.returncode == 2
-    assert "which is no file *.prom in a folder of this machine. Nothing was changed." in " ".join(done.stdout.split())
+    assert "which is not a *.prom file in an existing folder of this machine. Nothing was changed." in " ".join(
+        done.stdout.split()
+    )
 
 
 def test_without_a_cluster_there_is_nothing_to_report(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_check_mode_before_the_operator_is_there(run: Run, kube: client.ApiClien
     remove_kind(kube)
     result = run(check=True, autoscalers=[spec(workloads)])
     assert result["changed"] is True
-    assert ["no kind PrometheusRule" in warning for warning in result["warnings"]].count(True) == 1
-    assert ["chat: there is none" in warning for warning in result["warnings"]].count(True) == 1
+    assert ["does not serve the kind PrometheusRule" in warning for warning in result["warnings"]].count(True) == 1
+    assert ["chat: not found" in warning for warning in result["warnings"]].count(True) == 1
     refusal = run(autoscalers=[spec(workloads)])
     assert refusal["failed"]
     assert refusal["changed"] is False
@@ -124,12 +124,12 @@ OTHER_HPA = {
 REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"max_replicas": 2, "min_replicas": 3}, {}, "max_replicas 2 is below min_replicas 3"),
     ({"metric": "gpu_speed"}, {}, "metric 'gpu_speed' is no profile"),
-    ({"target": {"name": "chit"}}, {}, "chit: there is none"),
+    ({"target": {"name": "chit"}}, {}, "chit: not found"),
     ({"target": {"kind": "Rollout", "name": "chat"}}, {}, "the cluster has no kind Rollout"),
     ({"target": {"kind": "DaemonSet", "api_version": "apps/v1", "name": "chat"}}, {}, "no scale subresource"),
     ({"metric": {"name": "queue", "query": "sum("}, "target_value": 1}, {}, "metric queue: its query is not usable"),
     ({}, {"prometheus": {"service": "thanos"}}, "Prometheus monitoring/thanos:9090"),
-    ({}, {"prometheus": {"rule_namespace": "nowhere"}}, "recording rules: there is no namespace nowhere"),
+    ({}, {"prometheus": {"rule_namespace": "nowhere"}}, "recording rules: namespace nowhere does not exist"),
     ({"name": "other"}, {}, "was not made by this module, but by OpenAPI-Generator"),
     ({}, {}, "chat: HPA"),
 ]
@@ -175,7 +175,7 @@ def test_a_custom_metrics_api_of_somebody_else_is_not_used(
     ours = {"spec": {"service": {"name": "prometheus-adapter"}}}
     services.patch_api_service(name, {"spec": {"service": {"name": "datadog"}}})
     try:
-        assert "service monitoring/datadog does not offer the metrics of" in run(autoscalers=[spec(workloads)])["msg"]
+        assert "service monitoring/datadog does not serve the metrics of" in run(autoscalers=[spec(workloads)])["msg"]
     finally:
         services.patch_api_service(name, ours)
     assert objects(kube, workloads) == ([], [])

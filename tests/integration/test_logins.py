@@ -175,7 +175,7 @@ def test_an_autoscaler_of_who_may_not_make_one_ends_in_one_sentence(
     ("proof", "words"),
     [
         (True, "CUDA: NOT PROVEN, no node offers a GPU"),
-        (False, "WARNING: neither GPUs nor an autoscaler were proven: kubegpu_proof is false"),
+        (False, "WARNING: neither GPUs nor autoscalers were proven: kubegpu_proof is false"),
     ],
 )
 def test_a_proof_of_nothing_says_so(

@@ -42,13 +42,13 @@ def proven(result: dict[str, Any]) -> dict[str, Any]:
 def test_an_object_is_the_average_over_the_workloads_pods(run: Run, spec: dict[str, Any]) -> None:
     result = run(verify=True, wait_timeout=PROOF_S, autoscalers=[{**spec, "metric_type": "Object"}])
     assert proven(result)["values"] == {"chat": 40}
-    assert ["each new pod makes the HPA ask for more" in warning for warning in result["warnings"]].count(True) == 1
+    assert ["each new pod makes the HPA request more" in warning for warning in result["warnings"]].count(True) == 1
     assert [rule["name"] for rule in result["result"]["rules"]] == ["kubegpu-gpu", f"kubegpu-{spec['namespace']}.chat"]
 
 
 def test_an_external_metric_is_their_sum(run: Run, chain: MetricChain, spec: dict[str, Any]) -> None:
     wanted = [{**spec, "metric_type": "External"}]
-    assert "APIService v1beta1.external.metrics.k8s.io: there is none" in run(autoscalers=wanted)["msg"]
+    assert "APIService v1beta1.external.metrics.k8s.io: not found" in run(autoscalers=wanted)["msg"]
     with chain.api("external.metrics.k8s.io"):
         entry = proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=wanted))
         assert entry["values"] == {"chat": 80}

@@ -86,7 +86,7 @@ def test_a_runtime_class_of_ours_stays_as_long_as_a_daemon_set_runs_with_it(clus
 
     said = cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
     assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items != []
-    assert "RuntimeClass gpus stays: DaemonSet default/exporter runs with it." in " ".join(said.split())
+    assert "RuntimeClass gpus is kept: DaemonSet default/exporter runs with it." in " ".join(said.split())
     apps.delete_namespaced_daemon_set("exporter", "default")
     cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
     assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items == []

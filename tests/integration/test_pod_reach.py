@@ -157,7 +157,7 @@ def test_one_server_by_itself_asks_the_dns_of_the_others(proof: Proof) -> None:
         core.delete_namespaced_pod("dns", "kube-system", grace_period_seconds=0)
 
     assert alone.returncode == 0
-    assert "Have a pod on each node" not in alone.stdout
+    assert "Run a pod on each node" not in alone.stdout
     assert "does not reach pods of other nodes: 10.251.2.250:53 on gpu1: " in said(beside.stdout)
 
 

@@ -143,4 +143,6 @@ def test_that_claimed_gpus_name_no_pod_is_told(
     done = run_playbook(tmp_path, local(role), {"kubegpu_cluster_ready": True, "kubegpu_cluster": cluster, **options})
     assert done.returncode == 0
     said = " ".join(done.stdout.split())
-    assert ("WARNING: cluster -> exporter: DaemonSet dra/kubelet-plugin gives out GPUs by claims" in said) is is_told
+    assert (
+        "WARNING: cluster -> exporter: DaemonSet dra/kubelet-plugin allocates GPUs by resource claims" in said
+    ) is is_told

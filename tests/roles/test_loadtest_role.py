@@ -39,7 +39,7 @@ def said(folder: Path, **options: Any) -> str:
         pytest.param({"gpu_loadtest_own": OWN, "gpu_loadtest_url": ""}, NO_CLUSTER, id="a generator of one's own"),
         pytest.param({"gpu_loadtest_own": {"image": "x"}}, "missing required arguments: command", id="half of one"),
         pytest.param(
-            {"gpu_loadtest_url": "chat:8000"}, "gpu_loadtest_url is `chat:8000`, which is no address", id="url"
+            {"gpu_loadtest_url": "chat:8000"}, "gpu_loadtest_url is `chat:8000`, which is not a URL", id="url"
         ),
         pytest.param({"gpu_loadtest_low": "2", "gpu_loadtest_high": "40"}, NO_CLUSTER, id="text"),
         pytest.param({"gpu_loadtest_high": 1}, "that is no load to scale on", id="no load"),

@@ -42,7 +42,7 @@ def test_room_is_asked_of_each_folder_that_an_inventory_names() -> None:
 
 @pytest.mark.parametrize(("connection", "reboots"), [("ssh", True), ("local", False)])
 def test_a_first_run_says_so_too(connection: str, reboots: bool) -> None:
-    waits = task(NODES, "Refuse to make nodes of servers that wait for a reboot")
+    waits = task(NODES, "Fail if servers wait for a reboot")
     gpu1 = {"nvidia_driver_reboot_reason": "nouveau is loaded", "ansible_connection": connection}
     role = RoleValues("_common", {}, {"waiting": ["gpu1"], "ansible_play_hosts": ["gpu1"], "hostvars": {"gpu1": gpu1}})
     role.tell(connections=role[waits["vars"]["connections"].strip("{} ")])
@@ -58,7 +58,7 @@ def test_the_only_node_is_drained_whatever_budgets_say(role: str, nodes: int, pa
     """Of the adapter's two replicas the second would never go: nowhere could the first one come back."""
     path = ROOT / f"roles/{role}/tasks/drain.yml"
     tasks = DataLoader().load_from_file(str(path), trusted_as_template=True)
-    [drain] = [row for task in tasks for row in task.get("block", []) if row["name"] == "Drain it"]
+    [drain] = [row for task in tasks for row in task.get("block", []) if row["name"] == "Drain the node"]
     told = {f"__{role}_nodes_beside": {"resources": [{}] * nodes}, **drain["vars"]}
     options = RoleValues(role, {}, told)[drain["kubernetes.core.k8s_drain"]["delete_options"].strip("{} ")]
 

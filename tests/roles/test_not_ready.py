@@ -49,9 +49,9 @@ def test_the_error_does_not_need_the_right_to_list_events() -> None:
 
 
 WAITING = {
-    "metrics_server": "Say what the server lacks",
-    "nvidia_device_plugin": "Say which node offers none",
-    "prometheus_adapter": "Say what the adapter lacks",
+    "metrics_server": "Report why metrics-server is not ready",
+    "nvidia_device_plugin": "Report nodes without allocatable GPUs",
+    "prometheus_adapter": "Report why the adapter is not ready",
 }
 
 

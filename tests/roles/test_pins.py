@@ -53,7 +53,7 @@ def test_versions_that_there_are_are_told(tmp_path: Path, there: str) -> None:
     text = said(tmp_path, there, ["kubegpu1"], "2.1.9-*")
 
     assert f"apt: localhost would get kubegpu1=2.1.9-* from {there}, and apt finds 2.3.7-1, 2.3.6-1 there." in text
-    assert "Nothing was changed. Next: set runtime_version to a version that is there (" in text
+    assert "Nothing was changed. Next: set runtime_version to an available version (" in text
 
 
 def test_headers_that_are_gone_are_not_looked_for_in_the_drivers_repository(tmp_path: Path, there: str) -> None:

@@ -192,29 +192,33 @@ THEIR_ADAPTER = {"components": {"metrics_apis": apis(custom=False)}}
 SWITCHES = {"prometheus_adapter_raw_metrics": True, "prometheus_adapter_external_metrics": True}
 WARNED = {
     "a monitor in the namespace": Warned(EXPORTER, choosy("monitoring")),
-    "a monitor elsewhere": Warned(EXPORTER, choosy("a", "b"), "x/theirs takes monitors of a, b, and not of monitoring"),
+    "a monitor elsewhere": Warned(
+        EXPORTER, choosy("a", "b"), "x/theirs selects monitors of a, b, but not of monitoring"
+    ),
     "a monitor of nowhere": Warned(
-        EXPORTER, choosy(), "x/theirs takes monitors of no namespace, and not of monitoring"
+        EXPORTER, choosy(), "x/theirs selects monitors of no namespace, but not of monitoring"
     ),
     "a monitor of ours": Warned(EXPORTER, {}),
     "a monitor of ours, which is still to come": Warned(EXPORTER, {"serves_monitors": False}),
     "no monitor": Warned(
-        EXPORTER, PLAIN, "no kind ServiceMonitor, so the exporter gets none. Next: let x/plain scrape port 9400"
+        EXPORTER,
+        PLAIN,
+        "none is created for the exporter. Next: configure x/plain to scrape port 9400",
     ),
     "alerts in the namespace": Warned(ALERTS, choosy("x")),
-    "alerts elsewhere": Warned(ALERTS, choosy("a"), "x/theirs takes rules of a, and not of x"),
+    "alerts elsewhere": Warned(ALERTS, choosy("a"), "x/theirs selects rules of a, but not of x"),
     "switches of ours": Warned(ADAPTER, {}, options=SWITCHES),
     "no switch for theirs": Warned(ADAPTER, THEIR_ADAPTER, options={"prometheus_adapter_state": "existing"}),
     "switches for theirs": Warned(
         ADAPTER,
         THEIR_ADAPTER,
-        "prometheus_adapter_raw_metrics, prometheus_adapter_external_metrics: they belong to our adapter, and x/server",
+        "prometheus_adapter_external_metrics: they configure the collection's adapter, but x/server",
         {"prometheus_adapter_state": "existing", **SWITCHES},
     ),
     "another feature discovery": Warned(
         PLUGIN,
         {"components": {"node_feature_discovery": [found("nfd/master", release="nfd/nfd")]}},
-        "node-feature-discovery: somebody else's is there (nfd/nfd)",
+        "node-feature-discovery: another installation exists (nfd/nfd)",
     ),
     "a feature discovery of ours": Warned(PLUGIN, {}),
     "ours goes, and has another name": Warned(

@@ -88,7 +88,7 @@ def test_a_limit_that_leaves_the_cluster_out_is_said(tmp_path: Path, limit: str,
     words = ("-i", "hosts.yml", ROOT / "playbooks" / "gpu.yml", "--limit", limit, "-e", known)
     done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
     said = " ".join(done.stdout.split())
-    assert (f"WARNING: --limit {limit} has no localhost" in said) is warned
+    assert (f"WARNING: --limit {limit} does not include localhost" in said) is warned
 
 
 def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: Path) -> None:
@@ -200,11 +200,11 @@ def test_the_playbook_of_several_charts_waits_for_those_that_are_to_be_waited_fo
 @pytest.mark.parametrize(
     ("playbook", "tag", "task"),
     [
-        ("gpu", "gpu_node_labels", "Gather their names"),
-        ("gpu", "gpu_node_labels", "Look at the PCI devices"),
-        ("gpu", "gpu_node_labels_configure", "Look at the PCI devices"),
-        ("doctor", "gpu_doctor", "Examine each server by the roles of servers"),
-        ("doctor", "gpu_doctor_verify", "Examine each server by the roles of servers"),
+        ("gpu", "gpu_node_labels", "Gather host names"),
+        ("gpu", "gpu_node_labels", "Detect the GPUs"),
+        ("gpu", "gpu_node_labels_configure", "Detect the GPUs"),
+        ("doctor", "gpu_doctor", "Examine each server with the node roles"),
+        ("doctor", "gpu_doctor_verify", "Examine each server with the node roles"),
     ],
 )
 def test_a_role_alone_knows_the_gpus_of_the_servers(tmp_path: Path, playbook: str, tag: str, task: str) -> None:

@@ -41,7 +41,7 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
         "-i", "localhost,", "--check", "play.yml", "-e", json.dumps(known),
         cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **installed_alone(tmp_path)},
     )  # fmt: skip
-    found = re.search(r"Take the devices away\] \**\n(\w+)", done.stdout)
+    found = re.search(r"Remove the CDI specification\] \**\n(\w+)", done.stdout)
 
     assert found, done.stdout + done.stderr
     assert found[1] == ("changed" if is_ours else "skipping")

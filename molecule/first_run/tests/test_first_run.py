@@ -117,6 +117,6 @@ def test_each_playbook_by_itself_finds_what_the_others_have_left(host: Host, fir
             code = subprocess.run((*PLAY, playbook), **where, stdout=out, stderr=out).returncode
         assert code == 0, log.read_text()
 
-    assert re.search(r"Look at the PCI devices\] \*+\nok: ", log.read_text())
+    assert re.search(r"Detect the GPUs\] \*+\nok: ", log.read_text())
     assert re.findall(r"changed=(\d+)", log.read_text()).count("0") >= 3, "servers have all that they are to have"
     assert host.check_output(label).startswith("node/")

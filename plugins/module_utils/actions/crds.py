@@ -14,7 +14,7 @@ from .wait import Deadline, wait_until
 
 
 def apply_crds(kube: KubeClient, crds: Iterable[Manifest], inventory: str, deadline: Deadline) -> Outcome:
-    """Bring CRDs to what a chart has, and wait until they are served. Those of others, or of other inventories, stay.
+    """Apply the CRDs of a chart, and wait until they are served. Third-party and other inventories' CRDs are kept.
 
     Raises: HopError if one is not served in time.
     """
@@ -25,9 +25,9 @@ def apply_crds(kube: KubeClient, crds: Iterable[Manifest], inventory: str, deadl
 
 
 def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline) -> Outcome:
-    """Remove the CRDs of an API group that this inventory brought, and wait until they are gone.
+    """Delete the CRDs of an API group that this inventory installed, and wait until they are deleted.
 
-    One stays as long as somebody else has an object of its kind, for the object would go with it.
+    A CRD is kept while third-party objects of its kind exist, because they would be deleted with it.
     Raises: HopError if one is not gone in time.
     """
     found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER},{INVENTORY}={inventory}") or []
@@ -45,7 +45,7 @@ def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline
 
 
 def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
-    """What there is of the CRD's kind that is not ours. What belongs to a pod or its DaemonSet goes with that."""
+    """Third-party objects of the CRD's kind. Objects that a pod or its DaemonSet owns are deleted with their owner."""
     spec = crd["spec"]
     version = next(entry["name"] for entry in spec["versions"] if entry["served"])
     kind = Resource(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])

@@ -19,7 +19,7 @@ from ..reading.pods import read_pods
 from ..reading.targets import TargetState
 
 # Above this a dead time is measured again in each run: the first pods of a workload also pull its image, and many that
-# start at once hold each other up. Pods that are there already start faster than this.
+# start at once hold each other up. Existing pods started faster than this.
 ORDINARY_DEAD_TIME_S = 30
 # Labels of pods: a Deployment's, a StatefulSet's, a Rollout's.
 _REVISIONS = ("pod-template-hash", "controller-revision-hash", HASH)
@@ -38,8 +38,8 @@ def resolve_dead_times(
     """The autoscalers with the dead time that was measured, for those that leave their scaling rules to us.
 
     It is measured as soon as the target has ready pods, and then kept on the HPA: rules that change with each run's
-    measurement would be changes that nobody asked for. Only a value above ORDINARY_DEAD_TIME_S is measured again, and
-    replaced by a smaller one: whatever goes wrong while a pod starts lengthens what is seen, and nothing shortens it.
+    measurement would be unwanted changes. Only a value above ORDINARY_DEAD_TIME_S is measured again, and
+    replaced by a smaller one: problems during the start of a pod only lengthen the measured time.
     evaluate_s: between two evaluations of the rules that this run writes.
     Returns: beside them a warning for each autoscaler that a measured dead time makes slow.
     """

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which scrape targets are believed about GPUs, where the user does not say it."""
+"""Selects the scrape targets for GPU metrics if the user does not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def with_exporter_labels(
 
     What a live rule believes stays, until its targets are gone: a job that is new takes nothing over. Without a rule
     the one job that reports GPUs is believed. A rule that another inventory made stays as it is.
-    jobs: that report GPUs. live: rules that are there.
+    jobs: that report GPUs. live: existing rules.
     """
     if not are_wanted(rules, autoscalers):
         return rules, []

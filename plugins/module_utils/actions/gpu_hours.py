@@ -19,13 +19,13 @@ from .outcome import Outcome
 
 Answer = TypeVar("Answer")
 
-# The hop at which options that cannot be are refused.
+# The hop of errors about invalid options.
 HOURS = "GPU hours"
 MOST_WEEKS = 260
 # roles/gpu_alerts/files/hours.yml records once a minute.
 SAMPLES_PER_HOUR = 60
 _WEEK = timedelta(weeks=1)
-# How near the begin of the data is told.
+# Precision of the start of the data.
 _STEP = timedelta(minutes=10)
 # By the names that the queries give to their answers.
 _OF_WORKLOADS = {
@@ -69,7 +69,7 @@ def read_hours(
     """Changes nothing.
 
     replicas: the pods behind the Service of Prometheus, if there are several that may be asked. Each has recorded for
-              itself: a week is told by the one that has most of it.
+              itself: a week is read from the one that has most of it.
     Raises: HopError if an option cannot be, or nothing is recorded; ApiError if Prometheus does not answer.
     """
     _refuse(weeks, namespaces)
@@ -83,7 +83,7 @@ def read_hours(
         found = [_fullest(week, prometheus, replicas, _query(week, namespaces)) for week in wanted]
     except QueryError as err:
         fix = "see that Prometheus is 2.33 or later, and its limits on queries"
-        raise HopError(HOURS, f"Prometheus {prometheus.name} refuses the query: {err}", fix) from err
+        raise HopError(HOURS, f"Prometheus {prometheus.name} rejects the query: {err}", fix) from err
     result = {"recorded_since": written(since), "weeks": found, "workloads": totals(found)}
     return Outcome(result=result, warnings=list(_late(since, wanted)))
 
@@ -107,7 +107,7 @@ def _fullest(
 
 
 def _clock(prometheus: PrometheusClient) -> float:
-    """Its time; what it does not answer to is told with its name."""
+    """Its time; errors contain its name."""
     try:
         return prometheus.query("time()")[0].values[0]
     except ApiError as err:

@@ -40,7 +40,7 @@ class Window:
         return f"[{self.length_s}s:{self.step_s}s]"
 
     def array(self, series: Series) -> array[float]:
-        """A value a step, nan where there is none."""
+        """A value for each step, or nan."""
         found = array("d", [nan]) * self.steps
         for time, value in zip(series.times, series.values, strict=True):
             place = round((time - self.start_s) / self.step_s)

@@ -17,7 +17,7 @@ def look_around(connect: Callable[[], KubeClient], server: str, inventory: str, 
     """Which components a cluster has, as soon as it answers.
 
     connect: a client of the cluster. server: its address, for people. inventory: whose objects are owned.
-    Raises: HopError if it does not answer in time, or takes the client for nobody. ApiError if a part cannot be read
+    Raises: HopError if it does not answer in time, or treats the client as anonymous. ApiError if a part cannot be read
     for another reason than rights.
     """
 

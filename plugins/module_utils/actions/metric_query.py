@@ -9,7 +9,7 @@ from ..autoscaling.spec import API_VERSIONS, Target
 from ..cluster.metrics_api import CUSTOM_METRICS, EXTERNAL_METRICS, MetricsApi, MetricValue
 from ..errors import HopError
 
-# The hop at which options that contradict each other are refused.
+# The hop of errors about contradictory options.
 QUERY = "query"
 ALL = "*"
 _SERIES = {
@@ -78,7 +78,7 @@ class MetricQuery:
         return _SERIES.get(self.resource, "").format(self.metric)
 
     def __str__(self) -> str:
-        """Whose values are asked for, in words."""
+        """The queried objects, as text."""
         objects = "any series" if self.is_external else f"{self.resource} {self.name}"
         place = f"in namespace {self.namespace}" if self.namespace else "in the cluster"
         terms = ",".join(filter(None, (self.label_selector, self.metric_label_selector)))
@@ -100,7 +100,7 @@ class MetricQuery:
         )
 
     def _has_no_path(self) -> bool:
-        """client-go refuses the same: rest.IsValidPathSegmentName."""
+        """client-go rejects the same: rest.IsValidPathSegmentName."""
         parts = (self.metric, self.namespace or "", self.resource, self.name)
         return any({"/", "%"} & set(part) or part in (".", "..") for part in parts)
 

@@ -21,7 +21,7 @@ KINDS_BY_ITSELF = {"Endpoints", "EndpointSlice", "Event", "Lease"}
 
 
 def make_namespace(kube: KubeClient, name: str, inventory: str) -> Outcome:
-    """A namespace that is there belongs to whoever made it, and stays as it is."""
+    """An existing namespace is not changed."""
     if kube.get(NAMESPACES, name) is not None:
         return _outcome(name, "unchanged")
     kube.apply(NAMESPACES, marked({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, inventory))
@@ -54,7 +54,7 @@ def _outcome(name: str, action: str, holds: Sequence[str] = ()) -> Outcome:
 
 
 def _titles_in(kube: KubeClient, namespace: str) -> list[str]:
-    """What somebody has put into a namespace. A kind that may not be listed counts as there."""
+    """Objects that users created in a namespace. A kind that cannot be listed counts as existing."""
 
     def titles(resource: Resource) -> list[str]:
         try:
@@ -88,7 +88,7 @@ def _listed_in_namespaces(kube: KubeClient, version: str) -> list[Resource]:
     try:
         served: list[dict[str, Any]] = kube.get_raw(group_path(version), retry=True)["resources"]
     except ApiError as err:
-        if err.status == 503 or err.is_not_found:  # an aggregated API that nobody serves any more holds nothing
+        if err.status == 503 or err.is_not_found:  # an aggregated API without a server holds nothing
             return []
         raise
     return [

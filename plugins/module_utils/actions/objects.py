@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All objects of one part of the collection: what is wanted is there, and nothing else of that part."""
+"""All objects of one part of the collection: wanted objects are applied, and other objects of the part are deleted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_objects(
     outcome = Outcome()
     served = _served(kube, kinds)
     selector = f"{MANAGED_BY}={MANAGER},{PART_OF}={part_of},{INVENTORY}={inventory}"
-    # A part of that name elsewhere is somebody else's. Nor may everybody list the whole cluster.
+    # A part of that name elsewhere can have another owner, and not every user can list the whole cluster.
     places = None if namespaces is None else sorted({*namespaces, *(_identity(manifest)[1] for manifest in wanted)})
     asked = [(resource, place) for resource in served.values() for place in (places if places is not None else [None])]
     lists = all_in_parallel(lambda query: kube.list(query[0], namespace=query[1], label_selector=selector), asked)
@@ -53,8 +53,8 @@ def make_objects(
         raise HopError(
             Hop.API_SERVER,
             seen=f"no {' and no '.join(missing)} is served, so nothing was changed",
-            fix="install what brings that kind first; for a PrometheusRule that is the Prometheus operator; or leave "
-            "the objects out, by the role's state absent",
+            fix="install the CRD of that kind first, for a PrometheusRule the Prometheus operator; or skip the objects "
+            "with the role's state absent",
         )
     outcome.warnings += [f"no {kind} is served yet: it cannot be judged" for kind in missing]
     for identity in desired.keys() - ours.keys():
@@ -122,7 +122,7 @@ def _refuse_foreign(kube: KubeClient, resource: Resource | None, identity: Ident
         )
     raise HopError(
         Hop.API_SERVER,
-        seen=f"{kind} {namespace}/{name} was made by somebody else, so nothing was changed",
+        seen=f"{kind} {namespace}/{name} is not managed by this collection. Nothing was changed",
         fix=f"rename or remove it: kubectl -n {namespace} get {kind.lower()} {name} -o yaml",
     )
 

@@ -24,7 +24,7 @@ class Outcome:
     errors: list[HopError | ApiError] = field(default_factory=list)
 
     def record(self, before: Manifest | None, after: Manifest | HopError | ApiError | None) -> str:
-        """Note what became of one object. Returns created, changed, deleted, unchanged or failed."""
+        """Record the result for one object. Returns created, changed, deleted, unchanged or failed."""
         if isinstance(after, (HopError, ApiError)):
             self.errors.append(after)
             return "failed"

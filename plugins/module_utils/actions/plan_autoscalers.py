@@ -29,13 +29,13 @@ from ..reading.targets import TargetState, read_targets
 from .load_history import Recorded, Window, demand_series, read_loads, recorded_samples
 from .outcome import Outcome
 
-# The hop at which options that cannot be are refused.
+# The hop of errors about invalid options.
 PLAN = "plan"
 # Processes that replay side by side; fewer autoscalers than this are not worth a second one.
 PROCESSES, WORTH_PROCESSES = 2, 20
 # Why there is nothing to replay.
 _UNRECORDED = "Prometheus has recorded none of its metrics in that time"
-_UNTOLD = "its load is told by the names of its pods, and they leave out a part of such a long name"
+_UNTOLD = "its load is matched by the names of its pods, which truncate such a long name"
 # What explains decisions is read finer than what is replayed.
 _RECENT_STEP_S = 5
 
@@ -45,7 +45,7 @@ class PlanOptions:
     """What is replayed, in seconds.
 
     history_s:         of the load.
-    step_s:            a look of the controller; None for what the controller manager is told.
+    step_s:            a period of the controller; None for the flag of the controller manager.
     recent_s:          whose decisions are explained.
     pod_start_s:       None for what the HPA was computed with.
     overload:          None for what is usual for the metric.
@@ -111,7 +111,7 @@ _REFUSALS: tuple[tuple[_IsWrong, str, str], ...] = (
     ),
     (
         lambda params: params.get("name") == TODAY,
-        f"a setting is called {TODAY}, as the one that is there",
+        f"a setting is called {TODAY}, as the current one",
         "give it another name",
     ),
     *(
@@ -134,7 +134,7 @@ def make_plans(
     keys: Collection[Key],
     options: PlanOptions,
 ) -> Outcome:
-    """Plan autoscalers: all of ours in a namespace or in the cluster, or those that `keys` names. Changes nothing.
+    """Plan autoscalers: all managed ones in a namespace or in the cluster, or those in `keys`. Changes nothing.
 
     Raises: HopError if one that is named does not exist; ApiError, QueryError if Prometheus does not answer.
     """
@@ -181,7 +181,7 @@ def _subject(
     recent: Window | None,
     options: PlanOptions,
 ) -> Subject | str:
-    """What is to be planned, or why it cannot be."""
+    """The autoscalers to plan, or why they cannot be planned."""
     recorded = loads.get(autoscaler.key)
     known = [metric for metric in autoscaler.metric_targets if recorded and metric.series in recorded.loads]
     if options.load is not None:

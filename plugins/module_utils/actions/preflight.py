@@ -20,7 +20,7 @@ _CHECKS: tuple[Check[State], ...] = tuple(
 
 
 def preflight(state: State, *, dry_run: bool) -> list[str]:
-    """The warnings. Raises: HopError with all reasons to refuse, if there is one.
+    """The warnings. Raises: HopError with all failed checks, if there are any.
 
     state: that the change would lead to.
     """

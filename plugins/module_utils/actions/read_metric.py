@@ -31,7 +31,7 @@ from .wait import Deadline, wait_until
 # Not a hop of the chain, but what the user waits for.
 CONDITION = "condition"
 
-# Of an API that answers, or that somebody has registered.
+# Of an API that answers or is registered.
 _SERVED: Manifest = {"metadata": {}}
 
 # As the module returns it, and what keeps values from the one who asks.
@@ -51,7 +51,7 @@ def metric_condition(expression: str) -> Condition:
 def read_metric(kube: KubeClient, query: MetricQuery) -> Answer:
     """One look. What is not served, not listed or has no value is in the answer, not an error.
 
-    Raises: HopError that names the right if one is missing; ApiError if the query itself is refused, or if the API
+    Raises: HopError that names the right if one is missing; ApiError if the query itself is rejected, or if the API
             server does not answer.
     """
     try:
@@ -182,7 +182,7 @@ def _owner(kube: KubeClient, query: MetricQuery, version: str) -> Owner:
 
 
 def _silent_api(owner: Owner, outage: ApiError) -> ApiState:
-    """An API that does not answer is registered all the same, unless nobody knows it."""
+    """An API that does not answer is still registered, unless it has no APIService."""
     service = owner.api_service or (None if outage.is_not_found else _SERVED)
     silence = f": {outage.message.strip()}"
     return ApiState(

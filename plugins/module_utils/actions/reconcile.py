@@ -45,9 +45,9 @@ def reconcile(
 ) -> Outcome:
     """Make the cluster's recording rules match, and then the HPAs that read them.
 
-    One object's failure does not stop the others, but for the HPAs of a rule that was refused. Failures are collected
+    An object's failure does not stop the others, except for the HPAs of a rejected rule. Failures are collected
     in the outcome's errors.
-    Raises: HopError before anything is changed, if there is reason to refuse.
+    Raises: HopError before anything is changed, if a check fails.
     """
     check_backends(autoscalers, rules)
     reader = Before(kube, prometheus, autoscalers, rules.namespace)

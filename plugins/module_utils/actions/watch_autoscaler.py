@@ -28,7 +28,7 @@ class Watch:
 
     seconds:  for so long, from when the job began.
     end_s:    Unix seconds at which it is over; instead of `seconds`.
-    job:      name of a Job that brings the load; the time begins when its log has `line`. Empty for none.
+    job:      name of a Job that sends the load; the time begins when its log has `line`. Empty for none.
     job_timeout_s: for that.
     """
 
@@ -57,7 +57,7 @@ def watch_autoscaler(
     resource = _target_resource(kube, watch, hpa)
     if watch.job:
         _wait_for_load(kube, watch, clock, sleep)
-    # What is there already is left out later: by its name, since this clock may differ from the cluster's.
+    # Existing events are skipped later by name, because this clock may differ from the cluster's.
     events_before = {_event_key(event) for event in _events(kube, watch, hpa)}
     pods_before = {pod["metadata"]["name"] for pod in _pods(kube, watch, _target(kube, watch, hpa, resource))}
     began_s = clock()
@@ -121,7 +121,7 @@ def _target(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any], resource: Re
     if found is None:
         raise HopError(
             Hop.WORKLOAD,
-            seen=f"{watch.namespace}/{watch.name}: its target, {resource.kind} {name}, is not there",
+            seen=f"{watch.namespace}/{watch.name}: its target, {resource.kind} {name}, does not exist",
             fix="create the target, or correct the HPA's scaleTargetRef",
         )
     return found
@@ -174,7 +174,7 @@ def _events(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any]) -> list[Mapp
     target = hpa["spec"]["scaleTargetRef"]["name"]
     try:
         events = kube.list(EVENTS, namespace=watch.namespace) or ()
-    except ApiError:  # who may look at autoscalers may not always look at events
+    except ApiError:  # not every user who can read autoscalers can read events
         return []
     names = ((event, (event.get("involvedObject") or {}).get("name", "")) for event in events)
     return [event for event, name in names if name in (watch.name, target) or name.startswith(f"{target}-")]

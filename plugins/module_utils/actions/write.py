@@ -23,10 +23,10 @@ _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS, SCALED_OBJEC
 
 @dataclass(frozen=True)
 class Change:
-    """One object as it is and as it is to be; None where there is none.
+    """One object before and after the change, or None.
 
     adopt: take its fields over from others, also if it was not made for this inventory.
-    lacks: a rule that it reads and that was refused. It is not sent then: an HPA would read what nobody records.
+    lacks: a rule that it uses and that was rejected. It is then not written, because the HPA would have no value.
     may_go: whether it is still to be deleted, if it has changed since it was read.
     orphan: what it has made stays when it is deleted.
     """
@@ -52,7 +52,7 @@ class Change:
 
     @property
     def takes_over(self) -> bool:
-        """What was made for this inventory is put back, whoever has edited it since."""
+        """Objects of this inventory are restored after any edit."""
         return self.adopt or self._is_ours
 
     @property
@@ -103,19 +103,19 @@ def _notes(change: Change, result: Manifest | HopError | ApiError | None) -> lis
 
 
 def _send(kube: KubeClient, change: Change) -> Manifest | None:
-    """What is there afterwards."""
+    """The object after the change."""
     if change.lacks:
         raise HopError(
             Hop.RULE,
-            seen=f"{change.title} is not written: PrometheusRule {change.lacks}, which it reads, was refused",
-            fix="mend what the rule was refused for, then run again",
+            seen=f"{change.title} is not written: PrometheusRule {change.lacks}, which it uses, was rejected",
+            fix="fix the error of the rule, then run again",
         )
     if change.after is None:
         kube.delete(change.resource, change.manifest, change.may_go, orphan=change.orphan)
         return None
     try:
         written = kube.apply(change.resource, change.after, change.before, force=change.takes_over)
-        written["metadata"].pop("managedFields", None)  # half of the object, and nobody asks for it again
+        written["metadata"].pop("managedFields", None)  # half of the object, and not used again
         return {**written, "kind": change.resource.kind}
     except ApiError as err:
         # The namespace or the kind is still to come: a dry run can only assume that it would work.

@@ -11,7 +11,7 @@ from .spec import Autoscaler
 
 
 def describe_behaviors(autoscalers: Iterable[Autoscaler]) -> tuple[list[dict[str, Any]], list[int]]:
-    """The scaling rules in words, each once, and for each autoscaler the place of its own among them."""
+    """The distinct scaling rules in words, and for each autoscaler the index of its rules."""
     behaviors: list[dict[str, Any]] = []
     places = []
     for autoscaler in autoscalers:

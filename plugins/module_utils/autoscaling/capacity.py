@@ -23,7 +23,7 @@ Node = Mapping[str, Any]
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether it is a whole GPU, a share of one or a MIG instance, whatever it is called."""
+    """Whether it is a whole GPU, a share of one or a MIG instance, with any name."""
     return resource.startswith(NVIDIA) and not _NETWORK.search(resource)
 
 
@@ -170,7 +170,7 @@ def _difference(value: str | None, values: Sequence[str]) -> int:
 
 
 def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nodes come as they are needed: those of Karpenter, of a GKE, an EKS or an AKS node group say so."""
+    """Whether nodes are added on demand, by labels of Karpenter and of GKE, EKS and AKS node groups."""
     marks = (
         "karpenter.sh/",
         "cloud.google.com/gke-nodepool",

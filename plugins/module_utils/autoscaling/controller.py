@@ -28,7 +28,7 @@ _API_DOWN = ScalingRules(300, (ScalingPolicy("Percent", 100, 15),), "Max")
 class Behavior:
     """How fast an HPA may go in both directions.
 
-    is_given: the HPA says so. Else each decision may double the pods, or bring them to four, whatever came before. And
+    is_given: set in the HPA. Else each decision may double the pods, or set them to four, in any history. And
               what the window gives counts both ways: an older recommendation still adds pods.
     """
 
@@ -202,7 +202,7 @@ class Controller:
 class _Window:
     """The lowest or the highest recommendation of the last seconds, without those that a later one outdoes.
 
-    outdone: whether a kept value can no longer be the extreme once a new one is there.
+    outdone: whether a kept value can no longer be the extreme once a new one exists.
     """
 
     def __init__(self, seconds: int, outdone: Callable[[Any, Any], bool]) -> None:
@@ -228,7 +228,7 @@ class _Window:
 class _Events:
     """Changes of the replicas in one direction.
 
-    One that is older than all policies of its own direction makes room for the next. Those of the
+    One that is older than all policies of the direction makes room for the next. Those of the
     other may still ask for it: so does the controller.
     """
 

@@ -55,7 +55,7 @@ _LEAST_SERVED_PER_S = 0.5
 _LEAST_COMPLETE = 0.9
 # A counter is missed so long, seconds: a proxy that is not scraped takes requests away, and no GPU time.
 _MISSED_S = 900
-# Where a smaller share is served, GPUs are full, and nobody knows of what: a cost that rises then is not believed.
+# Where a smaller share is served, GPUs are full, for an unknown reason: a cost that rises then is ignored.
 _LEAST_SERVED_SHARE = 0.9
 # Between two evaluations, seconds: each half of the window has one.
 LONGEST_INTERVAL_S = _WINDOW_S // 2
@@ -68,14 +68,14 @@ _BEFORE = "5m"
 # first are full for a moment. Their values and those of the last are of different moments, and add up to too much.
 SUSTAINED_S = 15
 
-# Whose pods are told by their names. kube-state-metrics and its rules would show a new pod up to a minute late. Until
+# Workloads whose pods are matched by name. kube-state-metrics and its rules would show a new pod a minute late. Until
 # then its requests counted and its GPU did not.
 KINDS = ("Deployment", "StatefulSet")
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Whose requests count.
+    """The source of request counts.
 
     offered: selectors of counters of requests that were answered, refused or failed for want of GPU time.
     served:  selectors of those that took GPU time.
@@ -128,7 +128,7 @@ def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:
 
 
 def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
-    """What the HPA reads: the demand, or what the GPUs do as long as there is none. So it always has a value.
+    """What the HPA reads: the demand, or else the load of the GPUs. So it always has a value.
 
     Clients that try again and again while nothing answers them, or nearly nothing, are no demand.
     labels: of the workload's series.
@@ -171,8 +171,8 @@ def recordings(
     )
     yield f"{raw}rate", f"(\n{rates}\n)\nand\n{series['counters']}"
     yield f"{raw}least", _least(demand)
-    # Answers that were held up come all at once, and of a step the first rate has only a part. What was there twice is
-    # neither.
+    # Answers that were held up come all at once, and of a step the first rate has only a part. A value that
+    # occurs twice is neither.
     twice, thrice = (f"{raw}rate{matchers}[{math.ceil((many - 0.5) * interval_s)}s]" for many in (2, 3))
     at_least = f"{raw}least{matchers}[{math.ceil(2.5 * interval_s)}s]"
     yield (
@@ -239,7 +239,7 @@ and on ()
 
 
 def _sample(demand: Demand, raw: str, matchers: str, samples: int) -> str:
-    """PromQL: the cost as the last minute says it. Of idle GPUs the most that it can be, if the cost is above that.
+    """PromQL: the cost in the last minute. Of idle GPUs the most that it can be, if the cost is above that.
 
     raw: what the parts' names begin with. samples: that a minute without a gap has.
     """

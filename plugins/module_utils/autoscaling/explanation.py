@@ -76,7 +76,7 @@ def _explained(
     look = (agreeing or lately)[-1]
     words = _sentence(look, setting)
     if not agreeing:
-        words += f"; the HPA set {after}, so it saw values that were not recorded, or somebody else set them"
+        words += f"; the HPA set {after}, so it saw values that were not recorded, or another client set them"
     return {"time_s": time_s, "before": before, "after": after, "sentence": words, "agrees": bool(agreeing)}
 
 
@@ -133,7 +133,7 @@ def _sentence(look: _Look, setting: Setting) -> str:
     if decision.wanted is None:
         if decision.limit in ("minimum", "maximum"):
             bound = setting.minimum if decision.limit == "minimum" else setting.maximum
-            return f"brought to the {decision.limit} {bound} without asking the metrics"
+            return f"set to the {decision.limit} {bound} without the metrics"
         return f"wanted nothing: {look.because}"
     parts = [f"wanted {decision.wanted}: {look.because}"]
     if decision.stabilized != decision.wanted:

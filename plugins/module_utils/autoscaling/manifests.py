@@ -63,9 +63,9 @@ class RuleOptions:
 
 
 def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """One for each profile, shared by its autoscalers, and one for each workload that has a value of its own.
+    """One for each profile, shared by its autoscalers, and one for each workload with a separate value.
 
-    Autoscalers share a profile of the collection in the whole cluster, and a metric of their own in their namespace.
+    Autoscalers share a profile of the collection in the whole cluster, and a custom metric in their namespace.
     """
     shared = [profile_rule(profile, rules, namespace) for namespace, profile in shared_profiles(autoscalers)]
     own = [workload_rule(autoscaler, rules) for autoscaler in autoscalers if _workload_metrics(autoscaler)]
@@ -259,7 +259,7 @@ def _decision(scaler: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def measured_dead_time(hpa: Mapping[str, Any]) -> int:
-    """What an HPA of this collection was computed with; 0 if it does not say so, or says what cannot be."""
+    """What an HPA of this collection was computed with; 0 if it is missing or invalid."""
     text = (hpa["metadata"].get("annotations") or {}).get(DEAD_TIME_ANNOTATION, "")
     seconds = int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
     return seconds if seconds <= LONGEST_DEAD_TIME_S else 0
@@ -281,7 +281,7 @@ def _is_recorded(target: Target, entry: Manifest) -> bool:
 def _metric_target_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> MetricTarget:
     """The metric_target of an entry of an HPA's metrics.
 
-    In somebody else's HPA a metric with a name of ours is taken for ours only if it is recorded.
+    In a third-party HPA a metric with a name of this collection counts only if it is recorded.
     """
     content = entry[entry["type"].lower()]
     name, target = content["metric"]["name"], content["target"]
@@ -399,7 +399,7 @@ def _demand_queries(autoscaler: Autoscaler, rules: RuleOptions) -> Iterator[tupl
         )
 
 
-# What that rule calls the kinds. It has words of its own for those of Kubernetes, and takes any other as it is written.
+# Names of kinds in that rule. It has its own names for Kubernetes' kinds, and uses any other kind as it is written.
 _WORKLOAD_TYPES = {
     "Deployment": '="deployment"',
     "StatefulSet": '="statefulset"',
@@ -410,7 +410,7 @@ _WORKLOAD_TYPES = {
 def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
     """PromQL: the workload's value, without labels; none while a running pod has none.
 
-    Which pods are the workload's says a rule that kube-prometheus-stack brings (kubernetes-mixin, pod_owner).
+    A rule of kube-prometheus-stack maps pods to workloads (kubernetes-mixin, pod_owner).
     """
     metric, target = metric_target.metric, autoscaler.target
     if metric.per == "workload":

@@ -31,7 +31,7 @@ class Metric:
     """A name in the metrics API and the PromQL that is recorded for it.
 
     query:        PromQL, one series per namespace and pod, or with per="workload" one that is the workload's total;
-                  empty for an external metric that somebody else serves.
+                  empty for an existing external metric.
     parts:        series of single GPUs that the query reads, and the source of each: they are recorded before it.
     unit:         what the values count.
     sources:      names of the series that the query reads, the preferred one first; empty for a user's query.
@@ -215,7 +215,7 @@ MOST_OF_A_RATIO = 1.05
 # seen at some percent for a moment; above that the 0 of a profiling metric is not true.
 _IDLE_PERCENT = 20
 # A value is stuck if it has not changed in a minute. The utilisation was then lower by more than that.
-# A slice has the activity of the whole GPU, and the utilisation of its own pod.
+# A slice has the activity of the whole GPU, and the utilization of its pod.
 _STUCK_HIGH = f"""\
 ($profiled == $profiled offset 1m)
 > on (UUID) group_left ()
@@ -249,7 +249,7 @@ def _profiled(*series: str, matchers: str = "") -> Source:
     return Source(DCGM_EXPORTER, series, limit=MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers)
 
 
-# No server holds a million requests: what says so is broken.
+# No server holds a million requests: such a value is broken.
 _MOST_REQUESTS = 1_000_000
 
 

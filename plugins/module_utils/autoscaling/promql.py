@@ -50,7 +50,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Reporter:
-    """Who serves a series.
+    """The server of a series.
 
     part:  labels that tell apart what one pod has several of; rows that agree in them are about the same thing.
     slice: label that tells apart several shares of one part.
@@ -63,7 +63,7 @@ class Reporter:
 
 
 # A whole GPU has no GPU_I_ID, a MIG instance carries its parent's UUID. The node's label is spelt Hostname or hostname
-# by version, and vgpu numbers the slices of a shared GPU: neither says which GPU it is.
+# by version, and vgpu numbers the slices of a shared GPU: neither identifies the GPU.
 DCGM_EXPORTER = Reporter(
     "dcgm-exporter",
     (
@@ -101,7 +101,7 @@ class Source:
     total:    what a pod's GPUs or engines make together.
     matchers: what selects the series' rows further.
     formula:  PromQL that is read in place of the series; `$rows` stands for the matchers of a layout. The first series
-              is the one that says that a part exists.
+              is the one that shows that a part exists.
     """
 
     reporter: Reporter

@@ -37,7 +37,7 @@ def recommend(
             f"none of {len(replays)} settings keeps overload within {bound_minutes:g} minutes; {least} has the least: "
             f"{cost(least)}",
         )
-    # The one that is there wins a draw: a change that saves nothing is none to make.
+    # The current setting wins a tie, because a change that saves nothing is not worthwhile.
     best = min(good, key=lambda name: (round(minutes[name], 3), name != today))
     if best == today:
         return Recommendation(best, f"stay with {today}: {cost(best)}, {_beaten(replays, good, bound_minutes)}")

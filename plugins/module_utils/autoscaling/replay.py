@@ -17,7 +17,7 @@ from typing import Literal
 from .controller import Behavior, Controller
 from .replicas import Tolerance, desired_replicas, in_thousandths
 
-# How an HPA reads a metric: a value a pod, the average of the pods as one value, or one total whatever the pods.
+# How an HPA reads a metric: a value a pod, the average of the pods as one value, or one total for any number of pods.
 Form = Literal["pods", "average", "total"]
 
 
@@ -56,9 +56,9 @@ class Trace:
 
 @dataclass(frozen=True)
 class Setting:
-    """What an autoscaler is told, and what its pods take to start.
+    """Configuration of an autoscaler, and the start time of its pods.
 
-    metrics:     the first one is what overload is told by.
+    metrics:     the first one defines overload.
     pod_start_s: until a replica that is wanted is capacity and has a value. One that is given up is none at once.
     overload:    value of the first metric, for each ready pod, from which on the pods are overloaded.
     """

@@ -63,7 +63,7 @@ def desired_replicas(
     damping = unready if ratio > 1 else 0
     if not missing and not damping:
         return current if tolerance.covers(ratio) else ceil(ratio * len(values))
-    # The pods that say nothing are taken to say whatever speaks against the change; exactly on target there is none.
+    # Pods without a value count with the value that opposes the change. Exactly on target no change is needed.
     assumed = [] if ratio == 1 else [target_thousandths if ratio < 1 else 0] * missing
     filled = [*values, *assumed, *[0] * damping]
     cautious = _mean(filled) / target_thousandths

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Who counts a workload's requests by their outcome: a row for each proxy whose counters are known."""
+"""Sources of request counts by outcome: a row for each proxy with known counters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .promql import literal, quoted
 # Prometheus reads a rule's text anew at each evaluation, and what is written as [^-@] costs it 5 ms each time.
 _TRAEFIK = "$in_namespace-$named-([a-z0-9]+@kubernetes(crd)?|http-[a-z0-9]+@kubernetesgateway)"
 # Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
-# error or a crash (500), and counted it would ask for them. Who waited too long (504), or did not wait (499, of Envoy
-# 0), was with a pod before. Whose GPU time is counted, and whose requests are not, would make others dear.
+# error or a crash (500), and counted it would request them. Clients that wait too long (504), or do not wait (499, of
+# Envoy 0), had reached a pod. GPU time without counted requests would increase the cost of others.
 _SERVED = "2..|499|504|0"
 _OFFERED = f"{_SERVED}|429|502|503"
-# gRPC refuses with HTTP's 200: exhausted, unavailable. Source: grpc.io/docs/guides/status-codes.
+# gRPC rejects with HTTP's 200: exhausted, unavailable. Source: grpc.io/docs/guides/status-codes.
 _REFUSED_BY_GRPC = "8|14"
 
 
@@ -86,7 +86,7 @@ COUNTERS: dict[str, RequestCounter] = {
     ),
     "traefik": RequestCounter(
         (
-            # Its chart's ServiceMonitor: the target has a label `service` of its own.
+            # Its chart's ServiceMonitor: the target has its own label `service`.
             f'traefik_service_requests_total{{exported_service=~"{_TRAEFIK}",code=~"$codes"}}',
             # A PodMonitor, honorLabels: true, or a job without target labels.
             f'traefik_service_requests_total{{exported_service="",service=~"{_TRAEFIK}",code=~"$codes"}}',

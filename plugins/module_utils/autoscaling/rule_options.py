@@ -11,7 +11,7 @@ from .manifests import RuleOptions
 from .options import Options, shown
 from .raw_metrics import check_labels
 
-# Prometheus has durations of days and longer, but no rule of ours is of use that waits for hours.
+# Prometheus has durations of days and longer, but a rule of this collection that waits for hours is useless.
 _LONGEST_INTERVAL_S = 3600
 # Of Prometheus, unlike those of Kubernetes.
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

@@ -34,7 +34,7 @@ from .replicas import DEFAULT_TOLERANCE, Tolerance
 from .scaling import ScalingRules
 from .spec import PODS, Autoscaler, MetricTarget, workload_rule_name
 
-# KEDA's webhook refuses a ScaledObject that adopts the HPA of the same name without it.
+# KEDA's webhook rejects a ScaledObject that adopts the HPA of the same name without it.
 TRANSFER_ANNOTATION = "scaledobject.keda.sh/transfer-hpa-ownership"
 
 

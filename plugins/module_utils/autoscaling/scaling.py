@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How fast an HPA may go: policies, and what they follow from where nobody has chosen them."""
+"""How fast an HPA scales: its policies, and how their defaults are computed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ScalingRules:
     tolerance: float | None = None
 
     def overridden(self, given: Mapping[str, Any] | None) -> ScalingRules:
-        """These rules with the user's in place of ours; an option that is None was not given."""
+        """These rules with the user's options; an option that is None was not set."""
         changes = {key: value for key, value in (given or {}).items() if value is not None}
         if "policies" in changes:
             changes["policies"] = tuple(ScalingPolicy(**policy) for policy in changes["policies"])
@@ -103,7 +103,7 @@ def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
 
 @cache
 def default_scale_up(dead_time: int) -> ScalingRules:
-    """One step a dead time: what the next step is decided on then shows the effect of the one before.
+    """One step per dead time, so that the values for the next step show the effect of the previous one.
 
     No window: it would only delay. The rate is what keeps a metric that lags from overshooting.
     """
@@ -111,7 +111,7 @@ def default_scale_up(dead_time: int) -> ScalingRules:
 
 
 def scale_up_to(max_replicas: int) -> ScalingRules:
-    """At once to whatever is asked for, by a metric that sees all of the load.
+    """Immediately to the requested replicas, for a metric that covers all of the load.
 
     Such a metric does not ask for more because pods that were asked for have not started: it need not wait for them.
     """
@@ -130,7 +130,7 @@ def default_scale_down(dead_time: int) -> ScalingRules:
 
 
 def dead_time_behind(scale_up: ScalingRules, scale_down: ScalingRules) -> int | None:
-    """The dead time that the default policies of one direction follow from; None if both are somebody's own.
+    """The dead time that the default policies of one direction follow from; None if the user sets both.
 
     The way down alone does not tell one below 60 s: it gives 60.
     """

@@ -66,7 +66,7 @@ class Target:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Group, kind and name: the same object whatever version it is asked for in."""
+        """Group, kind and name: the same object in any API version."""
         return self.api_version.rpartition("/")[0], self.kind, self.name
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Target:
 
 @dataclass(frozen=True)
 class MetricTarget:
-    """One metric and what it is to be.
+    """One metric and its target.
 
     value: average per pod, in the metric's unit.
     type:  Pods reads a value for each pod; Object one for the target; External one from external.metrics.k8s.io.
@@ -92,7 +92,7 @@ class MetricTarget:
 
     @property
     def series(self) -> str:
-        """The recorded series that the metrics API reads; empty if somebody else serves the metric."""
+        """The recorded series that the metrics API reads; empty for an existing external metric."""
         if not self.metric.query:
             return ""
         if self.type == PODS:
@@ -106,11 +106,11 @@ class MetricTarget:
 class Autoscaler:
     """One workload that follows one metric, or several, of its pods.
 
-    profile:       what `metric` names. metric_targets: its metrics, then those of extra_metrics that name one of ours.
+    profile:       what `metric` names. metric_targets: its metrics, then those of extra_metrics with own metrics.
     raw_metrics:   further entries of an autoscaling/v2 HPA, as they are; the one that asks for most replicas wins.
     dead_time:     seconds from which the scaling rules follow where the user gives none.
     is_given:      whether the user gives the dead time. is_measured: whether it comes from this workload's pods.
-    adopt:         take over an HPA of this name that somebody else has made.
+    adopt:         adopt an existing HPA of this name.
     demand:        whose requests tell the load beyond what the GPUs can do; its metric is the last of metric_targets.
     backend:       ADAPTER or KEDA.
     """
@@ -300,7 +300,7 @@ def _listed(specs: Any) -> list[tuple[str, Any]]:
 
 
 def _named(params: Any, known: Collection[str], path: str) -> Options:
-    """The options, whose errors begin with the autoscaler's name where that can be told."""
+    """The options, whose errors begin with the autoscaler's name if it is known."""
     options = Options(params, known, path)
     target = options.raw("target")
     name = options.raw("name") or (target.get("name") if isinstance(target, Mapping) else None)

@@ -48,7 +48,7 @@ def workloads(autoscalers: Sequence[Given], found: Sequence[Sequence[Any]]) -> W
 
 
 def proof_targets(wanted: Sequence[Given], orphans: Sequence[Given]) -> list[Given]:
-    """What is to be proven: autoscalers, and HPAs that exist without their target. The proof of these fails."""
+    """What to prove: autoscalers, and HPAs that exist without their target. The proof of these fails."""
     names = [{key: hpa["metadata"][key] for key in ("namespace", "name")} for hpa in orphans]
     return [*wanted, *names]
 

@@ -21,7 +21,7 @@ _ESCAPED = frozenset("abfnrtv\\'\"xuU01234567")
 # Prometheus 3 takes quoted names as well.
 _MATCHER = re.compile(rf"\s*(?:(\w+|{_STRING})\s*(=~|!~|!=|=)\s*({_STRING})|({_STRING}))\s*(,|$)", re.DOTALL)
 _SELECTOR = re.compile(r"\s*([a-zA-Z_:][\w:]*)?\s*(?:\{(.*)\})?\s*", re.DOTALL)
-# The adapter refuses unknown options, so a wrong indentation too.
+# The adapter rejects unknown options, so a wrong indentation too.
 _KINDS = frozenset({"rules", "externalRules", "resourceRules"})
 _OPTIONS = frozenset({"seriesQuery", "seriesFilters", "resources", "name", "metricsQuery", "labelValueReplacements"})
 # Python's words for errors in any kind of regular expression; other complaints are Python's own.
@@ -62,7 +62,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def fault_of(rule: Any) -> str:
-    """Why the adapter does not start with a rule, or Prometheus refuses its series query; empty if neither is seen."""
+    """Why the adapter does not start with a rule, or Prometheus rejects its series query; empty if neither is seen."""
     if not isinstance(rule, Mapping):
         return "the rule is no list of options"
     return next(filter(None, _faults(rule)), "")
@@ -118,7 +118,7 @@ def _fault_of_selector(text: str) -> str:
             return f"seriesQuery has `\\{escaped}` in {literal}: a backslash is written twice there"
     broken = next(filter(None, (_fault_of_pattern(value) for _label, kind, value in matchers if "~" in kind)), "")
     if not broken and all(_fits_nothing(kind, value) for _label, kind, value in matchers):
-        return "each matcher of seriesQuery fits the empty string as well, which Prometheus refuses"
+        return "each matcher of seriesQuery fits the empty string as well, which Prometheus rejects"
     return broken
 
 
@@ -146,7 +146,7 @@ def _text(literal: str) -> str:
 
 
 def _fits_nothing(kind: str, value: str) -> bool:
-    """Whether a matcher holds for a label that is not there."""
+    """Whether a matcher holds for a missing label."""
     if "~" not in kind:
         return (value == "") != kind.startswith("!")
     compiled = _tried(value)

@@ -16,7 +16,7 @@ from .texts import condition_text
 CONTROLLERS = CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 # A controller renews its lease every few seconds.
 SILENT_S = 60
-# Reasons of the events that are read for all objects of their kind, whatever state these are in.
+# Reasons of the events that are read for all objects of their kind in any state.
 REJECTED = "InvalidConfiguration"
 RESCALED = "SuccessfulRescale"
 # An event may be written in the second of the change that it is about.
@@ -63,9 +63,9 @@ def silence_s(state: State, controller: str) -> float | None:
 
 
 def undone_rescales(state: State, autoscaler: AutoscalerState) -> Said | None:
-    """That the HPA has scaled to the same size again and again, and has not itself brought the replicas back.
+    """That the HPA has scaled to the same size again and again, and has not itself reset the replicas.
 
-    None if it has not, or not lately. Each step of a growth has an event of its own.
+    None if it has not, or not lately. Each step of a growth has a separate event.
     """
     events = list(_about(state, autoscaler.hpa, "HorizontalPodAutoscaler", RESCALED))
     for event in events:

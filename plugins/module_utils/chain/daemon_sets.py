@@ -98,7 +98,7 @@ def failing_pods(
     state: State, pods: Sequence[Manifest], no_nvml: FindingType, not_ready: FindingType
 ) -> Iterator[CheckResult]:
     """Pods on GPU nodes that are not ready: blind, so without NVML, or failing for another reason."""
-    # A device plugin that offers GPUs sees the driver, by whatever runtime it has.
+    # A device plugin that offers GPUs sees the driver with any runtime.
     offering = {name for name, node in state.gpu_nodes.items() if offers_gpus(node)}
     plugins = [pod for pod in state.agents.pods_of(state.agents.plugins) if pod["spec"].get("nodeName") in offering]
     for pod in pods:

@@ -25,7 +25,7 @@ def repeats_values(collect_s: float, scrape_s: float) -> bool:
 
 
 def names_pods(container: Manifest) -> bool:
-    """Whether dcgm-exporter is told to name pods."""
+    """Whether dcgm-exporter is configured to name pods."""
     told = environment(container).get("DCGM_EXPORTER_KUBERNETES", "").lower()
     return told in ("true", "1") or any(
         argument in ("-k", "--kubernetes", "--kubernetes=true") for argument in arguments(container)

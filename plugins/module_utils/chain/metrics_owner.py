@@ -9,9 +9,9 @@ from .objects import condition
 
 @dataclass(frozen=True)
 class Owner:
-    """Who serves a metrics API: a cluster has one server of each, and its APIService says which.
+    """The server of a metrics API: a cluster has one server of each, which its APIService names.
 
-    api_service: None if there is none, or if it may not be read.
+    api_service: None if it does not exist or cannot be read.
     """
 
     group: str

@@ -58,7 +58,7 @@ def is_ready(manifest: Manifest) -> bool:
 
 
 def is_unseen(workload: Manifest) -> bool:
-    """Whether its controller has not looked yet at what was made or changed; not every controller says so."""
+    """Whether its controller has not observed the last change yet. Not every controller reports it."""
     generation, status = workload.get("metadata", {}).get("generation"), workload.get("status") or {}
     return generation is not None and (not status or status.get("observedGeneration", generation) != generation)
 

@@ -7,7 +7,7 @@ import re
 
 # The label of the node, renamed in dcgm-exporter after 4.5.3-4.8.2.
 NODE_LABELS = ("Hostname", "hostname")
-# Fields that go up and down, whatever type a list of counters gives them. Source: NVIDIA/dcgm-exporter#88.
+# Fields that go up and down, with any type in a list of counters. Source: NVIDIA/dcgm-exporter#88.
 _GAUGE = r"DCGM_FI_(?:PROF_\w+|DEV_(?:\w+_UTIL|FB_\w+|\w+_TEMP|POWER_USAGE|\w+_CLOCK))"
 # Function and field, series and window.
 RATE = re.compile(rf"\b(rate|irate|increase)\s*\(\s*({_GAUGE})\b")

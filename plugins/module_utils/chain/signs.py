@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""By what a component is known, whoever installed it. A mirror may rename its image, and a digest has no name."""
+"""How a component is recognized with any installer. A mirror may rename its image, and a digest has no name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .objects import Manifest, arguments, containers_of, environment, labels_of
 
 Container = Mapping[str, Any]
 
-# An HPA or a ScaledObject that nobody made with this collection is looked at if it is about GPUs.
+# An HPA or a ScaledObject that this collection does not manage is checked if it is about GPUs.
 ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 
 _NEVER = re.compile(r"(?!)")
@@ -75,7 +75,7 @@ GPU_OPERATOR = Sign(
     argument=re.compile(r"(^|/)gpu-operator$"),
     labels={"app": ("gpu-operator",), "app.kubernetes.io/component": ("gpu-operator",)},
 )
-# The DCGM that exporters connect to, where they have none of their own.
+# The DCGM that exporters connect to if they do not start one.
 HOST_ENGINE = Sign(
     re.compile(r"(^|/)dcgm([:@]|$)"), argument=re.compile(r"(^|/)nv-hostengine$"), labels={"app": ("nvidia-dcgm",)}
 )

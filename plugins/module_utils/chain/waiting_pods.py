@@ -95,7 +95,7 @@ def _pod_security(namespace: str, events: Sequence[Manifest]) -> Iterator[str]:
 
 
 def _taints(awaited: Awaited) -> Iterator[str]:
-    """Taints of people, which these pods do not tolerate. The kubelet's own pass, or are told by the node itself."""
+    """Taints of users that these pods do not tolerate. The kubelet's taints are temporary, or the node reports them."""
     tolerated = {toleration.get("key", "") for toleration in awaited.tolerations}
     if "" in tolerated:  # everything
         return

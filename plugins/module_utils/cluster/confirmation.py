@@ -63,7 +63,7 @@ def command(
 
 
 def prompt(removal: Removal) -> str:
-    return f"This would remove {removal}. Type the name of the cluster to go on"
+    return f"This would remove {removal}. Type the name of the cluster to continue"
 
 
 def refusal(removal: Removal, given: str, confirming: str) -> str:

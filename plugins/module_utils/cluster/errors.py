@@ -6,9 +6,9 @@ from typing import Any
 
 # Too many requests, and what a server or a load balancer before it answers while it restarts or is overloaded.
 BUSY = frozenset({429, 500, 502, 503, 504})
-# Who logs in with nothing is this to the API server.
+# User of the API server for a client without credentials.
 ANONYMOUS = "system:anonymous"
-# As every authorizer's refusal begins. A quota and an admission webhook answer 403 as well.
+# Beginning of every authorizer's error. A quota and an admission webhook answer 403 as well.
 # Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
 _FORBIDDEN = re.compile(r'User "(?P<user>[^"]*)" cannot ')
 
@@ -22,7 +22,7 @@ class ApiError(Exception):
     status:        HTTP status; 0 if there was no answer at all.
     body:          the answer, decoded if it was JSON.
     retry_after_s: when the server wants to be asked again; None if it did not say.
-    is_cut_off:    the connection broke, or was refused by a server that had answered before.
+    is_cut_off:    the connection broke, or was rejected by a server that had answered before.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ApiError(Exception):
 
     @property
     def refused_user(self) -> str:
-        """The user who lacks the right to this request; empty if it was refused for another reason."""
+        """The user without permission for this request; empty if it failed for another reason."""
         found = _FORBIDDEN.search(self.message) if self.status == 403 else None
         return found["user"] if found else ""
 

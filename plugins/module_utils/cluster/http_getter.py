@@ -24,7 +24,7 @@ class HttpGetter:
     """GET requests to one address, answered in JSON.
 
     A credential, that is a bearer token or a login in the address, is sent to this address alone: a redirect to another
-    scheme, host or port is an error. ~/.netrc is not read: nobody named the credentials in it.
+    scheme, host or port is an error. ~/.netrc is not read, because no option refers to it.
     ca_cert: path of the certificates to trust instead of the system's.
     """
 
@@ -36,7 +36,7 @@ class HttpGetter:
         self._has_credential = has_credential(address, bearer_token)
 
     def __call__(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
-        """Raises: ApiError, with status 503 if there is no answer. retry: ask a second time if there is none."""
+        """Raises: ApiError, with status 503 without an answer. retry: repeat the request once without an answer."""
         request = f"GET {self._shown}{path}"
         try:
             return self._ask(f"{self._address}{path}?{urlencode(query or {})}", request)
@@ -58,7 +58,7 @@ class HttpGetter:
         raise ApiError(_UNREACHABLE, f"more than {_MOST_REDIRECTS} redirects", request)
 
     def _ask_once(self, url: str) -> Any:
-        # Only here: it brings the library cryptography, some 8 MB, which no answer through the API server needs.
+        # Only here: it loads the library cryptography, some 8 MB, which no answer through the API server needs.
         from ansible.module_utils.urls import open_url
 
         answer = open_url(

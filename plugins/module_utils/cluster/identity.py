@@ -168,7 +168,7 @@ NOTHING = "Nothing was changed in the cluster"
 
 
 def record_contradictions(cluster: Cluster, configured_name: str) -> Iterable[tuple[str, str]]:
-    """What the cluster's own record says against it, whatever the server."""
+    """Mismatches of the cluster with its own record, for any server."""
     if cluster.recorded_uid and cluster.uid and cluster.recorded_uid != cluster.uid:
         yield (
             f"ConfigMap {NAMESPACE}/{RECORD} was copied from the cluster with UID {cluster.recorded_uid}. {NOTHING}",

@@ -70,7 +70,7 @@ VALIDATING_WEBHOOKS = Resource(
 )
 
 
-# What is asked for of objects whose content is nobody's business, as that of Secrets.
+# Requested of objects whose content must not be read, such as Secrets.
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 # A resourceVersion that no object has: the API server makes an object with it, and changes none.
@@ -121,7 +121,7 @@ class KubeClient:
     def user(self) -> str:
         """The user that the API server takes this client for; empty if it does not say, as before Kubernetes 1.28.
 
-        Raises: HopError if that is nobody.
+        Raises: HopError if that is an anonymous user.
         """
         try:
             path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
@@ -136,7 +136,7 @@ class KubeClient:
         return name
 
     def now(self) -> datetime:
-        """The time of the API server; this machine's where it does not say it."""
+        """The time of the API server, or else of this machine."""
         path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
         made = self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)["metadata"].get("creationTimestamp")
         return datetime.fromisoformat(made) if made else datetime.now(UTC)
@@ -197,10 +197,10 @@ class KubeClient:
     def apply(
         self, resource: Resource, manifest: Manifest, seen: Manifest | None = None, *, force: bool = False
     ) -> Manifest:
-        """Server-side apply; returns the object as it then is. `force` takes over what others manage.
+        """Server-side apply; returns the object as it then is. `force` overwrites fields of other managers.
 
-        seen: the object that is to be changed; None to make one. Another one that has its name by now stays as it is.
-        Raises: HopError if somebody else manages a field that would change, or has made or deleted the object.
+        seen: the object to change, or None to create one. Another object that has its name by now is not changed.
+        Raises: HopError if another client manages a field that would change, or created or deleted the object.
         ApiError for the rest.
         """
         wanted, metadata = manifest, manifest["metadata"]
@@ -227,8 +227,8 @@ class KubeClient:
             if err.is_other_object or _is_of_another_uid(err):
                 raise HopError(
                     Hop.API_SERVER,
-                    seen=f"{_title(manifest)} was deleted while it was to be changed, or made anew. It was not changed",
-                    fix="check who else works on it, then run again",
+                    seen=f"{_title(manifest)} was deleted or recreated during the change. It was not changed",
+                    fix="check which other client changes it, then run again",
                 ) from err
             if err.field_conflicts:
                 raise _conflict(manifest, err) from err
@@ -238,7 +238,7 @@ class KubeClient:
             raise
 
     def _made_meanwhile(self, resource: Resource, wanted: Manifest, err: ApiError) -> Manifest:
-        """The object that is there, if it is as wanted: by another run, or by a request whose answer was lost."""
+        """The existing object, if it is as wanted: by another run, or by a request whose answer was lost."""
         metadata = wanted["metadata"]
         live = self.get(resource, metadata["name"], metadata.get("namespace"))
         if live is not None and is_up_to_date(live, wanted, MANAGER):
@@ -246,8 +246,8 @@ class KubeClient:
         whose = f"it {maker(live)}" if live is not None else "it is gone again"
         raise HopError(
             Hop.API_SERVER,
-            seen=f"{_title(wanted)} was to be made, and somebody else has made it: {whose}. It stays as it is",
-            fix="rename or delete it, if it is not one of this collection; else run again",
+            seen=f"{_title(wanted)} was created by another client at the same time: {whose}. It was not changed",
+            fix="rename or delete it if it does not belong to this collection; otherwise run again",
         ) from err
 
     def create(self, resource: Resource, manifest: Manifest) -> Manifest:
@@ -288,9 +288,9 @@ class KubeClient:
             seen = live
         raise HopError(
             Hop.API_SERVER,
-            seen=f"{resource.kind} {'/'.join(filter(None, (namespace, name)))} was changed by somebody else while it "
-            "was to be deleted. It was not deleted",
-            fix="check who else works on it, then run again",
+            seen=f"{resource.kind} {'/'.join(filter(None, (namespace, name)))} was changed by another client during "
+            f"the deletion. It was not deleted",
+            fix="check which other client changes it, then run again",
         )
 
     def _deletion(self, seen: Manifest, *, orphan: bool) -> Manifest:

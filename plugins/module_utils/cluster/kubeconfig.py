@@ -70,7 +70,7 @@ def check_kubeconfig(auth: Mapping[str, Any]) -> None:
 
 
 def names_no_file(params: Mapping[str, Any]) -> bool:
-    """Whether the options mean a kubeconfig that is not there, and no other login."""
+    """Whether the options refer to a missing kubeconfig, and to no other login."""
     given = params.get("kubeconfig")
     return not params.get("host") and not isinstance(given, dict) and not _path(given or _DEFAULT).is_file()
 
@@ -95,7 +95,7 @@ def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def place_known(params: Mapping[str, Any]) -> tuple[str, str]:
-    """As place_of, for a report: empty where the options do not say it, as in a pod with a ServiceAccount."""
+    """As place_of, for a report: empty if the options do not set it, as in a pod with a ServiceAccount."""
     if params.get("host"):
         return params.get("context") or "", params["host"]
     config = _config_of(params)
@@ -105,7 +105,7 @@ def place_known(params: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def exec_plugin(params: Mapping[str, Any]) -> ExecPlugin | None:
-    """The program that the kubeconfig's user logs in with; None if there is none, or the kubeconfig cannot be read."""
+    """The program that the kubeconfig's user logs in with; None without one, or if the kubeconfig cannot be read."""
     config = _config_of(params)
     user = config.contexts.get(_context_of(params, config), {}).get("user") or ""
     found = config.users.get(user, {}).get("exec") or {}

@@ -33,7 +33,7 @@ class MetricValue:
     """One value of a metric API.
 
     kind, namespace, name: the described object, empty for an external metric.
-    timestamp:             RFC 3339, as the adapter says it.
+    timestamp:             RFC 3339, from the adapter.
     labels:                of an external metric.
     """
 
@@ -88,7 +88,7 @@ class MetricsApi:
 
         namespace: None for objects outside of namespaces.
         resource:  plural, with the group if there is one: ``deployments.apps``. The metrics of a namespace itself,
-                   `namespace` or else `name`, have a path of their own: ``namespaces``.
+                   `namespace` or else `name`, have a separate path: ``namespaces``.
         """
         place = ("namespaces", namespace) if namespace else ()
         parts = [*place, resource, name, metric]
@@ -116,7 +116,7 @@ class MetricsApi:
             raise ApiError(200, str(err), f"GET {path}") from err
 
     def _preferred_version(self, path: str) -> str:
-        """Empty if nobody serves the API, which the request that needs the version then shows."""
+        """Empty if the API is not served, which the request that needs the version then shows."""
         try:
             answer = self._get_raw(path)
         except ApiError as err:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autoscaling.quantity import parse_quantity
 
-# Who an object is; all else is what it says, the spec of an HPA or the data of a ConfigMap for instance.
+# Fields that identify an object. All others are its content, for example the spec of an HPA.
 _NOT_CONTENT = ("apiVersion", "kind", "metadata")
 
 
@@ -43,7 +43,7 @@ def dropped_fields(live: Any, desired: Any, path: str = "spec") -> list[str]:
 
 
 def other_managers(live: Mapping[str, Any], manager: str) -> list[str]:
-    """Who else has written the object's spec, by name."""
+    """Other writers of the object's spec, by name."""
     entries = live["metadata"].get("managedFields") or ()
     found = {
         entry.get("manager", "an unknown manager")

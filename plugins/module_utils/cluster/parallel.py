@@ -13,7 +13,7 @@ from .errors import ApiError
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 
-# Requests under way at once, each on a connection of its own.
+# Concurrent requests, each on a separate connection.
 CONNECTIONS = 8
 
 
@@ -61,7 +61,7 @@ def all_in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> li
 
 
 def _taken(left: deque[tuple[int, Item]]) -> Iterator[tuple[int, Item]]:
-    """Items until there are none left; several threads may take."""
+    """Items until the iterator is exhausted, for several threads."""
     while True:
         try:
             taken = left.popleft()

@@ -35,7 +35,7 @@ def merged_series(replicas: Sequence[Series]) -> Series:
 class PrometheusClient:
     """Prometheus' HTTP API: one method, one request.
 
-    Each method raises ApiError if Prometheus cannot be reached, QueryError if it refuses what was asked.
+    Each method raises ApiError if Prometheus cannot be reached, QueryError if it rejects the query.
     service: namespace and name of its Service; both empty if it is reached by its own address.
     """
 
@@ -97,7 +97,7 @@ class PrometheusClient:
         try:
             answer = self._get_raw(f"{self._root}/{endpoint}", query, retry=retry)
         except ApiError as err:
-            # Prometheus' own refusals pass through the proxy with their body.
+            # Prometheus' errors pass through the proxy with their body.
             if isinstance(err.body, dict) and "errorType" in err.body:
                 raise QueryError(err.body.get("error", "")) from err
             raise

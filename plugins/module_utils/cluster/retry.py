@@ -68,7 +68,7 @@ class RetryingTransport:
 
     def _pause_or_raise(self, err: ApiError, sent: int) -> None:
         if not err.is_retryable:
-            self._failing_since = None  # a refusal for good is an answer
+            self._failing_since = None  # a permanent error is an answer
             raise err
         now = self._clock()
         if self._failing_since is None:
@@ -85,7 +85,7 @@ class RetryingTransport:
 
 
 def _names_a_version(body: Any) -> bool:
-    """Whether a request is about one object, or one version of it, and not about whatever has the name."""
+    """Whether a request is about one object, or one version of it, and not about any object with the name."""
     if not isinstance(body, Mapping):
         return False
     named = {**(body.get("metadata") or {}), **(body.get("preconditions") or {})}

@@ -22,11 +22,11 @@ try:
     from urllib3 import PoolManager
     from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
     from urllib3.util import Retry
-except ImportError:  # connect() is only called once the module has made sure that the library is there
+except ImportError:  # connect() is only called after the module has checked that the library is installed
     pass
 
 REQUEST_TIMEOUT_S = 30
-# Characters of an error that is not ours, which may be a whole page.
+# Characters of an external error, which may be a whole page.
 _SHOWN = 400
 
 
@@ -100,7 +100,7 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
 
 @contextmanager
 def _errors_logged() -> Iterator[list[str]]:
-    """What the client library logs as errors. It logs that a plugin gives no login, and goes on as system:anonymous."""
+    """What the client library logs as errors. Without a login of a plugin it continues as system:anonymous."""
     errors: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: errors.append(" ".join(record.getMessage().split())[:_SHOWN])  # type: ignore[method-assign]
@@ -123,12 +123,12 @@ def _has_login(configuration: Any) -> bool:
 
 
 def _encoded(body: Any, content_type: str) -> Any:
-    """As the library wants it: it encodes JSON itself, whatever it is given, and takes text for other content types."""
+    """As the library wants it: it encodes JSON itself, and accepts text for other content types."""
     return body if body is None or content_type == JSON else json.dumps(body)
 
 
 def _widen(pools: PoolManager) -> None:
-    """A connection for each request that may be under way, and retries by nobody but us."""
+    """A connection for each concurrent request, and retries only in this package."""
     options = pools.connection_pool_kw
     options["maxsize"] = max(CONNECTIONS, options.get("maxsize") or 0)
     options["retries"] = Retry(connect=0, read=0, status=0, other=0, redirect=3, respect_retry_after_header=False)

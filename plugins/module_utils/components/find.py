@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which components of the chain a cluster has, by whatever names, and which of them the collection made."""
+"""Detects the components of the chain in a cluster, with any names, and which of them the collection manages."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _images(workload: Manifest) -> Iterable[str]:
 
 
 def _operators(workloads: Iterable[Manifest], objects: Objects) -> list[dict[str, Any]]:
-    """Where none is seen, a Prometheus that somebody has made pods of tells of one."""
+    """If no operator is visible, a Prometheus with pods shows that one exists."""
     seen = [_entry(workload, objects) for workload in workloads if OPERATOR.container(workload)]
     made = {
         (workload["metadata"]["namespace"], name)
@@ -109,7 +109,7 @@ def _operators(workloads: Iterable[Manifest], objects: Objects) -> list[dict[str
 
 
 def _origin(daemon_set: Manifest, objects: Objects) -> str:
-    """Who brought it: the collection, NVIDIA's GPU operator, GKE, a Helm release, or a manifest."""
+    """What installed it: the collection, NVIDIA's GPU operator, GKE, a Helm release, or a manifest."""
     labels, namespace = labels_of(daemon_set), daemon_set["metadata"]["namespace"]
     of_gke = any("gke.gcr.io" in image or "gke-release" in image for image in _images(daemon_set))
     makers = {kind for kind, _name in owners(daemon_set)}

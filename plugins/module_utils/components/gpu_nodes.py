@@ -26,7 +26,7 @@ def gpu_nodes(pool: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns: `labels` of the pool as text, `terms` for a label selector of the pool, `selectors` of the nodes to wait
     for, which gpu_node_labels or GPU feature discovery has labelled, and an `affinity` for pods. The affinity has one
-    term for each label that says "GPU", since a node that joins has its cloud's label before it has ours.
+    term for each label that says "GPU", since a node that joins has its cloud's label before the collection's.
     """
     labels = label_values(pool)
     terms = [f"{key}={value}" for key, value in labels.items()]

@@ -15,7 +15,7 @@ from ..chain.objects import Manifest, labels_of, name_of
 
 CONFIG_LABEL = "nvidia.com/mig.config"
 STATE_LABEL = "nvidia.com/mig.config.state"
-# The profile that a node had before this role set its own; its presence says that the profile is the role's.
+# The profile that a node had before this role set its own; its presence shows that the role set the profile.
 BEFORE_ANNOTATION = "kubegpu.autoscale/mig-before"
 # Tells the role's cordon from one that was set by hand, which stays.
 CORDON_ANNOTATION = "kubegpu.autoscale/cordoned-for-mig"
@@ -97,7 +97,7 @@ def _change(request: Request, node: Manifest) -> Change | None:
 
 
 def _end(request: Request, before: str) -> dict[str, Any]:
-    """A removal also takes away what says that the profile is the role's, and the profile if there was none before."""
+    """A removal also deletes this annotation, and the profile if the node had none before."""
     if request.is_present:
         return {"labels": {}, "annotations": {CORDON_ANNOTATION: None}}
     return {

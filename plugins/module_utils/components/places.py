@@ -78,7 +78,7 @@ class Cluster:
         return [entry for entry in entries if not entry["owned"] and not self.is_adopted(entry)]
 
     def wants_operator(self) -> bool:
-        """Whether the inventory installs the GPU operator, which brings a device plugin and an exporter."""
+        """Whether the inventory installs the GPU operator, which installs a device plugin and an exporter."""
         return self._operator_state() == "present"
 
     def idle_operators(self) -> list[Entry]:
@@ -120,9 +120,9 @@ class Component:
     namespace, release, state: defaults of its options, for plays without the role.
     options:  of the role that count here.
     is_needed: whether `auto` installs it for these autoscalers, if its own release does not exist yet.
-    rivals:   what cannot run beside it, whoever installed it. reason: why.
+    rivals:   conflicting components, with any installer. reason: why they conflict.
     is_taken: whether an existing installation does what the role would install.
-    reads:    kinds in which rivals are found. Where one may not be listed, nobody knows whether there is any.
+    reads:    kinds that are searched. If one cannot be listed, it is unknown whether a conflicting component exists.
     ways:     next steps that this component alone has.
     """
 
@@ -143,7 +143,7 @@ class Component:
 
 
 def _an_operator_will(cluster: Cluster, rivals: Sequence[Entry]) -> bool:
-    """Whether the GPU operator brings it: that of the inventory, or one that has not yet."""
+    """Whether the GPU operator installs it: that of the inventory, or one that has not yet."""
     ours = any(entry["owned"] for entry in rivals)
     return cluster.wants_operator() or (bool(cluster.idle_operators()) and not ours)
 
@@ -249,7 +249,7 @@ COMPONENTS: Mapping[str, Component] = {
         rivals=lambda cluster: cluster.metrics_servers(RESOURCE),
         is_taken=lambda cluster: bool(cluster.theirs(cluster.metrics_servers(RESOURCE))),
     ),
-    # It is installed only where the inventory says so, and beside nothing that gives out or reads the same GPUs.
+    # It is installed only if the inventory enables it, and no other component allocates or reads the same GPUs.
     _OPERATOR: Component(
         namespace="gpu-operator",
         release="gpu-operator",
@@ -262,7 +262,7 @@ COMPONENTS: Mapping[str, Component] = {
         is_taken=lambda _cluster: False,
     ),
 }
-# What the GPU operator brings by itself.
+# What the GPU operator installs itself.
 _OF_OPERATOR = ("dcgm_exporter", "nvidia_device_plugin")
 
 
@@ -323,7 +323,7 @@ def _second_of_theirs(role: str, state: str, cluster: Cluster) -> str:
     theirs, ours = cluster.theirs(rivals), [entry for entry in rivals if entry["owned"]]
     if not theirs or (state != "present" and not (wanted.state == "auto" and ours)):
         return ""
-    ways = [f"set {role}_state=absent to remove ours" if ours else f"set {role}_state=existing to use it"]
+    ways = [f"set {role}_state=absent to remove the collection's" if ours else f"set {role}_state=existing to use it"]
     ways.append("remove the existing one first")
     if wanted.full_name in (entry.get("release") for entry in theirs):
         ways.append(f"adopt its release with `-e {role}_adopt=true`; `--check` shows what that changes")
@@ -336,7 +336,7 @@ def _second_of_theirs(role: str, state: str, cluster: Cluster) -> str:
 
 
 def _elsewhere(role: str, cluster: Cluster) -> list[str]:
-    """Releases of ours with another name or namespace. What an interrupted run left may have no release."""
+    """Managed releases with another name or namespace. Leftovers of an interrupted run may have no release."""
     ours = [entry for entry in COMPONENTS[role].rivals(cluster) if entry["owned"] and entry.get("release")]
     releases = dict.fromkeys(str(entry["release"]) for entry in ours)
     return [release for release in releases if release != cluster.wanted[role].full_name]
@@ -365,7 +365,7 @@ def _beside_operator(role: str, _state: str, cluster: Cluster) -> str:
     if role not in _OF_OPERATOR or not cluster.wants_operator() or cluster.wanted[role].state != "present":
         return ""
     return (
-        f"inventory -> {role}: gpu_operator_state is present, and the operator brings its own;"
+        f"inventory -> {role}: gpu_operator_state is present, and the operator installs its own;"
         f" {COMPONENTS[role].reason}. Nothing was changed."
         f" Next: leave {role}_state at auto, or set gpu_operator_state to absent (docs/clusters/gpu-operator.md)."
     )

@@ -103,7 +103,7 @@ def conflict(labels: Sequence[Label]) -> str:
     theirs = [label for label in labels if label.present and not label.is_own]
     if not theirs:
         return ""
-    named = "; ".join(f"{row.node} is to have configuration {row.config}, and has {row.present}" for row in theirs)
+    named = "; ".join(f"{row.node} needs configuration {row.config}, but has {row.present}" for row in theirs)
     return (
         f"inventory -> device plugin: {named}, which was not set by this collection. No label was changed."
         f" Next: remove {CONFIG_LABEL} from the node, or the node from nvidia_device_plugin_pools."

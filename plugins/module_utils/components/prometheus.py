@@ -83,12 +83,12 @@ class Choice:
         )
 
     def missing(self) -> str:
-        """The error where there is none to query; empty if there is."""
+        """The error if no Prometheus can be queried, or empty."""
         if not self._is_unknown() or self.others():
             return ""
         theirs = self.cluster.theirs(self.cluster.found("prometheus_operator"))
         names = ", ".join(f"{entry['kind']} {entry['name']}" for entry in theirs)
-        beside = f", and ours is not installed beside {names}" if theirs else ""
+        beside = f", and the collection does not install one beside {names}" if theirs else ""
         return (
             f"controller -> Prometheus: the cluster has no Prometheus that answers queries{beside}."
             " Nothing was changed. Next: set kubegpu_prometheus to the namespace and service, or the url,"
@@ -106,7 +106,7 @@ class Choice:
         ]
 
     def _near(self) -> list[Entry]:
-        """Those of the namespace that `given` names; all where there are none of it."""
+        """Those of the namespace in `given`, or else all."""
         others = self.others()
         return [entry for entry in others if entry["namespace"] == self.given.get("namespace", "")] or others
 

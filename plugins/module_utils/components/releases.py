@@ -28,7 +28,7 @@ class Release:
 
 
 def conflict(release: Release, *, adopt: bool) -> str:
-    """The error before a change; empty if the role may go on."""
+    """The error before a change; empty if the role can continue."""
     can_adopt = release.begun or release.status == "deployed"
     if release.owned or not release.status or (adopt and can_adopt):
         return ""
@@ -41,7 +41,7 @@ def conflict(release: Release, *, adopt: bool) -> str:
 def _following(release: Release) -> str:
     helm, adopting = f"helm --namespace {release.namespace}", f"`-e {release.option}=true`"
     if release.begun:
-        go_on = f", or go on: {adopting}" if release.option else ""
+        go_on = f", or continue: {adopting}" if release.option else ""
         return f"Adopting it was interrupted. Next: go back, `{helm} rollback {release.name}`{go_on}."
     if release.status != "deployed":
         return f"Next: repair it first, `{helm} history {release.name}`."

@@ -144,7 +144,7 @@ def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] |
 
 
 def base(sample: Sample, found: Sequence[Manifest]) -> list[Object]:
-    """The scripts, and the namespace unless it exists: then it belongs to whoever created it."""
+    """The scripts, and the namespace unless it exists: then it is not managed."""
     exists = any(obj["kind"] == "Namespace" for obj in found)
     scripts = _object(sample, "v1", "ConfigMap", sample.scripts_name, immutable=True, data=dict(sample.scripts))
     # All parts share the scripts, so they have the name of none.

@@ -42,8 +42,8 @@ class FindingType:
     is_consequence: an error further left, or before it in its own hop, may explain it.
     explained_by:   only an error of one of these hops does; empty: of any hop.
     evidence:       the first that matches gives cause and fix.
-    before:         what the finding does before a change: it refuses the change, or warns. With "await" it refuses, but
-                    only warns in check mode, because an earlier task may mend it. None: it is not asked then.
+    before:         effect of the finding before a change: it fails the change, or warns. With "await" it fails, but
+                    only warns in check mode, because an earlier task may fix it. None: it is not asked then.
     """
 
     id: str

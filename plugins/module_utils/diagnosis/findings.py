@@ -29,7 +29,7 @@ class Finding:
         return enumeration(list(dict.fromkeys(result.object for result in self.results)))
 
     def __str__(self) -> str:
-        """As a warning says it."""
+        """Text of a warning."""
         first = self.results[0]
         return f"{self.type.hop}: {self.object}: {first.seen} (cause: {first.cause}; fix: {first.fix})"
 

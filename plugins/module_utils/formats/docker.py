@@ -15,13 +15,13 @@ _INDENT = re.compile(r"\n([ \t]+)\"")
 def with_runtime(document: str, name: str, path: str, default: bool = False) -> str:
     """The document with runtime `name`, running `path`; with `default` for every container that names none.
 
-    A runtime of that name which somebody else wrote stays theirs. Raises: ValueError where the document is no table of
-    settings in JSON, or `default` would replace somebody's choice.
+    An existing runtime of that name is kept. Raises: ValueError if the document is not a table of
+    settings in JSON, or `default` would replace another choice.
     """
     settings = _read(document)
     chosen = settings.get("default-runtime", name)
     if default and chosen != name:
-        raise ValueError(f"its default-runtime is {chosen}, which is somebody's choice")
+        raise ValueError(f"its default-runtime is {chosen}, which this collection did not set")
     runtimes = settings.get("runtimes", {})
     wanted = settings | {"runtimes": runtimes | {name: runtimes.get(name, _runtime(path))}}
     if default:
@@ -49,7 +49,7 @@ def without_runtime(document: str, name: str, path: str) -> str:
 def forgetting(document: str, before: str, stock: str = "runc") -> str:
     """The document, in which keys that `before` has and it has not are named, with what Docker has without them.
 
-    At a reload Docker keeps what its file does not name. `stock` is the runtime that it brings.
+    At a reload Docker keeps what its file does not name. `stock` is its built-in runtime.
     """
     was, wanted = _read(before), _read(document)
     gone = {
@@ -79,7 +79,7 @@ def _runtime(path: str) -> dict[str, Any]:
 
 
 def _written(document: str, settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """In the order and with the indentation that the document has; the document itself if it says so already."""
+    """In the order and with the indentation that the document has; the document itself if it is already up to date."""
     if settings == wanted:
         return document
     indent = _INDENT.search(document)

@@ -113,7 +113,7 @@ class Access:
         return sha256(str(self.cluster[AUTHORITY]).encode()).hexdigest()[:8]
 
     def clusters_in(self, config: Kubeconfig) -> list[str]:
-        """Entries of this cluster, whatever they are called: they trust its authority."""
+        """Entries of this cluster with any name: they trust its authority."""
         authority = _joined(self.cluster[AUTHORITY])
         return [name for name, cluster in config.clusters.items() if _joined(cluster.get(AUTHORITY)) == authority]
 

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Writes TOML, which Python's standard library only reads, and changes one line of what somebody else wrote."""
+"""Writes TOML, which Python's standard library only reads, and changes one line of an existing document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARK = "# kubegpu.autoscale"
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """A TOML document: plain values first, then a section for each table that has values of its own.
+    """A TOML document: plain values first, then a section for each table that has values.
 
     Raises: TypeError on what TOML cannot say (None, for instance).
     """
@@ -47,7 +47,7 @@ def with_import(document: str, pattern: str) -> str:
 
 
 def without_import(document: str, pattern: str) -> str:
-    """The document as it was before `with_import`; one where somebody else wrote that import stays as it is."""
+    """The document as it was before `with_import`; a document with that import by another writer is not changed."""
     line = _whole_line(pattern)
     return document.replace(line if line in document else _element(pattern), "", 1)
 

@@ -16,7 +16,7 @@ _VALIDITY = re.compile(rb"\x30." + _TIME + _TIME, re.DOTALL)
 
 
 def not_after(text: str) -> datetime:
-    """End of the first certificate in PEM. Raises ValueError where there is none."""
+    """End of the first certificate in PEM. Raises ValueError without one."""
     _der, validity = _validity(text)
     short, long = validity[3], validity[4]
     year = "" if long else "19" if short[:2] >= b"50" else "20"

@@ -13,13 +13,13 @@ from .parts import Files, Manifest, Part, Place, Release, depth
 
 APPLICATIONS, OBJECTS = "applications", "objects"
 _WAVE = "argocd.argoproj.io/sync-wave"
-# Its finalizer: what an Application brought goes with it.
+# Its finalizer: objects of an Application are deleted with it.
 _CASCADE = "resources-finalizer.argocd.argoproj.io"
 _HERE = "https://kubernetes.default.svc"
 
 
 def argocd_files(parts: Sequence[Part], place: Place) -> Files:
-    """`kubegpu.yaml` is the one Application that somebody applies. All others follow from it."""
+    """`kubegpu.yaml` is the only Application that you apply. It applies all others."""
     by_name = {part.name: part for part in parts}
     files: Files = {"kubegpu.yaml": [_application("kubegpu", _folder(APPLICATIONS, place), place.namespace, 0, place)]}
     last = 0

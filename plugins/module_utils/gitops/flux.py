@@ -35,7 +35,7 @@ def flux_files(parts: Sequence[Part], place: Place) -> Files:
 
 
 def _kustomization(folder: str, folders: Sequence[str], place: Place) -> Manifest:
-    """Objects wait for the releases: a PrometheusRule is no kind before the operator's chart is there."""
+    """Objects wait for the releases: the kind PrometheusRule is not served before the operator's chart is installed."""
     spec: Manifest = {
         "interval": place.interval,
         "retryInterval": "1m",

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What roles bring, as data: releases of charts, and objects beside them."""
+"""What roles install, as data: chart releases and objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Files = dict[str, list[Manifest]]
 class Release:
     """A release of a chart, as the roles hand it to helm.
 
-    values: those of the roles, and `crds` over them: what has the chart bring the CRDs that a role applies by itself.
+    values: those of the roles, and `crds` over them: values to install the CRDs with the chart.
     """
 
     name: str
@@ -36,9 +36,9 @@ class Release:
 
 @dataclass(frozen=True)
 class Part:
-    """What one role brings.
+    """What one role installs.
 
-    needs:   parts that have to be there before, as far as the folder has them.
+    needs:   parts that must be applied before, if the folder has them.
     objects: each with the marks that the role's module would put on it.
     """
 
@@ -106,5 +106,5 @@ def _release(row: Mapping[str, Any], crds: Mapping[str, Any], mirror: str) -> Re
 
 
 def depth(part: Part, parts: Mapping[str, Part]) -> int:
-    """How many parts have to be there before, one after the other."""
+    """How many parts must be applied before, one after the other."""
     return max((1 + depth(parts[name], parts) for name in part.needs), default=0)

@@ -105,6 +105,6 @@ def _pod(generator: Generator) -> Object:
 
 
 def exits(pods: Sequence[Manifest]) -> list[int]:
-    """Exit codes of the generator's container. The Job goes on with the proxy that a mesh may put beside it."""
+    """Exit codes of the generator's container. The Job continues while the proxy of a service mesh runs."""
     states = [status.get("state") or {} for pod in pods for status in statuses(pod) if status["name"] == CONTAINER]
     return [state["terminated"]["exitCode"] for state in states if "terminated" in state]

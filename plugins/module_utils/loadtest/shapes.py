@@ -24,7 +24,7 @@ class Stage:
     last: float
 
     def sentence(self) -> str:
-        if not (self.first or self.last):  # of a generator whose rates nobody knows, too
+        if not (self.first or self.last):  # also for a generator with unknown rates
             return f"{self.name}: {self.seconds} s"
         rate = f"{self.first:g}" if self.first == self.last else f"{self.first:g} to {self.last:g}"
         return f"{self.name}: {rate} requests/s for {self.seconds} s"
@@ -49,7 +49,7 @@ def stages_of(
 
     low, high: requests per second before and after, and under load.
     settle_s:  for which the low rate goes before.
-    fall_s:    for which it goes on after, at most: until replicas have come down.
+    fall_s:    maximum time afterwards, until replicas have scaled down.
     rise_s:    from low to high in a straight line; 0 is a jump.
     hold_s:    for which the high rate is held.
     """
@@ -64,9 +64,9 @@ def stages_of(
 
 
 def k6_options(stages: list[Stage], *, timeout_s: float, most_users: int) -> dict[str, Any]:
-    """The scenario of k6 that sends requests at the stages' rates, whatever time each answer takes.
+    """The scenario of k6 that sends requests at the stages' rates, independent of response times.
 
-    timeout_s:  of a request; each waits on a user of its own, so that many users times the rate are enough.
+    timeout_s:  of a request; each waits on a separate user, so that many users times the rate are enough.
     most_users: no more than these, since each takes memory.
     Source: k6's executor `ramping-arrival-rate`; its targets are whole numbers, so the time unit is ten seconds.
     """

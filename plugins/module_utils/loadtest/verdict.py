@@ -12,7 +12,7 @@ from typing import Any
 from ..autoscaling.controller import Behavior, Controller
 from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
 
-# Of all requests. Some are never sent while k6 makes another user; the load is what was asked for all the same.
+# Of all requests. Some are never sent while k6 makes another user; the load is still the requested one.
 TOLERATED_DROPS = 0.01
 # Two looks at an autoscaler are half of this apart. The first requests take the rest on their way.
 LOOK_S = 1.0
@@ -30,7 +30,7 @@ class Seen:
     reaction_s: until the HPA asked for more; None if it did not.
     undecided_s: of the last look at which it had not.
     needed:     replicas that carry the load at the target, by the last quarter of the time that it was held; None if
-                nobody can say.
+                unknown.
     enough:     the fewest that the HPA leaves as they are under that load: it tolerates some more than its target.
     settled:    replicas that were wanted at the end of that time.
     ready_s:    until `enough` replicas were ready.
@@ -156,7 +156,7 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
 def _load(held: Sequence[Mapping[str, Any]], budget_s: float) -> float | None:
     """In replicas at the target, of the last quarter: pods that are ready, times how far their metric is from it.
 
-    Looks at which fewer are ready than wanted do not count: what is full does not say how much more there is to do.
+    Looks at which fewer are ready than wanted do not count: a saturated workload hides further load.
     Nor do those within `budget_s` of a change: until then, values may be of the pods before it.
     """
     if not held:
@@ -179,7 +179,7 @@ def _replicas(load: float | None, ratio: float) -> int | None:
 
 
 def _why_not_known(seen: Seen, held: Sequence[Mapping[str, Any]], budget_s: float) -> str:
-    """Why nobody can say how many replicas the load needs."""
+    """Why it is unknown how many replicas the load needs."""
     ready = int(held[-1]["ready"])
     if ready != seen.settled:
         return (

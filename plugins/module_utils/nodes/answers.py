@@ -32,5 +32,5 @@ class Answer:
 
 
 def lines_of(answer: Answer | None) -> tuple[str, ...]:
-    """None of what nobody has asked."""
+    """None for values that were not queried."""
     return answer.lines if answer else ()

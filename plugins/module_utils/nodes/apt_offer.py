@@ -28,9 +28,9 @@ class Missing:
 class AptOffer:
     """The question to apt, and its answer.
 
-    brings: by role, what it installs from which repository, as AptSet describes it.
-    failed: roles that fail for reasons of their own.
-    answer: the result of apt_offer_info; empty as long as nobody has asked.
+    brings: per role, the packages that it installs from each repository, as in AptSet.
+    failed: roles that fail for other reasons.
+    answer: the result of apt_offer_info; empty until it was queried.
     """
 
     host: Host

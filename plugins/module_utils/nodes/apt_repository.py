@@ -57,7 +57,7 @@ class AptSurvey:
     sources:  of all repositories.
     found:    files of the set, and apt's lists.
     packages: dpkg's rows `name=version state` of the set and of what it pins.
-    is_ours:  whether the pin is there.
+    is_ours:  whether the pin exists.
     before:   names in the record of packages that were installed before.
     pretends: whether nothing is really changed.
     """
@@ -188,7 +188,7 @@ class AptRepository:
 
     def _blacklist(self) -> Iterator[str]:
         if self.apt.unattended:
-            yield "// unattended-upgrades goes on with everything else."
+            yield "// unattended-upgrades continues with everything else."
             yield "Unattended-Upgrade::Package-Blacklist {"
             yield from (f'    "{pattern}";' for pattern in self.apt.unattended)
             yield "};"
@@ -203,7 +203,7 @@ class AptRepository:
 
     @property
     def is_known(self) -> bool:
-        """Whether key, source and index are there, and the source names this key."""
+        """Whether key, source and index exist, and the source names this key."""
         if not self.apt.url:
             return True
         found = self.survey.found
@@ -248,12 +248,12 @@ class AptRepository:
 
     @property
     def record(self) -> str:
-        """Names of what is installed before the pin comes; empty if that is nothing, or the pin is there."""
+        """Names of packages that were installed before the pin; empty without such packages, or if the pin exists."""
         if self.paths.pin in self.survey.found:
             return ""
         patterns = [name for pin in self.apt.pins for name in pin.packages]
         names = sorted({name for name in _names(self.installed) if any(fnmatchcase(name, glob) for glob in patterns)})
-        head = "# Written by kubegpu.autoscale. Packages that were there before, and stay when it goes."
+        head = "# Written by kubegpu.autoscale. Packages that were installed before, and are kept on removal."
         return _text([head, *names]) if names else ""
 
     # Their removal: the pin is written before the first package, and goes after the last.

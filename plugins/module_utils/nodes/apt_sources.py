@@ -30,8 +30,8 @@ class AptSet:
     packages:    installed at `version`, which may be a pattern.
     extra:       installed besides, each by name alone or as `name=version`.
     pinned:      patterns of names that are held at that version; the packages themselves if it is empty.
-    also_pinned: packages with versions of their own.
-    unattended:  patterns of names that unattended-upgrades leaves alone.
+    also_pinned: packages with separate versions.
+    unattended:  patterns of packages that unattended-upgrades must not upgrade.
     """
 
     name: str

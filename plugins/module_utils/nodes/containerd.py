@@ -46,7 +46,7 @@ class ContainerdOptions:
 
 @dataclass(frozen=True)
 class ContainerdSurvey:
-    """What was read on the server so far. An answer is None, and a search empty, as long as nobody has asked.
+    """What was read on the server so far. An answer is None, and a search empty, until it was queried.
 
     runtimes:    programs of container runtimes that no package of this collection installed.
     packages:    dpkg's rows of containerd.io and of the distribution's containerd: name, state, version.
@@ -160,7 +160,7 @@ class Containerd:
 
     @property
     def mirrors_unwanted(self) -> tuple[str, ...]:
-        """Those that are there and not wanted. Their first line tells whose they are."""
+        """Existing files that are not wanted. Their first line shows who wrote them."""
         wanted = {file.path for file in self.mirror_files}
         return tuple(path for path in self.mirrors if path in self.survey.found and path not in wanted)
 

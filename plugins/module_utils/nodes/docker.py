@@ -29,7 +29,7 @@ class DockerOptions:
 
 @dataclass(frozen=True)
 class DockerSurvey:
-    """What was read on the server so far. An answer is None as long as nobody has asked.
+    """What was read on the server so far. An answer is None until it was queried.
 
     packages:       dpkg's rows of docker-ce and of the distribution's packages: name, state, version.
     has_source:     whether the role containerd has configured the repository.

@@ -28,7 +28,7 @@ class DaemonOptions:
 class DaemonSurvey:
     """What was read on the server.
 
-    file: `stat` of daemon.json; empty if there is none.
+    file: `stat` of daemon.json; empty if it does not exist.
     text: its content.
     has_docker, runs: whether dockerd is installed, and runs.
     """
@@ -60,7 +60,7 @@ class Daemon:
 
     @property
     def content(self) -> str:
-        """What is to be in the file; empty: no file."""
+        """New content of the file; empty: no file."""
         return self._merged[0]
 
     @property

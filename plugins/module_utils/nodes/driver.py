@@ -63,7 +63,7 @@ class Failure:
 
     message: apt's words.
     logs:    paths of DKMS's logs, the last one last.
-    log:     content of the last one of NVIDIA's modules; empty as long as nobody has read it.
+    log:     content of the last one of NVIDIA's modules; empty until it was read.
     """
 
     message: str
@@ -83,16 +83,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class DriverSurvey:
-    """What was read on the server so far. An answer is None as long as nobody has asked.
+    """What was read on the server so far. An answer is None until it was queried.
 
     packages:   of the driver and of kernels.
-    components: apt's components of Debian, `Debian/main`; empty if nobody has asked.
+    components: apt's components of Debian, `Debian/main`; empty if it was not queried.
     key_test:   mokutil's answer.
     offered:    answer of `apt-cache madison`.
     shown:      nvidia-smi's answer, a line a GPU: PCI address, release, persistence mode.
     described:  nvidia-smi's answer with all that it knows, where NVSwitches join the GPUs.
     rebooted:   whether this run has rebooted the server.
-    is_ours:    whether the packages are pinned by this collection; None if nobody has asked.
+    is_ours:    whether the packages are pinned by this collection; None if it was not queried.
     before:     names of packages that were installed before that pin.
     """
 
@@ -213,7 +213,7 @@ class Driver:
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """What has a version of its own: headers or prebuilt modules, the subnet manager with its tools, and others."""
+        """Packages with separate versions: headers or prebuilt modules, the subnet manager, its tools, and others."""
         nvlsm = (f"nvlsm={self.options.nvlsm_version}", "infiniband-diags") if self.facts.needs_nvlsm else ()
         return (*((self.prebuilt_modules,) if self.is_prebuilt else self.kernel_headers), *self.set.extra, *nvlsm)
 
@@ -267,7 +267,7 @@ class Driver:
 
     @property
     def kernel_packages(self) -> tuple[str, ...]:
-        """What brings the whole kernel that prebuilt modules are made for.
+        """Packages of the kernel that the prebuilt modules are made for.
 
         They depend on its image and not on linux-modules-extra, which has the drivers of many network cards.
         """
@@ -292,7 +292,7 @@ class Driver:
 
     @cached_property
     def misnamed(self) -> tuple[Package, ...]:
-        """What another flavour or source has installed, at whatever version."""
+        """Packages of another flavour or source, at any version."""
         pattern = re.compile(self.set.misnamed[self.flavour])
         return tuple(package for package in self.survey.packages if pattern.match(package.name))
 
@@ -342,7 +342,7 @@ class Driver:
 
     @property
     def asks_key(self) -> bool:
-        """Of mokutil, where modules are to be signed by the server's own key."""
+        """Of mokutil, if modules must be signed with the server's key."""
         comes = self.facts.loaded is None or bool(self.foreign)
         return self.is_wanted and self.facts.secure_boot and not self.is_prebuilt and comes
 
@@ -379,7 +379,7 @@ class Driver:
             return {line.split(", ")[1] for line in lines_of(self.survey.shown)} == {self.facts.loaded}
         return self.facts.loaded == self.facts.installed
 
-    # Who reboots and who drains.
+    # Reboots and drains.
 
     @property
     def reboot_reason(self) -> str:

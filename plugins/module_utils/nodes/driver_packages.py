@@ -91,8 +91,8 @@ class PackageSet:
 
     modules:         kernel modules by flavour.
     misnamed:        patterns by flavour of what another flavour or source installed: it goes when this set comes.
-    extra:           packages with version numbers of their own.
-    apart:           pattern of packages with version numbers of their own.
+    extra:           packages with separate version numbers.
+    apart:           pattern of packages with separate version numbers.
     fabric_manager:  empty where the source has none.
     mok_certificate: of the key that DKMS signs modules with.
     components:      of Debian, on which the packages depend.

@@ -2,7 +2,7 @@
 """How settings get into containerd's configuration, and out of it: by a drop-in that the main file imports.
 
 Drop-in and main file have to be of one version, or containerd loses what one of them says. A main file without settings
-is written anew. One that somebody has configured gets one marked import and no other change.
+is replaced. A configured file gets one labeled import and no other change.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class MainFile:
-    """The main configuration as it is. Empty text: there is none."""
+    """The main configuration. Empty text: it does not exist."""
 
     text: str
     paths: Paths
@@ -96,7 +96,7 @@ class MainFile:
 
     @property
     def is_unused(self) -> bool:
-        """The packaged file has nobody's settings, and is of no use to Kubernetes."""
+        """The packaged file has no settings of users, and does not work with Kubernetes."""
         return not self.fault and self._own_words in ({}, PACKAGED)
 
     @property
@@ -144,7 +144,7 @@ class DropInOptions:
 
 @dataclass(frozen=True)
 class DropInSurvey:
-    """What was read on the server so far. None: nobody has asked.
+    """What was read on the server so far. None: it was not queried.
 
     latest: answer of `containerd config default`, which is of the latest version that this containerd knows.
     later:  drop-ins of a later version than the main configuration.

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files of a server: what ansible.builtin.find has seen, and what is to be there."""
+"""Files of a server: those that ansible.builtin.find returned, and the wanted ones."""
 
 from __future__ import annotations
 

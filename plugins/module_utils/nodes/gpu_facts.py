@@ -32,7 +32,7 @@ class GpuFacts:
     branch_max: last branch that drives all of them; None if the newest does.
     origin:     `package`, `other`; None without a driver.
     nvswitches: how many PCI shows.
-    has_uvm:    whether the device files of nvidia-uvm are there, as far as that was looked at.
+    has_uvm:    whether the device files of nvidia-uvm exist, if that was checked.
     """
 
     gpus: tuple[Gpu, ...] = ()

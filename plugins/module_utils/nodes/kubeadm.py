@@ -18,7 +18,7 @@ CRI_SOCKET = "unix:///run/containerd/containerd.sock"
 # Fields of the ClusterConfiguration that kubeadm sets once, and those that it writes again with the static pods.
 FIXED = ("networking", "controlPlaneEndpoint", "clusterName", "certificatesDir")
 APPLIED_AT_ONCE = ("apiServer", "controllerManager", "scheduler")
-# By which phase of `kubeadm init` a document is told to the cluster.
+# Phase of `kubeadm init` that uploads a document to the cluster.
 PHASES = {"cluster": "upload-config kubeadm", "kubelet": "upload-config kubelet", "kubeproxy": "addon kube-proxy"}
 OF_WORKERS = ("kubelet", "patches")
 # Of kubeadm's errors those that an interrupted run leaves: files, folders and ports of what it has started.
@@ -104,7 +104,7 @@ class Kubeadm:
 
     @property
     def controller_manager(self) -> dict[str, str]:
-        """Flags; their values are texts, whatever the inventory has."""
+        """Flags; their values are texts, for any type in the inventory."""
         options = self.options
         default = {
             "horizontal-pod-autoscaler-sync-period": f"{options.hpa_sync_period}s",
@@ -203,7 +203,7 @@ class Kubeadm:
     # Words for kubeadm's command line.
 
     def ignored_errors(self, names: tuple[str, ...], is_interrupted: bool) -> str:
-        """names: those that the user ignores. is_interrupted: the run goes on where another one stopped."""
+        """names: those that the user ignores. is_interrupted: the run continues an interrupted one."""
         folder = self._data_folder.replace("/", "-")
         left = (*INTERRUPTED, f"DirAvailable-{folder}") if is_interrupted else ()
         return f"--ignore-preflight-errors={','.join(names + left)}"

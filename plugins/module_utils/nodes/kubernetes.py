@@ -36,10 +36,10 @@ class ApiAnswer:
 class Upgrade:
     """What an upgrade finds.
 
-    cluster_release: by kubeadm's own record; empty if the cluster has none, None if nobody has asked.
-    kubelet_release: as the node reports it; empty as long as nobody has asked.
+    cluster_release: by kubeadm's own record; empty if the cluster has none, None if it was not queried.
+    kubelet_release: as the node reports it; empty until it was queried.
     is_cordoned:     whether the node takes no pods now.
-    before:          what the run that began the upgrade wrote down; empty as long as nobody has read it.
+    before:          the record of the run that began the upgrade; empty until it was read.
     """
 
     cluster_release: str | None = None
@@ -58,9 +58,9 @@ class KubernetesSurvey:
     swaps:             devices and files that the server swaps to.
     installed:         releases by package, of a node of this cluster.
     applied:           documents that the node was given before; empty if unknown.
-    api:               the answer of the API server's address; None if nobody has asked.
+    api:               the answer of the API server's address; None if it was not queried.
     iptables_missing:  whether the program is not installed.
-    nodes, members:    of the cluster and of etcd; empty as long as nobody has asked.
+    nodes, members:    of the cluster and of etcd; empty until it was queried.
     metrics_addresses: of the nodes that may read the control plane's metrics.
     """
 
@@ -109,7 +109,7 @@ class Kubernetes:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this collection has begun with it. Without the result it is an interrupted run, which goes on."""
+        """Whether this collection has begun with it. Without the result it is an interrupted run, which continues."""
         return self.has(files.FOLDER)
 
     @property
@@ -173,7 +173,7 @@ class Kubernetes:
 
     @property
     def installed_release(self) -> str:
-        """Of the kubelet; empty if nobody has asked or it is not installed."""
+        """Of the kubelet; empty if it was not queried or is not installed."""
         return self.survey.installed.get("kubelet", "")
 
     @property
@@ -222,7 +222,7 @@ class Kubernetes:
 
     @cached_property
     def changed(self) -> tuple[str, ...]:
-        """Documents of kubeadm that a node of the cluster is to run by from now on."""
+        """The new kubeadm documents of a node of the cluster."""
         return self.kubeadm.differing if self.is_complete and self.differs else ()
 
     @property
@@ -264,11 +264,11 @@ class Kubernetes:
     def has_metrics_rules(self) -> bool:
         return self.has(files.METRICS_UNIT) or self.has(files.METRICS_SCRIPT)
 
-    # Who goes.
+    # Removal of nodes.
 
     @property
     def departures(self) -> Departures:
-        """Of nodes that are gone, while the others go on."""
+        """Of lost nodes, while the others remain."""
         lost, returned = self.membership.lost, self.membership.returned
         return departures(self.survey.nodes, self.survey.members, lost, returned)
 
@@ -285,13 +285,13 @@ class Kubernetes:
 
     @property
     def upgrades(self) -> bool:
-        """What is done already is found done, so an interrupted upgrade goes on."""
+        """Completed steps are skipped, so an interrupted upgrade continues."""
         here, release = self.survey.upgrade, self.options.release
         return self.has(files.UPGRADING) or self.installed_release != release or here.kubelet_release != release
 
     @property
     def upgrade_record(self) -> dict[str, bool]:
-        """What was before, for a run that goes on. apply: whether the cluster as a whole is to be upgraded."""
+        """The state before, for an interrupted run. apply: whether the cluster as a whole needs the upgrade."""
         here = self.survey.upgrade
         return {"apply": here.cluster_release != self.options.release, "cordoned": here.is_cordoned}
 

@@ -40,7 +40,7 @@ NETWORKD = "/etc/systemd/networkd.conf.d/kubegpu.conf"
 METRICS_UNIT = "/etc/systemd/system/kubegpu-metrics.service"
 METRICS_SCRIPT = "/etc/kubegpu-metrics"
 
-# What a node that left has no use for. The mark of this collection goes last, so that an interrupted removal goes on.
+# Files that a removed node does not need. This collection's record is last, so an interrupted removal continues.
 OWN = (
     KUBELET_LINK,
     "/var/lib/cni/networks/kubegpu",

@@ -61,7 +61,7 @@ class Membership:
 
     @property
     def control_plane(self) -> str:
-        """The one that the others are told by. Only where none is complete, the first one makes the cluster."""
+        """The server that the others join. Only if none is complete, the first one creates the cluster."""
         return next(iter((*self.complete, *self.control_planes)), "")
 
     @property

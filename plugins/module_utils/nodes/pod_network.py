@@ -88,6 +88,6 @@ def metrics_ports(is_control_plane: bool) -> list[int]:
 
 
 def metrics_sources(options: KubernetesOptions, addresses: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Who reaches these ports: pods and nodes, by IPv4 and by IPv6. addresses: of the nodes."""
+    """Clients of these ports: pods and nodes, by IPv4 and by IPv6. addresses: of the nodes."""
     sources = [*options.pod_subnets, *addresses]
     return [row for row in sources if ":" not in row], [row for row in sources if ":" in row]

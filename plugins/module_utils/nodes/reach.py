@@ -38,7 +38,7 @@ def _peers(pod: Mapping[str, Any], port: int, answer: str) -> Iterator[Peer]:
 class Reach:
     """What a server saw; nodes/checks/reach.py judges it.
 
-    peers:   those that were to be asked; None if there were none yet.
+    peers:   those that should be queried; None if not known yet.
     has_pod: whether the server had a pod that asks.
     missed:  why, by the addresses that were not reached.
     failure: words of the task that failed.

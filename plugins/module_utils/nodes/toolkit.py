@@ -41,7 +41,7 @@ class ToolkitOptions:
 
 @dataclass(frozen=True)
 class ToolkitSurvey:
-    """What was read on the server so far. An answer is None as long as nobody has asked.
+    """What was read on the server so far. An answer is None until it was queried.
 
     installed: dpkg's row of nvidia-container-toolkit-base: name, state, version.
     has_spec:  whether there is a CDI specification of the driver's release.
@@ -91,7 +91,7 @@ class Toolkit:
 
     @property
     def installed(self) -> str:
-        """Version of the installed toolkit; empty if there is none."""
+        """Version of the installed toolkit; empty if it is not installed."""
         rows = [line.split() for line in lines_of(self.survey.installed)]
         return next((version[0] for _name, state, *version in rows if state == "installed"), "")
 
@@ -160,7 +160,7 @@ class Toolkit:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Devices by the driver's own list; empty if nobody has asked for it."""
+        """Devices in the driver's list; empty if it was not queried."""
         found = []
         for gpu, parts in self.parts.items():
             whole = [] if gpu in self.in_mig_mode else [gpu]

@@ -62,7 +62,7 @@ class Before(Reader):
         return read_targets(self.kube, self._autoscalers, managers=False)
 
     def state(self, rules: RuleOptions) -> State:
-        """The cluster with the HPAs that are asked for in place of those that are there."""
+        """The cluster with the wanted HPAs instead of the existing ones."""
         proposal = self._proposal(rules)
         trial, wanted = self.trial, self._wanted(rules)
         return State(

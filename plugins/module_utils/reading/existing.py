@@ -88,7 +88,7 @@ def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manif
 
 
 def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[dict[Key, Manifest], str]:
-    """All HPAs. Who may not list them gets those of the namespaces, and why not all."""
+    """All HPAs. Without permission to list them, those of the namespaces, and why not all."""
     try:
         return read_hpas(kube), ""
     except ApiError as err:
@@ -107,7 +107,7 @@ def read_rules(kube: KubeClient, namespace: str) -> dict[str, Manifest] | None:
 def read_autoscalers(
     kube: KubeClient, rule_namespace: str, *, namespace: str | None, keys: Collection[Key]
 ) -> list[tuple[Manifest, Autoscaler]]:
-    """HPAs with the autoscalers that they make up: all of ours in a namespace or the cluster, or those that are named.
+    """HPAs with the autoscalers that they make up: all managed ones in a namespace or the cluster, or named ones.
 
     keys: the namespaces and names of these. rule_namespace: where rules are, if only a part of the cluster can be read.
     Raises: HopError if one that is named does not exist.

@@ -25,7 +25,7 @@ class Gaps:
     denied: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, read: Callable[[], Any], empty: Any = ()) -> Any:
-        """What `read` returns, or `empty` for what is not there or cannot be read.
+        """What `read` returns, or `empty` for what does not exist or cannot be read.
 
         Raises: ApiError if the API server does not answer at all: then nothing can be looked at. If strict, any error
         but a missing right.

@@ -80,7 +80,7 @@ def _by_namespace(found: Iterable[Series]) -> dict[str, list[Series]]:
 
 
 def _belongs_to(series: Series, autoscaler: Autoscaler, seen: AutoscalerState | None) -> bool:
-    """Pods that are there are known; ones that are gone are told by the names that their controllers give."""
+    """Existing pods are known. Deleted pods are matched by the names that their controllers give."""
     target = autoscaler.target
     if autoscaler.metric_targets[0].type != PODS:
         return series.labels.get(WORKLOAD_LABELS.get(target.kind, "")) == target.name

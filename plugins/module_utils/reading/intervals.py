@@ -48,7 +48,7 @@ class Intervals:
     def _evaluate_period(self, metric_target: MetricTarget) -> Period:
         """Until the recorded series shows a step that the HPA acts on.
 
-        What is recorded of a workload reads what is recorded of its pods, in a group of its own.
+        Series of a workload use the series of its pods, in a separate group.
         """
         metric, series = metric_target.metric, metric_target.series
         if series == metric.series:
@@ -125,7 +125,7 @@ def _evaluation_periods(prometheus: PrometheusClient) -> dict[str, Period]:
 
 
 def sync_period(kube: KubeClient) -> Period:
-    """What the controller manager is told, if its pods can be seen; a managed control plane hides them."""
+    """Flags of the controller manager, if its pods are visible. A managed control plane hides them."""
     try:
         pods = kube.list(PODS, namespace="kube-system", label_selector="component=kube-controller-manager") or ()
     except ApiError:

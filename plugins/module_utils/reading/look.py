@@ -164,7 +164,7 @@ class Look(Reader):
 
     @cached_property
     def _wanted(self) -> tuple[list[Autoscaler], Mapping[Key, TargetState]]:
-        """The autoscalers to look at, and what they scale: those of the scope that are ours or about GPUs, or named."""
+        """The autoscalers to look at, and what they scale: in the scope those that are managed or about GPUs."""
         hpas = self._hpas_in_scope
         queries = RecordedQueries(self.rule_objects)
         autoscalers = [autoscaler_of(hpa, queries.of(hpa)) for hpa in hpas]
@@ -176,7 +176,7 @@ class Look(Reader):
             for autoscaler in autoscalers
             if autoscaler.key in chosen or _is_about_gpus(autoscaler, targets.get(autoscaler.key))
         ]
-        # What nobody looks at may be of any kind.
+        # Objects that are not checked can be of any kind.
         for err in (refused[autoscaler.key] for autoscaler in wanted if autoscaler.key in refused):
             self.gaps.note("targets", err)
         return wanted, targets
@@ -235,7 +235,7 @@ class Look(Reader):
 
     @cached_property
     def _service(self) -> Manifest:
-        """That of Prometheus; without a selector if there is none."""
+        """That of Prometheus, which may have no selector."""
         return self._service_at(self._client.service)
 
     def _service_at(self, place: Key) -> Manifest:
@@ -347,7 +347,7 @@ def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:
 
 
 def _with_rejected_pods(seen: AutoscalerState, **more: Any) -> AutoscalerState:
-    """Without pods that have ended, except for those that a kubelet rejected, which get a field of their own."""
+    """Without pods that have ended, except for those that a kubelet rejected, which have a separate field."""
     phases = [((pod.get("status") or {}).get("phase"), pod) for pod in seen.pods]
     return replace(
         seen,

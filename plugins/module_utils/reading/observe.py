@@ -37,7 +37,7 @@ _NAMESPACES_IN_QUERY = 20
 
 @dataclass(frozen=True)
 class _Answer:
-    """The metrics API's answer for one metric: values by object, or the refusal."""
+    """The metrics API's answer for one metric: values by object, or the error."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     refusal: str = ""

@@ -20,7 +20,7 @@ class ReadOnce(KubeClient):
         self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
         self._kinds: dict[str, dict[str, Resource]] = {}
         self.dry_run = True
-        # What there was no right to get raw: who asks for values takes a refusal for an answer.
+        # Paths without permission for a raw GET. Callers treat the error as an answer.
         self.forbidden: list[ApiError] = []
 
     def list(

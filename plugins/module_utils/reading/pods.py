@@ -81,7 +81,7 @@ def _lacks_pods(metric: MetricState) -> bool:
 
 
 def _expecting(seen: AutoscalerState, there: Collection[Key]) -> AutoscalerState:
-    """Values of the pods that are there."""
+    """Values of the existing pods."""
     gone = {pod["metadata"]["name"] for pod in seen.pods if key_of(pod) not in there}
     metrics = [replace(metric, expected_objects=metric.expected_objects - gone) for metric in seen.metrics]
     return replace(seen, metrics=metrics)

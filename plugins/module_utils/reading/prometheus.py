@@ -22,7 +22,7 @@ from .observe import sources_of
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
 _NAMES = "exported_namespace, exported_pod, namespace, pod"
-# How long what was there excuses what is not: as long as the grace of the findings about it.
+# How long an earlier series excuses a missing one, the same as the grace period of the findings about it.
 _LATELY = "2m"
 # By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
 _QUERIES = {
@@ -33,7 +33,7 @@ _QUERIES = {
     "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
     "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
-    # The share of the time that a target spends on answers, whatever its interval is.
+    # The share of the time that a target spends on answers, for any interval.
     "slow": "sum_over_time(scrape_duration_seconds[2m]) / 120 > 0.75",
     # What some rule takes for a full GPU is no blank.
     "blanks": f"topk(20, {_UTILISATION} > {MOST_OF_PROCESSES} or {_UTILISATION} < 0 or "
@@ -52,7 +52,7 @@ def ask_prometheus(
     wanted: Sequence[Autoscaler],
     pods: Sequence[Manifest],
 ) -> PrometheusState:
-    """The state of Prometheus. clock: its time, or why it does not say it. pods: behind its Service."""
+    """The state of Prometheus. clock: its time, or why it is unknown. pods: behind its Service."""
     if isinstance(clock, ApiError) and clock.status in (401, 403):
         gaps.lack("prometheus", clock)
     if isinstance(clock, Exception):
@@ -77,7 +77,7 @@ def ask_prometheus(
         client.name,
         pods=pods,
         rules=None if isinstance(rules, Exception) else by_series,
-        runtime={} if isinstance(runtime, Exception) else runtime,  # in front of several Prometheus there is none
+        runtime={} if isinstance(runtime, Exception) else runtime,  # a proxy of several Prometheus has no runtime
         joined=None if isinstance(rules, Exception) else _joined(client, rules),
         replicas=gaps.take("prometheus_replicas", lambda: _replicas(replicas, sources | recorded), {}),
         **rows,

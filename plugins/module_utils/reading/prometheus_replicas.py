@@ -29,7 +29,7 @@ def read_replicas(kube: KubeClient, client: PrometheusClient) -> list[Prometheus
 
 
 def fullest(client: PrometheusClient, replicas: Sequence[PrometheusClient], query: str) -> PrometheusClient:
-    """The replica whose answer to `query`, a number, is the largest; the client itself where there are none."""
+    """The replica whose answer to `query`, a number, is the largest; the client itself without replicas."""
 
     def number(replica: PrometheusClient) -> float:
         try:

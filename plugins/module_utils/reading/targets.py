@@ -22,8 +22,8 @@ class TargetState:
     """One target, as the cluster has it.
 
     served:   its kind exists.  scalable: that kind has a scale subresource.
-    manifest: the object itself, None if there is none.
-    replicas: number that it is to have.
+    manifest: the object itself, or None.
+    replicas: desired number.
     selector: of its pods; None if it is not known.
     """
 

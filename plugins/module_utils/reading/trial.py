@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether Prometheus answers, and what it makes of queries that are to be recorded."""
+"""Whether Prometheus answers, and its results for queries that will be recorded."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from .words import clean, name_of
 
 Hours = Mapping[str, Any]
 
-NOBODY = "held by nobody"
+FREE = "free"
 _COLUMNS = {"GPU hours": "gpu_hours", "Busy": "busy_hours", "Idle": "idle_hours", "Unknown": "unknown_hours"}
-_OF_WEEKS = {"Recorded": "recorded_hours", "Offered": "offered_hours", "Held by nobody": "free_hours"}
+_OF_WEEKS = {"Recorded": "recorded_hours", "Offered": "offered_hours", "Free": "free_hours"}
 _SHARE = "Idle, %"
 _HEAD = ("Workload", *_COLUMNS, _SHARE)
 _IN_A_ROW = ("gpu_hours", "busy_hours", "idle_hours", "unknown_hours", "idle_share")
@@ -33,13 +33,13 @@ def hours_lines(result: Hours) -> list[str]:
 
 
 def headline(result: Hours) -> str:
-    """How much of what pods held was idle, and what nobody held."""
+    """How much of what pods held was idle, and what was free."""
     held, free, busy, idle = (_over(result, name) for name in ("gpu_hours", "free_hours", "busy_hours", "idle_hours"))
-    left = f"Nobody held {_hours(free)} GPU hours"
+    left = f"{_hours(free)} GPU hours were free"
     if not held:
         return f"No pod held a GPU. {left}."
     known = busy + idle
-    share = f"{idle / known:.0%} of which were idle" if known else "and nobody knows what the GPUs did"
+    share = f"{idle / known:.0%} of which were idle" if known else "with unknown load"
     return f"Pods held {_hours(held)} GPU hours, {share}. {left}."
 
 
@@ -106,7 +106,7 @@ _WORDS_OF_WEEKS = "A week begins on Monday, 0:00 UTC. Recorded: hours of the wee
 def _workloads(result: Hours) -> Iterator[tuple[str, ...]]:
     yield from map(_of_workload, result["workloads"])
     free = _hours(_over(result, "free_hours"))
-    yield NOBODY, free, "", free, "", "100"
+    yield FREE, free, "", free, "", "100"
 
 
 def _section(title: str, parts: Sequence[Element | None]) -> Element:
@@ -123,7 +123,7 @@ def _week(week: Hours) -> Element | None:
 
 
 def hours_csv(result: Hours) -> str:
-    """A row for each week and workload, and one for what nobody held: they add up to what the nodes offered."""
+    """A row for each week and workload, and one for free hours. They add up to what the nodes offered."""
     file = StringIO()
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("week", "namespace", "workload", *_IN_A_ROW))
@@ -131,5 +131,5 @@ def hours_csv(result: Hours) -> str:
         day = _day(week["start"])
         for row in week["workloads"]:
             rows.writerow((day, clean(row["namespace"]), clean(row["workload"]), *(row[name] for name in _IN_A_ROW)))
-        rows.writerow((day, "", NOBODY, week["free_hours"], 0.0, week["free_hours"], 0.0, 1.0))
+        rows.writerow((day, "", FREE, week["free_hours"], 0.0, week["free_hours"], 0.0, 1.0))
     return file.getvalue()

@@ -76,7 +76,7 @@ def _chain(report: Report) -> Element:
         _hop(hop, index > 0 and report["hops"][index - 1]["status"] in _DARK, hop["id"] in found)
         for index, hop in enumerate(report["hops"])
     ]
-    # A list without bullets is none to some browsers unless its role says so.
+    # Some browsers do not treat a list without bullets as a list unless it has the role.
     return _section(
         "chain", "The chain, from the GPU to the workload", element("ol", hops, class_="chain", role="list")
     )

@@ -13,7 +13,7 @@ _SUITE = "gpu_doctor"
 
 
 def junit(report: Report) -> str:
-    """The XML. A warning passes and is told in system-out; what could not be judged is skipped."""
+    """The XML. A warning passes and is written to system-out. Checks that could not run are skipped."""
     root = Element("testsuites", name=_SUITE)
     suite = SubElement(root, "testsuite", name=_SUITE, timestamp=clean(report["generated_at"]))
     properties = SubElement(suite, "properties")
@@ -67,7 +67,7 @@ def _finding(finding: Mapping[str, Any]) -> str:
 
 
 def _autoscaler(suite: Element, autoscaler: Mapping[str, Any], report: Report) -> None:
-    """One that is not proven fails only where the chain is broken; else nobody has proven or refuted it yet."""
+    """An unproven autoscaler fails only if the chain is broken. Otherwise the result is unknown."""
     case = SubElement(suite, "testcase", classname=f"{_SUITE}.autoscaler", name=name_of(autoscaler))
     if autoscaler["verified"]:
         return

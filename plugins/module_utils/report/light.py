@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The light of a hop: a shape of its own for each status, so that it is told without colours."""
+"""The status symbol of a hop: a different shape for each status, so that it is readable without colors."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
     samples = [sample for passed in stages for sample in passed.samples]
     times = [sample["time_s"] - run["began_s"] for sample in samples]
     rates = [passed.stage.rate(sample["time_s"] - passed.began_s) for passed in stages for sample in passed.samples]
-    top = ceiling(max(rates)) if any(rates) else 0  # of a generator of one's own they are not known
+    top = ceiling(max(rates)) if any(rates) else 0  # unknown for a custom generator
     ticks = [top * part / 4 for part in range(5)]
     asked = [Panel("requests/s", [Line("asked", "value", rates)], ticks, TOP, VALUE_HEIGHT)] if top else []
     lines = [

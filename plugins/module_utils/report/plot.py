@@ -26,7 +26,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Line:
-    """A series. kind: its class, which says how it is drawn. stepped: it keeps its value until the next sample."""
+    """A series. kind: its class, which defines how it is drawn. stepped: it keeps its value until the next sample."""
 
     label: str
     kind: str

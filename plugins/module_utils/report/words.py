@@ -101,7 +101,7 @@ def not_checked(report: Report) -> list[tuple[str, str, str]]:
 
 
 def first_finding(report: Report) -> Mapping[str, Any] | None:
-    """What to mend first: at the first broken hop, else the first error, else the first warning."""
+    """What to fix first: at the first broken hop, else the first error, else the first warning."""
     hop = (first_broken(report) or {}).get("id")
     findings = report["findings"]
 
@@ -112,7 +112,7 @@ def first_finding(report: Report) -> Mapping[str, Any] | None:
 
 
 def failure(report: Report) -> str:
-    """One line for whoever sees nothing else: the hop, what is the matter there, the fix."""
+    """A summary in one line: the hop, the cause, the fix."""
     finding = first_finding(report)
     is_incomplete = report["verdict"] in ("partial", "unknown")
     if finding and (not is_incomplete or finding["hop"] == Hop.ACCESS):
@@ -126,7 +126,7 @@ def failure(report: Report) -> str:
 
 
 def number(value: float | None) -> str:
-    """As short as it can be without a lie: 66.7, 1234, 0.25; a question mark for what nobody knows."""
+    """As short as possible without loss: 66.7, 1234, 0.25; a question mark if unknown."""
     if value is None:
         return "?"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

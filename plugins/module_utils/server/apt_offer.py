@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Whether apt would find packages, asked before a repository is configured for it.
 
-apt itself reads the repositories, with settings and lists of its own in a folder that goes again: the server's sources,
+apt itself reads the repositories, with separate settings and lists in a temporary folder: the server's sources,
 keys and lists stay as they are. Without the key, so the answer decides nothing but whether to begin.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-AT_MOST = 5  # versions that are told of a package
+AT_MOST = 5  # reported versions of a package
 _ROW = "${Package} ${db:Status-Status} ${Version}\\n"
 _FAILURES = ("E: ", "W: Failed to fetch")
 # Hooks of others belong to the server's own lists; some would start services.
@@ -40,7 +40,7 @@ Dir::Etc::SourceParts "/dev/null";
 
 @dataclass(frozen=True)
 class Repository:
-    """What is to come from one repository.
+    """Packages to install from one repository.
 
     name:       by which the answer names it.
     uri:        its address; empty for those that the server's apt is set to.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Driver:
-    """version: dotted numbers; None if it cannot be read. flavour: `open`, `proprietary`; None if it cannot be told."""
+    """version: dotted numbers; None if it cannot be read. flavour: `open`, `proprietary`; None if it is unknown."""
 
     version: str | None = None
     flavour: str | None = None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Files of a machine, below a root that may be a copy of it.
 
-A file that is not there is no news. One that cannot be read, or says nothing that makes sense, gives None and a
+A missing file is normal. A file that cannot be read or interpreted gives None and a
 warning.
 """
 
@@ -16,7 +16,7 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,6})")
 
 
 class Files:
-    """The files below a root, named without it. Whatever goes wrong with one of them becomes a warning."""
+    """The files below a root, named without it. Any problem with one of them becomes a warning."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

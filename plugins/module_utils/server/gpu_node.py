@@ -20,13 +20,13 @@ OURS = frozenset({None, "nvidia", *_KERNELS_OWN})
 class GpuNode:
     """What was read on the node.
 
-    has_uvm:          whether the device files of nvidia-uvm are there, which CUDA needs; None if that cannot be told.
+    has_uvm:          whether the device files of nvidia-uvm exist, which CUDA needs; None if unknown.
     kernel:           release of the running kernel; None if it cannot be read.
-    headers:          whether its headers are there; None if that cannot be told.
+    headers:          whether its headers are installed; None if unknown.
     kernels:          those below /lib/modules, in any order.
     driver_loaded:    None if no NVIDIA module is loaded.
-    driver_installed: what the packages bring; None if there are none.
-    nouveau_loaded:   None if that cannot be told, nova_loaded likewise, secure_boot on a machine without UEFI as well.
+    driver_installed: from the packages; None without packages.
+    nouveau_loaded:   None if unknown, nova_loaded likewise, secure_boot on a machine without UEFI as well.
     warnings:         one sentence for each file that could not be used.
     """
 
@@ -72,7 +72,7 @@ class GpuNode:
 
     @property
     def driver_origin(self) -> str | None:
-        """`package`, `other` for a driver that no package brought, None without a driver."""
+        """`package`, `other` for a driver without a package, None without a driver."""
         if self.driver_installed is not None:
             return "package"
         foreign = self.driver_loaded is not None or any(kernel.module for kernel in self.kernels)
@@ -202,7 +202,7 @@ class GpuNode:
 
     @property
     def _misfit(self) -> str:
-        """Why the driver that is there, or is to come with a reboot, cannot drive these GPUs; empty if it can."""
+        """Why the current driver, or the one after a reboot, does not work with these GPUs; empty if it can."""
         if {"open", "proprietary"} <= {gpu.flavour for gpu in self._own_gpus}:
             generations = " and ".join(dict.fromkeys(gpu.generation for gpu in self._own_gpus))
             return f"no single driver drives {generations} GPUs: take one kind of card out, or ignore it"

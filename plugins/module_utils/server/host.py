@@ -18,12 +18,12 @@ from ..formats.x509 import digests
 from .apt import apt_sources
 from .files import Files
 
-# Container runtimes that no package of ours brings, and what others have made the server a node of.
+# Container runtimes that the collection did not install, and signs of other clusters.
 RUNTIMES = ("usr/local/bin/containerd", "usr/bin/crio", "usr/local/bin/crio")
 CLUSTERS = (
     "etc/kubernetes/kubelet.conf",  # kubeadm, kubespray
     "etc/rancher/k3s",
-    "var/lib/rancher/k3s",  # an agent's; it has no settings of its own
+    "var/lib/rancher/k3s",  # an agent's; it has no separate settings
     "etc/rancher/rke2",
     "var/lib/k0s",
     "var/snap/microk8s",

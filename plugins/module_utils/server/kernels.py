@@ -16,7 +16,7 @@ _NVRM = re.compile(r"^NVRM version:.*?Kernel Module\s+(?:for \S+\s+)?([0-9]{1,9}
 # The library that has to match the loaded module: one package at Debian and NVIDIA, one a branch at Ubuntu, where
 # branches for servers exist beside those for desktops.
 _LIBRARY = re.compile(r"libnvidia-(?:tesla-(?:[0-9]+-)?)?ml1|libnvidia-compute(?:-[0-9]+)?(?:-server)?")
-# What brings the kernel modules: DKMS sources (NVIDIA, Debian, Ubuntu), or modules that Ubuntu has built for a kernel.
+# Source of the kernel modules: DKMS sources (NVIDIA, Debian, Ubuntu), or modules that Ubuntu has built for a kernel.
 _MODULES = re.compile(
     r"nvidia-(?:tesla-)?(?:[0-9]+-)?(?:open-)?kernel-(?:open-)?dkms"
     r"|nvidia-dkms(?:-[0-9]+)?(?:-server)?(?:-open)?"

@@ -49,7 +49,7 @@ def read_gpu_node(root: Path) -> GpuNode:
 
 
 def _pci_devices(files: Files) -> Iterator[PciDevice]:
-    """Functions by NVIDIA and Mellanox; nobody else's matter."""
+    """PCI functions of NVIDIA and Mellanox only."""
     for address in files.names("sys/bus/pci/devices"):
         folder = f"sys/bus/pci/devices/{address}"
         vendor = files.number(f"{folder}/vendor")

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NVIDIA's PCI devices: what ids and classes say about a GPU before any driver is there.
+"""NVIDIA's PCI devices: what IDs and classes show about a GPU without a driver.
 
 Sources:
   blocks of device ids: the PCI ID database, version 2026.08.22 (https://pci-ids.ucw.cz/read/PC/10de);
@@ -78,7 +78,7 @@ class PciDevice:
     memory_bar:         bytes of its largest memory window that has an address; None without one.
     driver:             kernel driver bound to it, `nvidia`, `nouveau`, `vfio-pci` ...; None if none is.
     is_virtual:         whether it is an SR-IOV virtual function, a vGPU's share of a GPU that is listed by itself.
-    manages_nvswitches: whether its vital product data say so; None if they cannot be read.
+    manages_nvswitches: from its vital product data; None if they cannot be read.
     """
 
     address: str
@@ -167,7 +167,7 @@ def first_branch(generations: Collection[str]) -> int:
 
 
 def may_have_hidden_nvswitches(gpus: Collection[PciDevice]) -> bool:
-    """Whether NVSwitches can be there without a PCI function of their own (NVLink 5 and later)."""
+    """Whether NVSwitches can exist without a separate PCI function (NVLink 5 and later)."""
     return any(gpu.generation in _OPEN_ONLY_GENERATIONS for gpu in gpus)
 
 

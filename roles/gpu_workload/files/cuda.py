@@ -6,7 +6,7 @@ import ctypes
 import uuid
 from typing import Any
 
-# Kernels in PTX 7.0 for Volta and later. `spin` occupies the GPU for as many nanoseconds as it is told.
+# Kernels in PTX 7.0 for Volta and later. `spin` occupies the GPU for the given number of nanoseconds.
 PTX = b"""
 .version 7.0
 .target sm_70
@@ -56,7 +56,7 @@ wait:
 
 
 class CudaError(Exception):
-    """A call of the driver failed; says which, and CUDA's name of the error.
+    """A call of the driver failed: its name, and CUDA's name of the error.
 
     function, code: the call and CUDA's number of the error; empty and 0 where the library is missing.
     """
@@ -114,7 +114,7 @@ class Gpu(Driver):
             self._call("cuModuleGetFunction", ctypes.byref(function), module, kernel)
 
     def use(self) -> None:
-        """Work on this GPU in the calling thread; each thread has to say so once."""
+        """Use this GPU in the calling thread. Each thread must call it once."""
         self._call("cuCtxSetCurrent", self._context)
 
     def spin(self, milliseconds: float) -> None:

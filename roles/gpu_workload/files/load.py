@@ -1,10 +1,10 @@
-"""Ask the sample service for GPU time at a constant rate, evenly paced. Each request has a connection of its own.
+"""Send requests for GPU time to the sample service at a constant, even rate, each on a new connection.
 
 PUT /load?gpus=2.75   from now on, demand so many seconds of GPU time a second
 GET /stats            counters since the start, as JSON
 GET /metrics          those of requests, for Prometheus, as a gateway in front of the service would count them
 
-The rate does not follow the service: what it cannot do is refused or fails, and counted.
+The rate does not depend on the service: requests that are rejected or fail are counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A service whose requests cost GPU time, so that its GPU's utilisation is what it was asked to do.
 
 GET or POST /work?ms=20   keeps the pod's GPU busy for so many milliseconds. Requests take turns; beyond --queue of
-                          them waiting, the answer is 503 with Retry-After: overload shows as refusals, not as waits.
+                          them waiting, the answer is 503 with Retry-After: overload causes rejections, not waits.
 GET /healthz              200 while the GPU works; 503 once it failed, and while the pod drains
 GET /stats                counters since the start, as JSON
 GET /metrics              the same for Prometheus
@@ -45,7 +45,7 @@ class Worker:
         self.busy_s = 0.0
 
     def work(self, milliseconds: float) -> HTTPStatus:
-        """Run the kernel in turn. Returns 200, 503 if too many wait, 500 if the GPU failed (then `error` says how)."""
+        """Run the kernel in turn. Returns 200, 503 if too many wait, or 500 if the GPU failed (see `error`)."""
         self.last_request = time.monotonic()
         if not self._places.acquire(blocking=False):
             with self._counting:
@@ -87,7 +87,7 @@ class Worker:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a worker until it is told to drain."""
+    """Serves a worker until it must drain."""
 
     daemon_threads = False  # server_close() waits for requests that are being answered
     request_queue_size = 256

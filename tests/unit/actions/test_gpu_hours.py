@@ -167,7 +167,7 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(options: dict[str, A
     ("found", "seen"),
     [
         (ApiError(503, "no endpoints", "query"), "does not answer.*no endpoints"),
-        (QueryError("too many samples"), "refuses the query: too many samples"),
+        (QueryError("too many samples"), "rejects the query: too many samples"),
     ],
 )
 def test_a_prometheus_that_does_not_answer_is_named(found: Exception, seen: str) -> None:

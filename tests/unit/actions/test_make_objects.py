@@ -83,7 +83,7 @@ def test_an_object_of_somebody_else_is_refused_before_anything_is_sent() -> None
     transport = FakeTransport(
         {**SERVED, "GET /api/v1/configmaps": listed(), f"GET {PATH}/theirs": config_map("theirs")}
     )
-    with pytest.raises(HopError, match="ConfigMap monitoring/theirs was made by somebody else"):
+    with pytest.raises(HopError, match="ConfigMap monitoring/theirs is not managed by this collection"):
         make_objects(KubeClient(transport), "boards", KINDS, [config_map("ours"), config_map("theirs")], "prod")
     assert {request.method for request in transport.requests} == {"GET"}
 

@@ -208,13 +208,13 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {},
         {f"GET {CUSTOM}": NOT_FOUND, f"GET {V1}": NOT_FOUND, f"GET {APISERVICE}": NOT_FOUND},
         "metrics_api",
-        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+        "APIService v1beta1.custom.metrics.k8s.io: not found",
     ),
     "nobody serves external": (
         EXTERNAL_OPTIONS,
         {f"GET {EXTERNAL}": NOT_FOUND},
         "metrics_api",
-        "APIService v1beta1.external.metrics.k8s.io: there is none",
+        "APIService v1beta1.external.metrics.k8s.io: not found",
     ),
     "adapter is down": (
         {},
@@ -259,7 +259,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {},
         {f"GET {V1}": listing("pods/gpu_util"), f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
         "workload",
-        "Pod ml/*: there is none",
+        "Pod ml/*: not found",
     ),
     "no such kind": (
         {"target": {"kind": "Job", "name": "chat", "api_version": "apps/v1"}},
@@ -273,7 +273,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "workload",
         "no kind DaemonSet with a scale subresource",
     ),
-    "no such target": (TARGET, {f"GET {SCALE}": NOT_FOUND}, "workload", "Deployment ml/chat: there is none"),
+    "no such target": (TARGET, {f"GET {SCALE}": NOT_FOUND}, "workload", "Deployment ml/chat: not found"),
     "target without selector": (
         TARGET,
         {f"GET {SCALE}": {"status": {}}},
@@ -296,9 +296,9 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"label_selectors": ["app=none"], "metric_label_selectors": ["model=x"]},
         {f"GET {PODS}": {"items": []}, **NO_PODS_VALUES},
         "workload",
-        "Pod ml/app=none: there is none",
+        "Pod ml/app=none: not found",
     ),
-    "a pod that is not there": ({"name": "chat-9"}, {}, "workload", "Pod ml/chat-9: there is none"),
+    "a pod that is not there": ({"name": "chat-9"}, {}, "workload", "Pod ml/chat-9: not found"),
     "a pod without a value": (
         {"name": "chat-0"},
         {f"GET {V1}/namespaces/ml/pods/chat-0/gpu": NOT_FOUND},
@@ -345,7 +345,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"api": "external", "metric": "Queue"},
         {f"GET {EXTERNAL}": listing("Queue"), f"GET {EXTERNAL}/namespaces/ml/queue": NOT_FOUND},
         "metric",
-        "HPAs ask in lower case, for queue",
+        "HPAs query it in lower case, as queue",
     ),
 }
 
@@ -379,17 +379,17 @@ def test_pods_are_missed_only_among_those_that_were_asked_for() -> None:
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
-        ({}, "ask Prometheus for namespace_pod:gpu:avg"),
+        ({}, "query namespace_pod:gpu:avg in Prometheus"),
         (
             {"resource": "namespaces", "name": "ml", "namespace": None},
-            "ask Prometheus for namespace_workload:gpu:avg or namespace_pod:gpu:avg",
+            "query namespace_workload:gpu:avg or namespace_pod:gpu:avg in Prometheus",
         ),
         (
             {"resource": "deployments.apps"},
-            "ask Prometheus for namespace_workload:gpu:avg or namespace_workload:gpu:sum",
+            "query namespace_workload:gpu:avg or namespace_workload:gpu:sum in Prometheus",
         ),
-        ({"resource": "services"}, "ask Prometheus for its series"),
-        ({"api": "external"}, "ask Prometheus for external:gpu:sum"),
+        ({"resource": "services"}, "query its series in Prometheus"),
+        ({"api": "external"}, "query external:gpu:sum with these labels in Prometheus"),
     ],
 )
 def test_where_to_look_for_a_metric_that_is_not_listed(options: dict[str, Any], fix: str) -> None:

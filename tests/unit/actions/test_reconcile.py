@@ -175,7 +175,7 @@ def test_an_hpa_whose_rule_was_refused_is_left_as_it_is() -> None:
     refused, *left = map(str, outcome.errors)
     assert "a webhook says no" in refused
     assert [error.splitlines()[0] for error in left] == [
-        f"rule: HorizontalPodAutoscaler {name} is not written: PrometheusRule kubegpu-gpu, which it reads, was refused"
+        f"rule: HorizontalPodAutoscaler {name} is not written: PrometheusRule kubegpu-gpu, which it uses, was rejected"
         for name in ("ml/chat", "ml/busy")
     ]
 
@@ -193,12 +193,12 @@ def test_rules_are_written_before_the_hpas_that_read_them() -> None:
 def test_a_missing_namespace_of_the_rules_is_refused_before_anything_is_changed() -> None:
     missing = {f"GET {MONITORING}": refusal(404, "not found")}
     transport = cluster(("chat",), [], **missing)
-    with pytest.raises(HopError, match="recording rules: there is no namespace monitoring"):
+    with pytest.raises(HopError, match="recording rules: namespace monitoring does not exist"):
         run(transport, autoscalers("chat"))
     assert {request.method for request in transport.requests} == {"GET"}
     # A dry run takes it for one that is still to come; who may not see namespaces is not stopped.
     [warning] = run(cluster(("chat",), [], **missing), autoscalers("chat"), dry_run=True).warnings
-    assert "there is no namespace monitoring" in warning
+    assert "namespace monitoring does not exist" in warning
     unseen = {f"GET {MONITORING}": ApiError(403, {"message": "no"}, f"GET {MONITORING}")}
     assert run(cluster(("chat",), [], **unseen), autoscalers("chat"), dry_run=True).warnings == []
 
@@ -307,7 +307,7 @@ def test_a_query_gives_one_series_a_pod(labels: list[dict[str, str]], seen: str)
 
 def test_a_query_that_gives_nothing_is_warned_of() -> None:
     (warning,) = run(cluster(("chat",), [], **found()), own(), dry_run=True).warnings
-    assert "metric queue: its query gives nothing at the moment" in warning
+    assert "metric queue: its query returns nothing at the moment" in warning
     assert run(cluster(("chat",), [], **found(POD)), own(), dry_run=True).warnings == []
 
 
@@ -476,9 +476,9 @@ def test_a_dry_run_takes_what_is_still_to_come_for_granted() -> None:
     assert outcome.changed
     assert [entry["action"] for entry in outcome.result["rules"]] == ["created"]
     for missing in (
-        "Deployment ml/chat: there is none",
-        "no kind PrometheusRule",
-        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+        "Deployment ml/chat: not found",
+        "does not serve the kind PrometheusRule",
+        "APIService v1beta1.custom.metrics.k8s.io: not found",
     ):
         assert [missing in warning for warning in outcome.warnings].count(True) == 1
     assert len(outcome.warnings) == 3
@@ -499,9 +499,9 @@ def test_all_reasons_to_refuse_are_named_at_once() -> None:
     with pytest.raises(HopError) as caught:
         run(transport, autoscalers("chat"))
     for missing in (
-        "Deployment ml/chat: there is none",
-        "no kind PrometheusRule",
-        "APIService v1beta1.custom.metrics.k8s.io: there is none",
+        "Deployment ml/chat: not found",
+        "does not serve the kind PrometheusRule",
+        "APIService v1beta1.custom.metrics.k8s.io: not found",
     ):
         assert missing in str(caught.value)
     assert caught.value.hop == "rule"

@@ -91,7 +91,7 @@ def test_until_a_moment():
 
 @pytest.mark.parametrize("missing", [HPA_PATH, TARGET_PATH])
 def test_an_autoscaler_or_a_target_that_is_not_there(missing):
-    with pytest.raises(HopError, match=r"not there|no such"):
+    with pytest.raises(HopError, match=r"does not exist|no such"):
         watched({f"GET {missing}": refusal(404, "not found")})
 
 

@@ -229,7 +229,7 @@ def test_what_has_changed_is_judged_anew() -> None:
 @pytest.mark.parametrize("live", [changed("2", {"a": "b"}), changed("1", {})], ids=["made anew", "no longer ours"])
 def test_what_is_another_object_by_now_is_not_deleted(live: Manifest) -> None:
     transport = FakeTransport({f"DELETE {CHAT}": iter([MODIFIED, {}]), f"GET {CHAT}": live})
-    with pytest.raises(HopError, match="HorizontalPodAutoscaler ml/chat was changed by somebody else"):
+    with pytest.raises(HopError, match="HorizontalPodAutoscaler ml/chat was changed by another client"):
         KubeClient(transport).delete(HPAS, OURS, lambda found: found["metadata"]["labels"] == {"a": "b"})
     assert transport.asked == [f"DELETE {CHAT}", f"GET {CHAT}"]
 
@@ -244,7 +244,7 @@ def test_what_is_another_object_by_now_is_not_deleted(live: Manifest) -> None:
 )
 def test_what_is_another_object_by_now_is_not_changed(error: ApiError) -> None:
     transport = FakeTransport({f"PATCH {CHAT}": error})
-    with pytest.raises(HopError, match="was deleted while it was to be changed, or made anew"):
+    with pytest.raises(HopError, match="was deleted or recreated during the change"):
         KubeClient(transport).apply(HPAS, MANIFEST, OURS, force=True)
     assert transport.requests[0].body["metadata"]["uid"] == "1"
 
@@ -269,5 +269,5 @@ def test_what_somebody_else_has_made_meanwhile_stays(labels: dict[str, str], who
     wanted = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "labels": labels_of("prod")}}
     with pytest.raises(HopError) as caught:
         KubeClient(transport).apply(HPAS, wanted)
-    assert f"somebody else has made it: it {whose}. It stays as it is" in caught.value.seen
+    assert f"was created by another client at the same time: it {whose}. It was not changed" in caught.value.seen
     assert transport.asked == [f"PATCH {CHAT}", f"GET {CHAT}"]

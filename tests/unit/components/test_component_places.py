@@ -107,7 +107,7 @@ CASES = {
     "two exporters that were made one after the other": Case(
         EXPORTER,
         {"exporter": [found("monitoring/ours", owned=True), found("gpu-operator/exporter")]},
-        ("DaemonSet gpu-operator/exporter", "set dcgm_exporter_state=absent to remove ours"),
+        ("DaemonSet gpu-operator/exporter", "set dcgm_exporter_state=absent to remove the collection's"),
     ),
     "two exporters, and one is left": Case(
         EXPORTER,
@@ -187,7 +187,7 @@ CASES = {
     "a plugin beside the operator of the inventory": Case(
         PLUGIN,
         {},
-        ("gpu_operator_state is present, and the operator brings its own", "nvidia_device_plugin_state at auto"),
+        ("gpu_operator_state is present, and the operator installs its own", "nvidia_device_plugin_state at auto"),
         {"gpu_operator_state": "present", "nvidia_device_plugin_state": "present"},
     ),
     "ours goes before the operator comes": Case(

@@ -58,7 +58,7 @@ LABELLED = {"pool": "dev", "nvidia.com/device-plugin.config": "by-hand"}
 def test_a_label_of_a_person_is_a_conflict_and_stays_without_a_pool() -> None:
     nodes = [node("a", LABELLED)]
     conflict = plugin_pools({"pools": [POOL]}, nodes)["conflict"]
-    assert "a is to have configuration dev, and has by-hand, which was not set by this collection" in conflict
+    assert "a needs configuration dev, but has by-hand, which was not set by this collection" in conflict
     assert "No label was changed. Next: " in conflict
     assert plugin_pools({}, nodes)["labels"] == []
 

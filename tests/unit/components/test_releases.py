@@ -56,8 +56,8 @@ def test_a_role_goes_on(seen: dict[str, Any], adopt: Any) -> None:
         (
             {"begun": True},
             False,
-            "Adopting it was interrupted. Next: go back, `helm --namespace monitoring rollback exporter`, or go on:"
-            " `-e dcgm_exporter_adopt=true`.",
+            "Adopting it was interrupted. Next: go back, `helm --namespace monitoring rollback exporter`, or continue: "
+            "`-e dcgm_exporter_adopt=true`.",
         ),
     ],
     ids=["deployed", "pending", "interrupted"],

@@ -225,7 +225,7 @@ def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
     assert ids(found) == ["RIGHTS_MISSING"]
     right = "no right to get configmaps of apiGroup '' in namespace monitoring"
     unmade = {unchecked["check"] for unchecked in found["not_checked"] if right in unchecked["reason"]}
-    assert "the adapter's rules can work" in unmade
+    assert "the adapter's rules are valid" in unmade
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_missing_right_to_ask_each_replica_is_named() -> None:
     assert ids(found) == ["RIGHTS_MISSING"]
     unmade = {unchecked["check"]: unchecked["reason"] for unchecked in found["not_checked"]}
     right = "no right to get pods/proxy of apiGroup '' in namespace monitoring"
-    assert unmade["the replicas of Prometheus have the same"] == right
+    assert unmade["the replicas of Prometheus have the same data"] == right
 
 
 EVENTS = "/api/v1/namespaces/monitoring/events"

@@ -1476,8 +1476,8 @@ CAUSES = {
     "NODE_CONDITION_BAD": "disk is nearly full",
     "WORKLOAD_PODS_NOT_CREATED a rollout that was paused before its first pods": "paused before its first pods",
     "WORKLOAD_PODS_NOT_CREATED those of an update, beside the old ones": "ResourceQuota",
-    "WORKLOAD_PODS_PENDING no scheduler takes them": "scheduler that the pods name does not run",
-    "WORKLOAD_SCALED_BY_ANOTHER": "kubectl scales the workload as well",
+    "WORKLOAD_PODS_PENDING no scheduler takes them": "scheduler in the pods' schedulerName does not run",
+    "WORKLOAD_SCALED_BY_ANOTHER": "kubectl also scales the workload",
     "EXPORTER_NOT_ON_NODE its controller cannot make it": "Pod Security level",
 }
 
@@ -1694,7 +1694,7 @@ def test_a_pod_without_a_node_hides_no_pod_that_fails() -> None:
     cluster.pods["chat-1"] = pod("chat-1", "ml", "", {"app": "chat"}, ready=False)
     cluster.pods["chat-1"]["status"]["conditions"] = [turned("PodScheduled", "False", 60, message=message)]
     [finding] = cluster.report()["findings"]
-    assert (finding["id"], finding["cause"]) == ("WORKLOAD_NOT_READY", "a container ends by itself")
+    assert (finding["id"], finding["cause"]) == ("WORKLOAD_NOT_READY", "a container exits by itself")
     assert ids(cluster.report(grace=False)) == ["WORKLOAD_NOT_READY", "WORKLOAD_PODS_PENDING"]
 
 

@@ -562,9 +562,9 @@ def a_workload_that_starts(cluster: Cluster) -> None:
                 "labels": "no series names a pod",
             },
         ),
-        (no_recorded_metric, {"rule": "no metric that is looked at is recorded by a rule"}),
-        (rules_that_are_not_said, {"rule": "Prometheus does not say which rules it has"}),
-        (a_workload_that_starts, {"metric": "no ready pod of an autoscaler has to have a value"}),
+        (no_recorded_metric, {"rule": "no checked metric is recorded by a rule"}),
+        (rules_that_are_not_said, {"rule": "Prometheus does not list its rules"}),
+        (a_workload_that_starts, {"metric": "no autoscaler has ready pods that need a value"}),
     ],
 )
 def test_where_nothing_is_there_to_judge_nothing_is_called_well(

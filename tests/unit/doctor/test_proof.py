@@ -111,8 +111,8 @@ def not_scaling(cluster: Cluster) -> None:
 
 CASES: dict[str, tuple[Callable[[Cluster], None], str, str, str]] = {
     "nothing any more": (lambda cluster: None, "hpa", "not before wait_timeout ended", ""),
-    "target gone": (gone, "workload", "Deployment ml/chat: there is none", ""),
-    "target gone, and the HPA is new": (gone_before_the_hpa_was_seen, "workload", "there is none", ""),
+    "target gone": (gone, "workload", "Deployment ml/chat: not found", ""),
+    "target gone, and the HPA is new": (gone_before_the_hpa_was_seen, "workload", "not found", ""),
     "scaled to nothing": (at_zero, "workload", "replicas is 0", ""),
     "prometheus down": (everything, "scrape", "no endpoints available", "has no ready pod"),
     "no rule": (without_rule, "rule", "has no rule for it", ""),

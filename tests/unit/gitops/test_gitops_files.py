@@ -177,5 +177,5 @@ def test_an_address_with_a_login_gets_into_no_folder(tool: str) -> None:
 
 
 def test_an_unknown_tool_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="fleet is none of argocd, flux"):
+    with pytest.raises(AnsibleFilterError, match="fleet is not one of argocd, flux"):
         gitops_files([], "fleet", PLACE)

@@ -79,5 +79,5 @@ def test_the_verdict_is_data():
 def test_what_is_no_load_test_is_refused():
     with pytest.raises(AnsibleFilterError, match="no load test"):
         gpu_loadtest_report({"stages": []})
-    with pytest.raises(AnsibleFilterError, match="pdf is none of text"):
+    with pytest.raises(AnsibleFilterError, match="pdf is not one of text"):
         gpu_loadtest_report(a_run(), "pdf")

@@ -104,5 +104,5 @@ def test_the_network_is_that_of_the_pods_own_sandbox(tmp_path: Path) -> None:
     sandbox(tmp_path, "mine", "mine", {"type": "ipc"}, {"type": "network", "path": "/run/netns/mine"})
 
     assert pod_reach.namespace_of("mine", tmp_path) == "/run/netns/mine"
-    with pytest.raises(pod_reach.ReachError, match="containerd runs no pod gone with a network of its own"):
+    with pytest.raises(pod_reach.ReachError, match="containerd runs no pod gone with its own network"):
         pod_reach.namespace_of("gone", tmp_path)

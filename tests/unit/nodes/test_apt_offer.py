@@ -70,7 +70,7 @@ def test_versions_that_there_are_are_named() -> None:
     [refusal] = plan(row("containerd.io=2", "2.3-1", "2.2-1"))["refused"]
 
     assert f"gpu1 would get containerd.io=2 from {URI}, and apt finds 2.3-1, 2.2-1 there. Cause" in refusal
-    assert "Next: set containerd_version to a version that is there" in refusal
+    assert "Next: set containerd_version to an available version" in refusal
 
 
 def test_a_repository_that_cannot_be_read_is_named_with_apts_error() -> None:

@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[str, Node, str, str]] = {
         "KUBERNETES_MINOR_SKIPPED",
         node("1.34.10", "1.34.10"),
         "1.36.3",
-        "set kubernetes_version to a release of 1.35, run this, then go on from there",
+        "set kubernetes_version to a release of 1.35, run this, then continue with the next release",
     ),
     "another major": ("KUBERNETES_MINOR_SKIPPED", node(), "2.0.0", "kubernetes_version is 2.0.0"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 HOPS = {
-    "access": ("Access to the cluster", "kubernetes-admin may read all that was asked for"),
+    "access": ("Access to the cluster", "kubernetes-admin has all permissions that the checks need"),
     "node": ("GPU nodes and drivers", "8 nodes, 64 GPUs, driver 595.58.03"),
     "device_plugin": ("Device plugin and allocatable GPUs", "64 of 64 GPUs allocatable"),
     "node_labels": ("Node labels", "8 nodes labelled"),
@@ -80,7 +80,7 @@ def finding(id_: str = "EXPORTER_NO_POD_RESOURCES", hop: str = "labels", **chang
             "no volume of the DaemonSet has the path /var/lib/kubelet/pod-resources",
         ],
         "since": "2026-03-01T02:41:00+00:00",
-        "cause": "the kubelet's pod-resources folder is not mounted, so the exporter cannot ask which pod holds a GPU",
+        "cause": "the kubelet's pod-resources folder is not mounted, so the exporter cannot query the pods of GPUs",
         "fix": "mount /var/lib/kubelet/pod-resources, or the folder of a kubelet with another root",
         "doc": f"docs/doctor/{hop}.md#{id_.lower()}",
         "consequences": ["Recording rules: gpu has no series", "HorizontalPodAutoscaler: ml/chat is not active"],

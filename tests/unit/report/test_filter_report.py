@@ -32,7 +32,7 @@ def test_the_documented_formats_are_those_that_there_are() -> None:
 
 @pytest.mark.parametrize(
     ("value", "format_", "seen"),
-    [(BROKEN, "pdf", "pdf is none of text"), ({}, "text", "no report"), ("broken", "html", "no report")],
+    [(BROKEN, "pdf", "pdf is not one of text"), ({}, "text", "no report"), ("broken", "html", "no report")],
     ids=["unknown format", "empty", "a text"],
 )
 def test_what_cannot_be_shown_is_refused(value: object, format_: str, seen: str) -> None:

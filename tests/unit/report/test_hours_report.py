@@ -25,9 +25,9 @@ NOTHING = {
 
 def test_the_lines_have_what_was_held_and_what_was_not() -> None:
     text = "\n".join(show(SAMPLE))
-    assert "Pods held 744.0 GPU hours, 58% of which were idle. Nobody held 600.0 GPU hours." in text
+    assert "Pods held 744.0 GPU hours, 58% of which were idle. 600.0 GPU hours were free." in text
     assert "recorded since 2026-11-16 00:00 UTC" in text
-    assert "2026-11-16     168.0  1,344.0           600.0      744.0  310.5  430.5      3.0       58" in text
+    assert "2026-11-16     168.0  1,344.0  600.0      744.0  310.5  430.5      3.0       58" in text
     assert "research/notebook" in text
 
 
@@ -35,7 +35,7 @@ def test_the_page_needs_nothing_else() -> None:
     text = show(SAMPLE, "html")
     page = read(text)
     over_all, weeks, of_the_week = page.all("tbody")
-    assert [row.one("th").text for row in over_all.all("tr")] == ["ml/inference", "research/notebook", "held by nobody"]
+    assert [row.one("th").text for row in over_all.all("tr")] == ["ml/inference", "research/notebook", "free"]
     assert len(weeks.all("tr")) == 1
     assert len(of_the_week.all("tr")) == 2
     assert "http" not in text
@@ -47,14 +47,14 @@ def test_the_rows_add_up_to_what_was_offered() -> None:
     assert [(row["namespace"], row["workload"]) for row in rows] == [
         ("ml", "inference"),
         ("research", "notebook"),
-        ("", "held by nobody"),
+        ("", "free"),
     ]
     assert sum(float(row["gpu_hours"]) for row in rows) == SAMPLE["weeks"][0]["offered_hours"]
     assert {row["week"] for row in rows} == {"2026-11-16"}
 
 
 def test_where_no_pod_held_a_gpu() -> None:
-    assert show(NOTHING)[0] == "No pod held a GPU. Nobody held 600.0 GPU hours."
+    assert show(NOTHING)[0] == "No pod held a GPU. 600.0 GPU hours were free."
     assert len(read(show(NOTHING, "html")).all("tbody")) == 2
     assert len(show(NOTHING, "csv").splitlines()) == 2
 
@@ -66,12 +66,12 @@ def test_what_nobody_knows_is_no_part_of_the_share() -> None:
 
 def test_where_nobody_said_what_the_gpus_did() -> None:
     week = {**SAMPLE["weeks"][0], "busy_hours": 0.0, "idle_hours": 0.0, "idle_share": None}
-    assert "nobody knows what the GPUs did" in show({**SAMPLE, "weeks": [week]})[0]
+    assert "with unknown load" in show({**SAMPLE, "weeks": [week]})[0]
 
 
 @pytest.mark.parametrize(
     ("value", "format_", "seen"),
-    [(SAMPLE, "pdf", "pdf is none of text, html, csv"), ({}, "text", "no result"), ("hours", "html", "no result")],
+    [(SAMPLE, "pdf", "pdf is not one of text, html, csv"), ({}, "text", "no result"), ("hours", "html", "no result")],
 )
 def test_what_cannot_be_shown_is_refused(value: object, format_: str, seen: str) -> None:
     with pytest.raises(AnsibleFilterError, match=seen):

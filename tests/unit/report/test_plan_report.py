@@ -77,7 +77,7 @@ def test_where_nothing_was_recorded() -> None:
 
 @pytest.mark.parametrize(
     ("value", "format_", "seen"),
-    [(RESULT, "pdf", "pdf is none of text"), ({}, "text", "no result"), ("planned", "html", "no result")],
+    [(RESULT, "pdf", "pdf is not one of text"), ({}, "text", "no result"), ("planned", "html", "no result")],
 )
 def test_what_cannot_be_shown_is_refused(value: object, format_: str, seen: str) -> None:
     with pytest.raises(AnsibleFilterError, match=seen):

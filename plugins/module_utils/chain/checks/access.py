@@ -15,8 +15,8 @@ RIGHTS_MISSING = FindingType(
     "RIGHTS_MISSING",
     Hop.ACCESS,
     "warning",
-    cause="the user may not read all that the doctor checks. The checks that need it were not made, so their hops are "
-    "not known to work",
+    cause="the user lacks permissions that the doctor needs. The checks that need them were skipped, so it is unknown "
+    "whether their hops work",
     fix="kubectl apply -f docs/doctor/rights.yml; kubectl create clusterrolebinding gpu-doctor "
     "--clusterrole gpu-doctor {subject}",
 )
@@ -61,7 +61,7 @@ def _subject(user: str) -> str:
 
 def summary(state: State) -> str:
     user = state.user or "the user of the kubeconfig"
-    return f"{user} may read all that was asked for"
+    return f"{user} has all permissions that the checks need"
 
 
 def nothing(state: State) -> str:

@@ -28,12 +28,12 @@ SPEC_NAME_TWICE = FindingType(
     Hop.SPEC,
     "error",
     cause="an HPA has one name in its namespace",
-    fix="give each autoscaler a name of its own",
+    fix="give each autoscaler a different name",
     before="refuse",
 )
 
 
-@check("each autoscaler has a name of its own", SPEC_NAME_TWICE)
+@check("each autoscaler has a different name", SPEC_NAME_TWICE)
 def one_name_each(state: State) -> Iterator[CheckResult]:
     for name, times in Counter(map(str, state.proposal.autoscalers)).items():
         if times > 1:
@@ -45,14 +45,14 @@ SPEC_QUERY_TWICE = FindingType(
     Hop.SPEC,
     "error",
     cause="a metric is one recording rule in its namespace",
-    fix="give each query a name of its own",
+    fix="give each query a different name",
     before="refuse",
 )
 
 
 @check("each metric has one query", SPEC_QUERY_TWICE)
 def one_query_each(state: State) -> Iterator[CheckResult]:
-    """What is recorded of one workload, or served by somebody else, has a rule of its own or none."""
+    """Series of one workload have a separate rule, and external metrics have none."""
     shared = ((namespace, profile.name) for namespace, profile in shared_profiles(state.proposal.autoscalers))
     for (namespace, name), times in Counter(shared).items():
         if times > 1:
@@ -64,8 +64,8 @@ SPEC_HPA_OF_ANOTHER = FindingType(
     "SPEC_HPA_OF_ANOTHER",
     Hop.SPEC,
     "error",
-    cause="the module changes no HPA of others",
-    fix="set adopt: true to take it over, delete it, or give the autoscaler another name",
+    cause="the module does not change an HPA that it did not create",
+    fix="set adopt: true to adopt it, delete it, or give the autoscaler another name",
     before="refuse",
 )
 
@@ -81,7 +81,7 @@ SPEC_HPA_OF_INVENTORY = FindingType(
 )
 
 
-@check("no HPA of that name is another's", SPEC_HPA_OF_ANOTHER, SPEC_HPA_OF_INVENTORY)
+@check("no HPA of that name has another owner", SPEC_HPA_OF_ANOTHER, SPEC_HPA_OF_INVENTORY)
 def hpa_of_another(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.proposal.autoscalers:
         live = state.proposal.hpas.get(autoscaler.key)
@@ -143,14 +143,14 @@ SPEC_NO_RESOURCE_METRICS = FindingType(
     "SPEC_NO_RESOURCE_METRICS",
     Hop.SPEC,
     "error",
-    cause="CPU and memory of extra_metrics come from metrics.k8s.io; without a value of them an HPA never scales down",
-    fix="run the playbook kubegpu.autoscale.monitoring, which brings metrics-server; or mend the one that is there: "
-    "kubectl describe apiservice v1beta1.metrics.k8s.io; or leave them out",
+    cause="CPU and memory of extra_metrics come from metrics.k8s.io; without these values an HPA never scales down",
+    fix="run the playbook kubegpu.autoscale.monitoring to install metrics-server; or fix the existing server: kubectl "
+    "describe apiservice v1beta1.metrics.k8s.io; or remove these metrics",
     before="await",
 )
 
 
-@check("CPU and memory that are asked for are served", SPEC_NO_RESOURCE_METRICS)
+@check("CPU and memory metrics are served", SPEC_NO_RESOURCE_METRICS)
 def resource_metrics(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.proposal.autoscalers:
         resources = resources_of(autoscaler)
@@ -163,8 +163,8 @@ SPEC_KEDA_UNKNOWN = FindingType(
     "SPEC_KEDA_UNKNOWN",
     Hop.SPEC,
     "warning",
-    cause="a second autoscaler by KEDA would not be seen",
-    fix="grant that right, docs/rights.yml has it; harmless where KEDA is not installed",
+    cause="a second autoscaler of KEDA would not be detected",
+    fix="grant that permission (docs/rights.yml); this has no effect if KEDA is not installed",
     before="warn",
 )
 
@@ -179,13 +179,13 @@ SPEC_CLUSTER_UNKNOWN = FindingType(
     "SPEC_CLUSTER_UNKNOWN",
     Hop.SPEC,
     "warning",
-    cause="this user may not read it, so the change is not judged by it. Recording rules that nothing uses stay",
-    fix="grant these rights, docs/rights.yml has them; the change itself does without",
+    cause="this user has no permission to read it, so it was not checked. Unused recording rules are kept",
+    fix="grant these permissions (docs/rights.yml); the change itself does not need them",
     before="warn",
 )
 
 
-@check("what concerns the whole cluster can be read", SPEC_CLUSTER_UNKNOWN)
+@check("cluster-wide objects can be read", SPEC_CLUSTER_UNKNOWN)
 def cluster_is_known(state: State) -> Iterator[CheckResult]:
     """For who has the rights of a namespace alone."""
     unread = dict.fromkeys(filter(None, (state.proposal.unread, *state.unavailable.values())))
@@ -197,14 +197,14 @@ SPEC_RULE_NOT_SELECTED = FindingType(
     "SPEC_RULE_NOT_SELECTED",
     Hop.SPEC,
     "warning",
-    cause="no Prometheus object selects the recording rules that are made, so the metrics will have no value",
-    fix="set prometheus.rule_labels and prometheus.rule_namespace as ruleSelector and ruleNamespaceSelector ask for "
+    cause="no Prometheus object selects the new recording rules, so the metrics will have no value",
+    fix="set prometheus.rule_labels and prometheus.rule_namespace to match ruleSelector and ruleNamespaceSelector "
     "(kubegpu_prometheus of the inventory)",
     before="warn",
 )
 
 
-@check("Prometheus selects the rules that are made", SPEC_RULE_NOT_SELECTED, needs=("prometheuses", "namespaces"))
+@check("Prometheus selects the new rules", SPEC_RULE_NOT_SELECTED, needs=("prometheuses", "namespaces"))
 def rules_will_be_selected(state: State) -> Iterator[CheckResult]:
     """A warning: a Thanos Ruler, or a Prometheus outside of the cluster, may read them as well."""
     rule = state.proposal.rule
@@ -217,15 +217,15 @@ SPEC_RULE_OF_OTHERS = FindingType(
     "SPEC_RULE_OF_OTHERS",
     Hop.SPEC,
     "error",
-    cause="a metric is one recording rule in its namespace: changing it changes what others scale on",
+    cause="a metric is one recording rule in its namespace, so a change affects other autoscalers",
     fix="give this metric another name, or change the query in all autoscalers in one run",
     before="refuse",
 )
 
 
-@check("no query changes what others scale on", SPEC_RULE_OF_OTHERS)
+@check("no query changes the metric of another autoscaler", SPEC_RULE_OF_OTHERS)
 def shared_rules(state: State) -> Iterator[CheckResult]:
-    """The HPAs of a namespace can be seen by whoever may make one there."""
+    """A user who can create an HPA in a namespace can also list its HPAs."""
     wanted = {autoscaler.key for autoscaler in state.proposal.autoscalers}
     for namespace, profile in shared_profiles(state.proposal.autoscalers):
         rule_name = profile.rule_name(namespace)
@@ -252,16 +252,17 @@ SPEC_RULE_OF_INVENTORY = FindingType(
     "SPEC_RULE_OF_INVENTORY",
     Hop.SPEC,
     "error",
-    cause="a run changes only what was made for its own inventory, and inventories that share a cluster share rules",
+    cause="a run changes only objects of its own inventory, and inventories that share a cluster share the recording "
+    "rules",
     fix="use one version of the collection, and the same rule_labels, evaluation_interval and exporter_labels of "
     "prometheus, in both; "
-    "set kubegpu_inventory_id (inventory_id of the module) to the id of the rule if it is the same inventory; or give "
+    "set kubegpu_inventory_id (inventory_id of the module) to the id of the rule if it is the same inventory; or move "
     "the rule to this one: {command}",
     before="refuse",
 )
 
 
-@check("no rule of another inventory has to change", SPEC_RULE_OF_INVENTORY)
+@check("no rule of another inventory must change", SPEC_RULE_OF_INVENTORY)
 def rules_of_inventories(state: State) -> Iterator[CheckResult]:
     for name, rule in state.proposal.foreign_rules.items():
         command = hand_over(rule["kind"], rule["metadata"]["namespace"], name, state.proposal.inventory)
@@ -277,26 +278,26 @@ SPEC_QUERY_WRONG = FindingType(
     "SPEC_QUERY_WRONG",
     Hop.SPEC,
     "error",
-    cause="a query has to give one series per namespace and pod",
-    fix="try the query in Prometheus until it does",
+    cause="a query must return one series per namespace and pod",
+    fix="correct the query, and test it in Prometheus",
     before="refuse",
 )
 SPEC_QUERY_EMPTY = FindingType(
     "SPEC_QUERY_EMPTY",
     Hop.SPEC,
     "warning",
-    cause="the pods that report it are still to start, or the query is wrong",
-    fix="try it in Prometheus",
+    cause="the pods that report it have not started yet, or the query is wrong",
+    fix="test it in Prometheus",
     before="warn",
 )
 
 
-@check("queries give a series a pod", SPEC_QUERY_WRONG, SPEC_QUERY_EMPTY)
+@check("queries return a series per pod", SPEC_QUERY_WRONG, SPEC_QUERY_EMPTY)
 def queries(state: State) -> Iterator[CheckResult]:
     for metric, message in state.proposal.query_errors.items():
         yield CheckResult(SPEC_QUERY_WRONG, f"metric {metric}", f"its query is not usable: {message}")
     for metric in state.proposal.empty_queries:
-        yield CheckResult(SPEC_QUERY_EMPTY, f"metric {metric}", "its query gives nothing at the moment")
+        yield CheckResult(SPEC_QUERY_EMPTY, f"metric {metric}", "its query returns nothing at the moment")
 
 
 RULE_KIND_MISSING = FindingType(
@@ -304,7 +305,7 @@ RULE_KIND_MISSING = FindingType(
     Hop.RULE,
     "error",
     cause="the Prometheus operator is not installed",
-    fix="run the prometheus_stack role, it brings the Prometheus operator",
+    fix="run the prometheus_stack role, which installs the Prometheus operator",
     before="await",
 )
 
@@ -312,7 +313,7 @@ RULE_KIND_MISSING = FindingType(
 @check("PrometheusRules are served", RULE_KIND_MISSING)
 def rules_are_served(state: State) -> Iterator[CheckResult]:
     if state.proposal.rules is None:
-        yield CheckResult(RULE_KIND_MISSING, "cluster", "it has no kind PrometheusRule")
+        yield CheckResult(RULE_KIND_MISSING, "cluster", "it does not serve the kind PrometheusRule")
 
 
 RULE_NAMESPACE_MISSING = FindingType(
@@ -320,16 +321,16 @@ RULE_NAMESPACE_MISSING = FindingType(
     Hop.RULE,
     "error",
     cause="without their recording rules HPAs have no value",
-    fix="make that namespace, or set prometheus.rule_namespace (kubegpu_prometheus of the inventory) to one that "
-    "Prometheus takes rules of",
+    fix="create that namespace, or set prometheus.rule_namespace (kubegpu_prometheus of the inventory) to one that "
+    "Prometheus selects rules from",
     before="await",
 )
 
 
-@check("the namespace of the rules is there", RULE_NAMESPACE_MISSING)
+@check("the namespace of the rules exists", RULE_NAMESPACE_MISSING)
 def rules_have_a_namespace(state: State) -> Iterator[CheckResult]:
     if namespace := state.proposal.no_namespace:
-        yield CheckResult(RULE_NAMESPACE_MISSING, "recording rules", f"there is no namespace {namespace}")
+        yield CheckResult(RULE_NAMESPACE_MISSING, "recording rules", f"namespace {namespace} does not exist")
 
 
 WORKLOAD_KIND_MISSING = FindingType(
@@ -344,8 +345,8 @@ WORKLOAD_NOT_SCALABLE = FindingType(
     "WORKLOAD_NOT_SCALABLE",
     Hop.WORKLOAD,
     "error",
-    cause="an HPA sets replicas by the scale subresource of a kind",
-    fix="choose a kind whose replicas can be set, a Deployment for instance",
+    cause="an HPA sets replicas through the scale subresource",
+    fix="choose a kind with a scale subresource, for example a Deployment",
     before="refuse",
 )
 
@@ -365,13 +366,13 @@ WORKLOAD_MAXIMA_OVER_GPUS = FindingType(
     "WORKLOAD_MAXIMA_OVER_GPUS",
     Hop.WORKLOAD,
     "warning",
-    cause="each autoscaler fits alone, but not all together. That is fine if peaks do not coincide",
+    cause="each autoscaler fits alone, but not all of them together, which is a problem if their peaks coincide",
     fix="lower max_replicas, or add nodes, if their peaks may coincide",
     before="warn",
 )
 
 
-@check("the GPUs hold all maxima together", WORKLOAD_MAXIMA_OVER_GPUS, needs=("nodes",))
+@check("the GPUs suffice for all maxima together", WORKLOAD_MAXIMA_OVER_GPUS, needs=("nodes",))
 def all_maxima(state: State) -> Iterator[CheckResult]:
     if nodes_are_added(state.nodes):
         return
@@ -395,8 +396,8 @@ SPEC_OBJECT_COMPOUNDS = FindingType(
     Hop.SPEC,
     "warning",
     cause="metric_type Object multiplies an average by the number of ready pods. While the average lags, each new pod "
-    "makes the HPA ask for more",
-    fix="leave metric_type at Pods unless something else reads the object's metric",
+    "makes the HPA request more",
+    fix="use metric_type Pods unless something else reads the object's metric",
     before="warn",
 )
 

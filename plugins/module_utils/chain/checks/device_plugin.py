@@ -19,13 +19,13 @@ DEVICE_PLUGIN_MISSING = FindingType(
     "DEVICE_PLUGIN_MISSING",
     Hop.DEVICE_PLUGIN,
     "error",
-    cause="the cluster has no DaemonSet of NVIDIA's device plugin, so no kubelet knows of GPUs",
+    cause="the cluster has no DaemonSet of NVIDIA's device plugin, so no kubelet has GPUs",
     fix="run the nvidia_device_plugin role",
     grace_s=NODE_GRACE_S,
 )
 
 
-@check("the device plugin is there", DEVICE_PLUGIN_MISSING, needs=("nodes", "daemon_sets", "resource_slices"))
+@check("the device plugin is installed", DEVICE_PLUGIN_MISSING, needs=("nodes", "daemon_sets", "resource_slices"))
 def plugin_exists(state: State) -> Iterator[CheckResult]:
     bare = state.bare_nodes
     if bare and not state.agents.plugins:
@@ -52,7 +52,7 @@ DEVICE_PLUGIN_NOT_READY = FindingType(
     "DEVICE_PLUGIN_NOT_READY",
     Hop.DEVICE_PLUGIN,
     "error",
-    cause="the device plugin of the node does not run",
+    cause="the device plugin on the node does not run",
     fix="kubectl -n {namespace} describe pod {name}; kubectl -n {namespace} logs {name} --previous",
     grace_s=120,
     is_consequence=True,
@@ -75,7 +75,7 @@ DEVICE_PLUGIN_NOT_ON_NODE = FindingType(
     "DEVICE_PLUGIN_NOT_ON_NODE",
     Hop.DEVICE_PLUGIN,
     "error",
-    cause="the device plugin may not run on the node: {why}",
+    cause="the device plugin is not scheduled on the node: {why}",
     fix="run the gpu_node_labels role; for a taint add a toleration to the plugin's values",
     grace_s=NODE_GRACE_S,
     is_consequence=True,
@@ -105,7 +105,7 @@ NODE_WITHOUT_GPUS = FindingType(
     "NODE_WITHOUT_GPUS",
     Hop.DEVICE_PLUGIN,
     "error",
-    cause="the device plugin runs, but offers no healthy GPU: it sees none, or the kubelet was restarted under it",
+    cause="the device plugin runs, but offers no healthy GPU: it sees none, or the kubelet was restarted after it",
     fix="kubectl -n {namespace} logs {name}; kubectl -n {namespace} delete pod {name}",
     grace_s=120,
     is_consequence=True,
@@ -114,14 +114,16 @@ GPU_UNHEALTHY = FindingType(
     "GPU_UNHEALTHY",
     Hop.DEVICE_PLUGIN,
     "warning",
-    cause="the device plugin has taken GPUs out of use, after an Xid error for instance",
+    cause="the device plugin has marked GPUs as unhealthy, for example after an Xid error",
     fix="on the node: dmesg | grep -i xid; then reset the GPU or reboot the node",
     grace_s=120,
     is_consequence=True,
 )
 
 
-@check("nodes offer their GPUs", NODE_WITHOUT_GPUS, GPU_UNHEALTHY, needs=("nodes", "daemon_sets", "component_pods"))
+@check(
+    "nodes have allocatable GPUs", NODE_WITHOUT_GPUS, GPU_UNHEALTHY, needs=("nodes", "daemon_sets", "component_pods")
+)
 def allocatable_gpus(state: State) -> Iterator[CheckResult]:
     pods_by_node, bare = state.agents.by_node(state.agents.plugins), state.bare_nodes
     for name, node in state.gpu_nodes.items():

@@ -39,9 +39,9 @@ EXPORTER_MOUNT_FAILS = FindingType(
     "EXPORTER_MOUNT_FAILS",
     Hop.EXPORTER,
     "error",
-    cause="the exporter waits for a volume that its node does not have. For instance, /home/kubernetes/bin/nvidia "
-    "exists on GKE only",
-    fix="take the volume out of the exporter's values, or make it: kubectl -n {namespace} describe pod {name}",
+    cause="the exporter waits for a volume that its node does not have. For example, /home/kubernetes/bin/nvidia "
+    "exists only on GKE",
+    fix="remove the volume from the exporter's values, or create it: kubectl -n {namespace} describe pod {name}",
     grace_s=_START_GRACE_S,
 )
 
@@ -75,7 +75,7 @@ EXPORTER_MISSING = FindingType(
 )
 
 
-@check("dcgm-exporter is there", EXPORTER_MISSING, needs=("nodes", "daemon_sets", "prometheus"))
+@check("dcgm-exporter is installed", EXPORTER_MISSING, needs=("nodes", "daemon_sets", "prometheus"))
 def exporter_exists(state: State) -> Iterator[CheckResult]:
     if state.gpu_nodes and not state.agents.exporters and not state.prometheus.gpu_rows:
         yield CheckResult(
@@ -125,7 +125,7 @@ EXPORTER_PROBES_KILL = FindingType(
     "EXPORTER_PROBES_KILL",
     Hop.EXPORTER,
     "error",
-    cause="the kubelet ends the exporter before it can answer: {why}",
+    cause="the kubelet kills the exporter before it can answer: {why}",
     fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 30}}}}, and a collect "
     "interval well below these",
 )
@@ -209,9 +209,10 @@ EXPORTER_SERVES_NOTHING = FindingType(
     "EXPORTER_SERVES_NOTHING",
     Hop.EXPORTER,
     "error",
-    cause="the exporter answers, but sees no GPU any more: the driver was reloaded under it, or a systemctl "
-    "daemon-reload has taken the devices from its container",
-    fix="kubectl -n {namespace} delete pod {name}; if it comes back, use CDI (nvidia_container_toolkit role), which "
+    cause="the exporter answers, but no longer sees a GPU: the driver was reloaded, or a systemctl daemon-reload has "
+    "removed the devices from its container",
+    fix="kubectl -n {namespace} delete pod {name}; if this happens again, use CDI (nvidia_container_toolkit role), "
+    "which "
     "keeps the devices",
     grace_s=_START_GRACE_S,
     is_consequence=True,
@@ -232,7 +233,7 @@ def exporter_values(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 EXPORTER_SERVES_NOTHING,
                 f"pod {name_of(pod)} on node {node}",
-                "up is 1, but it has no readings DCGM_FI_*",
+                "up is 1, but it has no series DCGM_FI_*",
                 state.affected_by_nodes([node]),
                 youngest([state.clock.condition_age_s(pod, "Ready"), state.prometheus_age_s]),
                 template_vars=place_of(pod),
@@ -243,27 +244,27 @@ EXPORTER_NAMES_NO_PODS = FindingType(
     "EXPORTER_NAMES_NO_PODS",
     Hop.EXPORTER,
     "error",
-    cause="the exporter is not told to ask the kubelet which pod holds a GPU",
+    cause="the exporter is not configured to query the kubelet for the pods of GPUs",
     fix="set DCGM_EXPORTER_KUBERNETES to true, as the dcgm_exporter role and NVIDIA's chart do",
 )
 EXPORTER_NO_POD_RESOURCES = FindingType(
     "EXPORTER_NO_POD_RESOURCES",
     Hop.EXPORTER,
     "error",
-    cause="the kubelet's pod-resources folder is not mounted, so the exporter cannot ask which pod holds a GPU",
+    cause="the kubelet's pod-resources folder is not mounted, so the exporter cannot query the pods of GPUs",
     fix="mount /var/lib/kubelet/pod-resources, or the folder of a kubelet with another root (chart: kubeletPath)",
 )
 EXPORTER_DEVICE_IDS = FindingType(
     "EXPORTER_DEVICE_IDS",
     Hop.EXPORTER,
     "error",
-    cause="GKE's device plugin calls GPUs nvidia0, the exporter looks for UUIDs",
+    cause="GKE's device plugin names GPUs nvidia0, but the exporter expects UUIDs",
     fix="set DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE to device-name",
 )
 
 
 @check(
-    "the exporter asks which pods hold GPUs",
+    "the exporter queries which pods hold GPUs",
     EXPORTER_NAMES_NO_PODS,
     EXPORTER_NO_POD_RESOURCES,
     EXPORTER_DEVICE_IDS,
@@ -302,7 +303,8 @@ EXPORTER_RESOURCE_NAMES = FindingType(
     "EXPORTER_RESOURCE_NAMES",
     Hop.EXPORTER,
     "error",
-    cause="the exporter knows nvidia.com/gpu and nvidia.com/mig-* only, so it does not name pods with another resource",
+    cause="the exporter supports only nvidia.com/gpu and nvidia.com/mig-*, so its series do not name pods with another "
+    "resource",
     fix="dcgm_exporter_values: {{extraEnv: [{{name: NVIDIA_RESOURCE_NAMES, value: '{resources}'}}]}}",
 )
 
@@ -341,15 +343,15 @@ EXPORTER_SHARED_GPUS = FindingType(
     "EXPORTER_SHARED_GPUS",
     Hop.EXPORTER,
     "warning",
-    cause="the exporter names only one of the pods that share a GPU",
-    fix="use the metric shared, and dcgm_exporter_shared_gpus: true, which turns KUBERNETES_VIRTUAL_GPUS, hostPID and "
-    "kubernetes.enablePodUID on; or scale on a metric of the application",
+    cause="the exporter's series name only one of the pods that share a GPU",
+    fix="use the metric shared, and dcgm_exporter_shared_gpus: true, which enables KUBERNETES_VIRTUAL_GPUS, hostPID "
+    "and kubernetes.enablePodUID; or scale on a metric of the application",
 )
 EXPORTER_SHARED_GPUS_BLIND = FindingType(
     "EXPORTER_SHARED_GPUS_BLIND",
     Hop.EXPORTER,
     "warning",
-    cause="without the host's process ids the exporter cannot tell which pod uses how much: each pod reads 0",
+    cause="without the host's process IDs the exporter cannot measure each pod, so each pod has the value 0",
     fix="set dcgm_exporter_shared_gpus: true, or hostPID and kubernetes.enablePodUID of the chart",
 )
 

@@ -32,8 +32,8 @@ PROFILING_MISSING = FindingType(
     "PROFILING_MISSING",
     Hop.EXPORTER,
     "error",
-    cause="a metric needs DCGM's profiling fields, which are not there: {why}",
-    fix="grant SYS_ADMIN to the exporter; where GPUs have no profiling use the metric gpu_util",
+    cause="a metric needs DCGM's profiling fields, which are missing: {why}",
+    fix="grant SYS_ADMIN to the exporter; if the GPUs do not support profiling, use the metric gpu_util",
     grace_s=_START_GRACE_S,
     is_consequence=True,
 )
@@ -80,8 +80,8 @@ PROFILING_FROZEN = FindingType(
     "PROFILING_FROZEN",
     Hop.EXPORTER,
     "error",
-    cause="another profiler (nsys, ncu, a second DCGM) holds the GPU's counters, or an Xid error has stopped sampling",
-    fix="end the other profiler; dcgmi profile --resume; restart the exporter on the node",
+    cause="another profiler (nsys, ncu, a second DCGM) uses the GPU's counters, or an Xid error has stopped sampling",
+    fix="stop the other profiler; dcgmi profile --resume; restart the exporter on the node",
 )
 
 
@@ -101,8 +101,8 @@ EXPORTER_LOSES_A_GPU = FindingType(
     "EXPORTER_LOSES_A_GPU",
     Hop.EXPORTER,
     "error",
-    cause="DCGM cannot read a field of the GPU and writes a huge number instead. A rule of this collection leaves it "
-    "out; a rule without bounds scales to the maximum on it",
+    cause="DCGM cannot read a field of the GPU and writes a huge number instead. Rules of this collection ignore it; a "
+    "rule without bounds scales to the maximum",
     fix="on the node: dmesg | grep -i xid; restart the exporter there, then reset the GPU or reboot the node",
 )
 EXPORTER_IMPOSSIBLE_VALUES = FindingType(
@@ -110,12 +110,12 @@ EXPORTER_IMPOSSIBLE_VALUES = FindingType(
     Hop.EXPORTER,
     "warning",
     cause="DCGM writes a huge number for a field that it cannot read. No autoscaled pod holds the GPU, but a rule "
-    "without bounds may count it",
-    fix="restart the exporter on the node; profiles of this collection leave such values out",
+    "without bounds can include it",
+    fix="restart the exporter on the node; profiles of this collection ignore such values",
 )
 
 
-@check("values can be true", EXPORTER_LOSES_A_GPU, EXPORTER_IMPOSSIBLE_VALUES, needs=("prometheus",))
+@check("values are plausible", EXPORTER_LOSES_A_GPU, EXPORTER_IMPOSSIBLE_VALUES, needs=("prometheus",))
 def impossible_values(state: State) -> Iterator[CheckResult]:
     """For GPUs that autoscaled pods hold. Only if there are no such values, for other GPUs."""
     held: list[CheckResult] = []
@@ -140,7 +140,7 @@ EXPORTER_TWICE = FindingType(
     Hop.EXPORTER,
     "warning",
     cause="two exporters, or two jobs, report the same GPU: a sum counts it twice",
-    fix="keep one of them; the gpu-operator's is switched off by dcgmExporter.enabled: false",
+    fix="keep one of them; disable the GPU operator's exporter with dcgmExporter.enabled: false",
     grace_s=NODE_GRACE_S,
 )
 
@@ -162,7 +162,7 @@ EXPORTER_COLLECTS_SLOWLY = FindingType(
     "EXPORTER_COLLECTS_SLOWLY",
     Hop.EXPORTER,
     "warning",
-    cause="the exporter reads the GPUs less often than Prometheus scrapes it, so values repeat and react late",
+    cause="the exporter reads the GPUs less often than Prometheus scrapes it, so values repeat and are late",
     fix="set dcgm_exporter_collect_interval to the scrape interval or less (DCGM_EXPORTER_INTERVAL, milliseconds)",
 )
 
@@ -209,7 +209,7 @@ def profiling_by_node(state: State) -> Iterator[CheckResult]:
 
 
 def _fields_by_node(state: State) -> dict[str, set[str]]:
-    """Which of the metrics' sources each node's exporter reports, where its target can be told from others."""
+    """Which of the metrics' sources each node's exporter reports, if its target can be identified."""
     nodes = {
         row.labels.get("instance", ""): pod["spec"].get("nodeName", "")
         for pod in state.agents.exporter_pods
@@ -227,7 +227,7 @@ EXPORTER_FIELD_MISSING = FindingType(
     Hop.EXPORTER,
     "error",
     cause="the exporter reports GPUs, but not {fields}. Its list of counters lacks the field, or this version of "
-    "exporter or driver does not give it any more",
+    "exporter or driver no longer provides it",
     fix="add the field to the exporter's counters (CSV), go back to the version that had it, or use another metric",
     grace_s=_START_GRACE_S,
     is_consequence=True,

@@ -38,7 +38,7 @@ HPA_CONTROLLER_SILENT = FindingType(
 
 @check("the HPA controller is alive", HPA_CONTROLLER_SILENT, needs=("hpas", "leases"))
 def hpa_controller_is_alive(state: State) -> Iterator[CheckResult]:
-    """A control plane of one server may have a lease that nobody renews: then its writes show that it is alive."""
+    """A control plane of one server may have a lease that is not renewed. Then its writes show that it is alive."""
     silent_s = silence_s(state, CONTROLLER_MANAGER)
     written = [state.clock.last_write_age_s(autoscaler.hpa) for autoscaler in state.autoscalers]
     if silent_s is None or silent_s <= SILENT_S or (youngest(written) or math.inf) < silent_s - SILENT_S:
@@ -88,12 +88,12 @@ HPA_CANNOT_SCALE = FindingType(
     evidence=(
         Evidence(
             r"denied|webhook|exceeded quota",
-            "an admission webhook or a quota refuses the new number of replicas",
+            "an admission webhook or a quota rejects the new number of replicas",
             "follow the message; kubectl get validatingwebhookconfigurations",
         ),
         Evidence(
             r"forbidden",
-            "the HPA controller may not read or set the scale of the target",
+            "the HPA controller has no permission to read or set the scale of the target",
             "grant system:controller:horizontal-pod-autoscaler get and update on the scale subresource of that kind",
         ),
     ),
@@ -102,15 +102,15 @@ HPA_SELECTOR_AMBIGUOUS = FindingType(
     "HPA_SELECTOR_AMBIGUOUS",
     Hop.HPA,
     "error",
-    cause="the pods belong to several autoscalers, so none of them acts",
-    fix="give each workload's pods a label of their own, and have one autoscaler for each",
+    cause="the pods belong to several autoscalers, so none of them scales",
+    fix="give the pods of each workload a different label, and create one autoscaler for each",
     grace_s=_START_GRACE_S,
 )
 HPA_FORBIDDEN = FindingType(
     "HPA_FORBIDDEN",
     Hop.HPA,
     "error",
-    cause="the HPA controller may not read the metrics API",
+    cause="the HPA controller has no permission to read the metrics API",
     fix="grant its service account get and list on {group}; prometheus-adapter's chart does for custom.metrics.k8s.io "
     "with rbac.create: true",
     grace_s=_START_GRACE_S,
@@ -119,15 +119,15 @@ HPA_NOT_ACTIVE = FindingType(
     "HPA_NOT_ACTIVE",
     Hop.HPA,
     "error",
-    cause="the controller cannot work out a number of replicas, so it leaves them as they are",
+    cause="the controller cannot compute a number of replicas, so it does not change them",
     fix="kubectl -n {namespace} describe hpa {name}",
     grace_s=_START_GRACE_S,
     is_consequence=True,
     evidence=(
         Evidence(
             r"FailedGetResourceMetric|metrics\.k8s\.io\)?: the server could not|resource metrics API",
-            "metrics.k8s.io gives no CPU or memory of the pods",
-            "install metrics-server, or see its log; or take CPU and memory out of extra_metrics",
+            "metrics.k8s.io has no CPU or memory of the pods",
+            "install metrics-server, or check its log; or remove CPU and memory from extra_metrics",
         ),
         Evidence(
             r"missing request for",
@@ -136,8 +136,8 @@ HPA_NOT_ACTIVE = FindingType(
         ),
         Evidence(
             r"InvalidSelector",
-            "the scale subresource of the target has no selector that can be read",
-            "see status.selector of the target's scale subresource, which its controller sets",
+            "the scale subresource of the target has no readable selector",
+            "check status.selector of the target's scale subresource, which its controller sets",
         ),
         Evidence(
             r"gRPC connection to KEDA",
@@ -198,7 +198,7 @@ HPA_METRIC_WITHOUT_VALUE = FindingType(
 
 @check("the HPA has a value of each metric", HPA_METRIC_WITHOUT_VALUE, needs=("hpas", "metrics"))
 def hpa_metrics(state: State) -> Iterator[CheckResult]:
-    """Where no metric works at all, the condition ScalingActive says so."""
+    """If no metric works at all, the condition ScalingActive reports it."""
     for autoscaler in state.autoscalers:
         missing = autoscaler.metrics_without_value
         if missing and autoscaler.ready_pods and autoscaler.is_scaling:
@@ -219,20 +219,21 @@ HPA_AT_MAXIMUM = FindingType(
     "HPA_AT_MAXIMUM",
     Hop.HPA,
     "warning",
-    cause="the HPA has wanted more replicas than it may have for long",
-    fix="raise max_replicas if there are GPUs for them; see whether the target value can be reached at all",
+    cause="the HPA has wanted more replicas than its maximum for a long time",
+    fix="raise max_replicas if enough GPUs are available; check that the target value can be reached",
     grace_s=_LONG_S,
     evidence=(
         Evidence(
             r"min_replicas",
-            "min_replicas is as large as max_replicas, so the HPA can never scale, and it has wanted more for long",
-            "raise max_replicas if there are GPUs for them; remove the HPA if the number is meant to be fixed",
+            "min_replicas is as large as max_replicas, so the HPA can never scale, and it has wanted more for a long "
+            "time",
+            "raise max_replicas if enough GPUs are available; delete the HPA if the number should be fixed",
         ),
     ),
 )
 
 
-@check("the HPA is not at its maximum for long", HPA_AT_MAXIMUM, needs=("hpas",))
+@check("the HPA is not at its maximum for a long time", HPA_AT_MAXIMUM, needs=("hpas",))
 def hpa_maximum(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         limited = condition(autoscaler.hpa, "ScalingLimited")
@@ -248,12 +249,12 @@ HPA_UP_DISABLED = FindingType(
     "HPA_UP_DISABLED",
     Hop.HPA,
     "warning",
-    cause="the HPA's own scaling rules forbid it to add replicas",
-    fix="set scale_up.select_policy to Max, or leave scale_up out",
+    cause="the scaling rules of the HPA forbid adding replicas",
+    fix="set scale_up.select_policy to Max, or remove scale_up",
     evidence=(
         Evidence(
             r"paused-scale-out",
-            "an annotation of the ScaledObject has KEDA forbid the HPA to add replicas",
+            "an annotation of the ScaledObject makes KEDA forbid the HPA to add replicas",
             "kubectl -n {namespace} annotate scaledobject {owner} autoscaling.keda.sh/paused-scale-out-",
         ),
     ),
@@ -274,20 +275,20 @@ HPA_DOWN_DISABLED = FindingType(
     "HPA_DOWN_DISABLED",
     Hop.HPA,
     "warning",
-    cause="the HPA's own scaling rules forbid it to remove replicas, and it has wanted fewer for long",
-    fix="set scale_down.select_policy to Max, or leave scale_down out",
+    cause="the scaling rules of the HPA forbid removing replicas, and it has wanted fewer for a long time",
+    fix="set scale_down.select_policy to Max, or remove scale_down",
     grace_s=_LONG_S,
     evidence=(
         Evidence(
             r"paused-scale-in",
-            "an annotation of the ScaledObject has KEDA forbid the HPA to remove replicas, and it has wanted fewer for "
-            "long",
+            "an annotation of the ScaledObject makes KEDA forbid the HPA to remove replicas, and it has wanted fewer "
+            "for a long time",
             "kubectl -n {namespace} annotate scaledobject {owner} autoscaling.keda.sh/paused-scale-in-",
         ),
         Evidence(
             r"tolerance",
             "with a tolerance of 1 or more no value is low enough for the HPA to remove replicas",
-            "set scale_down.tolerance below 1, 0.1 for instance",
+            "set scale_down.tolerance below 1, for example 0.1",
         ),
     ),
 )
@@ -295,7 +296,7 @@ HPA_DOWN_DISABLED = FindingType(
 
 @check("the HPA may scale down", HPA_DOWN_DISABLED, needs=("hpas",))
 def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
-    """Who forbids it may mean it, so that counts once the HPA has wanted fewer for long. A tolerance never says so."""
+    """It can be intended, so it counts only if the HPA has wanted fewer for long. A tolerance sets no condition."""
     for autoscaler in state.autoscalers:
         rules, limited = rules_of(autoscaler, "scaleDown"), condition(autoscaler.hpa, "ScalingLimited")
         paused, template_vars = _paused_by_keda(state, autoscaler, "paused-scale-in")
@@ -324,7 +325,7 @@ def rules_of(autoscaler: AutoscalerState, direction: str) -> Mapping[str, Any]:
 
 
 def _paused_by_keda(state: State, autoscaler: AutoscalerState, annotation: str) -> tuple[str, dict[str, str]]:
-    """Whose annotation it is, for the words of a finding; empty if it is nobody's."""
+    """Owner of the annotation, for the text of a finding; empty if there is no annotation."""
     owner = next((name for kind, name in owners(autoscaler.hpa) if kind == "ScaledObject"), "")
     template_vars = {"namespace": autoscaler.key[0], "owner": owner}
     for scaled_object in state.scaled_objects:

@@ -24,7 +24,7 @@ from .hpa import rules_of
 _START_GRACE_S = 120
 # The default of the HPA controller.
 _TOLERANCE = 0.1
-# Model servers keep the GPU's memory and engine busy whatever the load.
+# Model servers keep the GPU's memory and engine busy at any load.
 _MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
 _STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
 # An HPA that looks so often at one value compounds its own decision; stock (30 s and 15 s) is just at the edge.
@@ -43,7 +43,7 @@ HPA_FASTER_THAN_METRIC = FindingType(
     Hop.HPA,
     "warning",
     cause="the HPA evaluates the same value several times and adds pods each time, so it overshoots",
-    fix="lower the interval that is longest: dcgm_exporter_collect_interval, dcgm_exporter_scrape_interval or "
+    fix="lower the longest interval: dcgm_exporter_collect_interval, dcgm_exporter_scrape_interval or "
     "prometheus.evaluation_interval; or use a Pods metric",
 )
 
@@ -77,9 +77,9 @@ HPA_RATIO_AS_PERCENT = FindingType(
     "HPA_RATIO_AS_PERCENT",
     Hop.HPA,
     "error",
-    cause="DCGM's profiling fields are 0 to 1, the target is meant in percent, so it is never reached. The HPA only "
-    "scales down",
-    fix="multiply by 100 in the rule that makes the metric, or give the target as a ratio",
+    cause="DCGM's profiling fields are 0 to 1, the target is meant in percent, so it is never reached. The HPA can "
+    "only scale down",
+    fix="multiply by 100 in the rule that records the metric, or set the target as a ratio",
 )
 
 
@@ -189,7 +189,7 @@ HPA_METRIC_STANDS_STILL = FindingType(
     Hop.HPA,
     "warning",
     cause="model servers allocate all GPU memory and keep the GPU busy at any load, so the value does not follow it",
-    fix="use the metric llm, waiting requests and use of the KV cache; or llm_in_flight, all requests of a server",
+    fix="use the metric llm (waiting requests and KV cache usage), or llm_in_flight (all requests of a server)",
 )
 
 
@@ -208,9 +208,9 @@ HPA_AVERAGES_REVISIONS = FindingType(
     "HPA_AVERAGES_REVISIONS",
     Hop.HPA,
     "warning",
-    cause="a rollout tries a new version, and one of its revisions is over the target. The HPA averages over both, so "
-    "it adds no pods",
-    fix="let traffic follow the pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "
+    cause="a rollout is in progress, and one of its revisions is over the target. The HPA averages over both, so it "
+    "adds no pods",
+    fix="make traffic proportional to pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "
     "kubectl argo rollouts -n {namespace} get rollout {name}",
     grace_s=_START_GRACE_S,
 )
@@ -241,6 +241,6 @@ def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
 
 
 def _mean(metric: MetricState, pods: Iterable[str]) -> float | None:
-    """Of the pods that have a value; None if there is none, as with metrics of another type."""
+    """Of the pods with a value; None without pods, as with metrics of another type."""
     values = [metric.values[pod] for pod in pods if pod in metric.values]
     return sum(values) / len(values) if values else None

@@ -26,7 +26,7 @@ HPA_PAUSED = FindingType(
     Hop.HPA,
     "warning",
     cause="the ScaledObject is paused: KEDA has removed its HPA, and nothing scales",
-    fix="kubectl -n {namespace} annotate scaledobject {name} {annotation}-, once it is to scale again",
+    fix="to scale again: kubectl -n {namespace} annotate scaledobject {name} {annotation}-",
 )
 
 
@@ -154,15 +154,15 @@ HPA_SCALED_OBJECT_FAILS = FindingType(
     "HPA_SCALED_OBJECT_FAILS",
     Hop.HPA,
     "error",
-    cause="KEDA cannot work with the ScaledObject that makes the HPA",
+    cause="KEDA cannot process the ScaledObject of the HPA",
     fix="follow the message; kubectl -n {namespace} describe scaledobject {name}",
     grace_s=_START_GRACE_S,
     is_consequence=True,
     evidence=(
         Evidence(
             r"Fallback is True",
-            "KEDA gets no value of a trigger and has set the replicas that the ScaledObject's fallback names",
-            "see the trigger's source: kubectl -n {namespace} describe scaledobject {name}",
+            "KEDA gets no value from a trigger and uses the replicas of the ScaledObject's fallback",
+            "check the trigger's source: kubectl -n {namespace} describe scaledobject {name}",
         ),
     ),
 )

@@ -15,9 +15,9 @@ POD_WITHOUT_GPU_LIMIT = FindingType(
     "POD_WITHOUT_GPU_LIMIT",
     Hop.LABELS,
     "error",
-    cause="the kubelet knows of no GPU in the pods, so the exporter names none. The pods take GPUs around the "
-    "kubelet, by NVIDIA_VISIBLE_DEVICES or as privileged pods",
-    fix="give a container of the pod template resources.limits nvidia.com/gpu",
+    cause="the pods have no GPUs from the kubelet, so the exporter's series do not name them. They use GPUs without "
+    "the kubelet, through NVIDIA_VISIBLE_DEVICES or as privileged pods",
+    fix="set resources.limits nvidia.com/gpu in a container of the pod template",
     before="warn",
 )
 
@@ -49,7 +49,7 @@ METRIC_BLANK_ON_WHOLE_GPUS = FindingType(
     "METRIC_BLANK_ON_WHOLE_GPUS",
     Hop.LABELS,
     "error",
-    cause="the metric mig reads MIG instances alone, and the pods have whole GPUs",
+    cause="the metric mig reads only MIG instances, but the pods have whole GPUs",
     fix="use the metric gpu",
     before="warn",
 )
@@ -77,7 +77,7 @@ def mig(state: State) -> Iterator[CheckResult]:
 
 
 def _may_be_mig(state: State) -> bool:
-    """With MIG strategy "single", and on GKE, instances are offered as nvidia.com/gpu; a label of the node says so."""
+    """With MIG strategy "single", and on GKE, instances are offered as nvidia.com/gpu; a label of the node shows it."""
     return any(
         labels.get("nvidia.com/mig.strategy") == "single" or "cloud.google.com/gke-gpu-partition-size" in labels
         for labels in map(labels_of, state.nodes)
@@ -88,8 +88,9 @@ EXPORTER_NO_POD_LABELS = FindingType(
     "EXPORTER_NO_POD_LABELS",
     Hop.LABELS,
     "error",
-    cause="the series of GPUs name no pod at all, though pods hold GPUs",
-    fix="see the log of dcgm-exporter for pod-resources; see that no relabeling drops the labels pod and exported_pod",
+    cause="no GPU series names a pod, although pods hold GPUs",
+    fix="check the log of dcgm-exporter for pod-resources; check that no relabeling drops the labels pod and "
+    "exported_pod",
     grace_s=120,
     is_consequence=True,
 )
@@ -98,7 +99,7 @@ SERIES_WITHOUT_NAMESPACE = FindingType(
     Hop.LABELS,
     "error",
     cause="the series name pods, but not their namespace: a relabeling has dropped it",
-    fix="take the rule for namespace or exported_namespace out of the monitor's metricRelabelings",
+    fix="remove the rule for namespace or exported_namespace from the monitor's metricRelabelings",
 )
 
 
@@ -150,8 +151,8 @@ GPU_ROWS_FROM_ELSEWHERE = FindingType(
     "GPU_ROWS_FROM_ELSEWHERE",
     Hop.LABELS,
     "warning",
-    cause="targets that are no exporter of this cluster report GPUs of pods; a recording rule without "
-    "prometheus.exporter_labels believes them",
+    cause="targets that are not exporters of this cluster report GPUs of pods, and a recording rule without "
+    "prometheus.exporter_labels uses them",
     fix="set prometheus.exporter_labels to labels that only the exporter's targets have, and remove the monitor of the "
     "others",
 )
@@ -185,7 +186,7 @@ POD_WITHOUT_SERIES = FindingType(
     Hop.LABELS,
     "error",
     cause="the exporter serves GPUs, but no series names these pods",
-    fix="run dcgm-exporter and NVIDIA's device plugin on their nodes; for a model server's pods, make a PodMonitor",
+    fix="run dcgm-exporter and NVIDIA's device plugin on their nodes; for a model server's pods, create a PodMonitor",
     grace_s=120,
     is_consequence=True,
 )

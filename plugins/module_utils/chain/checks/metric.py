@@ -16,26 +16,25 @@ METRIC_IN_CAPITALS = FindingType(
     "METRIC_IN_CAPITALS",
     Hop.METRIC,
     "error",
-    cause="HPAs ask for external metrics in lower case",
-    fix="give the metric a name in lower case where it is made",
+    cause="HPAs query external metrics in lower case",
+    fix="use a name in lower case at the source of the metric",
 )
 METRIC_NOT_LISTED = FindingType(
     "METRIC_NOT_LISTED",
     Hop.METRIC,
     "error",
-    cause="the API does not offer the metric: no rule of the adapter makes it of a series, or the series has no "
-    "samples",
-    fix="ask Prometheus for {series}. If it has samples, run the prometheus_adapter role: its rules make a metric of "
-    "each recorded series. An adapter of somebody else needs these rules, which docs/existing-clusters.md has",
+    cause="the API does not list the metric: no rule of the adapter maps a series to it, or the series has no samples",
+    fix="query {series} in Prometheus. If it has samples, run the prometheus_adapter role: its rules serve each "
+    "recorded series as a metric. An existing adapter needs these rules, see docs/existing-clusters.md",
     is_consequence=True,
 )
 METRIC_WITHOUT_VALUE = FindingType(
     "METRIC_WITHOUT_VALUE",
     Hop.METRIC,
     "error",
-    cause="the API gives no value for these objects: the series lacks them, or the adapter's rule loses the labels "
+    cause="the API has no value for these objects: the series lacks them, or the adapter's rule loses the labels "
     "namespace and pod",
-    fix="ask Prometheus for {series} with these labels. If it is there, mend the query of {owner}: it has to keep "
+    fix="query {series} with these labels in Prometheus. If it exists, fix the query of {owner}: it must keep "
     "namespace and pod (by (<<.GroupBy>>))",
     # Rules ignore rows older than 90 s, but Prometheus returns the rows of a removed target for its lookback of 300 s.
     # Until these are gone, nothing shows that a monitor is the cause.
@@ -46,15 +45,15 @@ METRIC_DISAGREES = FindingType(
     "METRIC_DISAGREES",
     Hop.METRIC,
     "warning",
-    cause="the API gives another value than Prometheus has recorded: it asks another Prometheus, or a second rule "
-    "makes the metric",
-    fix="see --prometheus-url of the adapter, and its rules for a second one of that name",
+    cause="the value in the API differs from the recorded value: it queries another Prometheus, or a second rule "
+    "serves the metric",
+    fix="check --prometheus-url of the adapter, and its rules for a second one with that name",
     grace_s=120,
 )
 
 
 @check(
-    "each pod has a value, and Prometheus' one",
+    "each pod has the value that Prometheus has",
     METRIC_IN_CAPITALS,
     METRIC_NOT_LISTED,
     METRIC_WITHOUT_VALUE,
@@ -78,7 +77,7 @@ def values(state: State) -> Iterator[CheckResult]:
             template_vars = {"owner": api.owner or metric.group, "series": metric.series or "its series"}
             # Others list one name for all that they serve, or a few of them: only prometheus-adapter's list is whole.
             if missing and metric.type == EXTERNAL and metric.name != metric.name.lower():
-                seen = f"no value of {metric.name}: HPAs ask in lower case, for {metric.name.lower()}"
+                seen = f"no value of {metric.name}: HPAs query it in lower case, as {metric.name.lower()}"
                 yield CheckResult(METRIC_IN_CAPITALS, name, seen, reached)
             elif missing and metric.listed is False and api.is_prometheus_adapter:
                 others = [other for other in sorted(api.listed or ()) if other.rpartition("/")[2] == metric.name]
@@ -101,9 +100,9 @@ def _difference(metric: MetricState, name: str) -> str:
 
 
 def summary(state: State) -> str:
-    return f"{sum(len(autoscaler.metrics) for autoscaler in state.autoscalers)} metrics are looked at"
+    return f"{sum(len(autoscaler.metrics) for autoscaler in state.autoscalers)} metrics are checked"
 
 
 def nothing(state: State) -> str:
     expected = any(metric.expected_objects for autoscaler in state.autoscalers for metric in autoscaler.metrics)
-    return "" if expected else "no ready pod of an autoscaler has to have a value"
+    return "" if expected else "no autoscaler has ready pods that need a value"

@@ -26,14 +26,14 @@ ADAPTER_RULE_WRONG = FindingType(
     "ADAPTER_RULE_WRONG",
     Hop.METRICS_API,
     "error",
-    cause="one wrong rule holds back all metrics: the adapter does not start with it, or Prometheus refuses its series "
+    cause="one invalid rule blocks all metrics: the adapter does not start with it, or Prometheus rejects its series "
     "query",
-    fix="correct the rule in the adapter's values or ConfigMap and restart the adapter; its log has the rest of it",
+    fix="correct the rule in the adapter's values or ConfigMap and restart the adapter; its log has the details",
 )
 
 
 # Before the checks that see what follows from a wrong configuration.
-@check("the adapter's rules can work", ADAPTER_RULE_WRONG, needs=("apis", "adapter_config", "metrics"))
+@check("the adapter's rules are valid", ADAPTER_RULE_WRONG, needs=("apis", "adapter_config", "metrics"))
 def adapter_rules(state: State) -> Iterator[CheckResult]:
     """Only where nothing is listed: the adapter cannot have started, or cannot list, with such a rule."""
     for api in state.apis:
@@ -68,16 +68,16 @@ ADAPTER_NOT_RESTARTED = FindingType(
     "ADAPTER_NOT_RESTARTED",
     Hop.METRICS_API,
     "error",
-    cause="the adapter reads its rules only when it starts, and they have changed since",
-    fix="kubectl -n {namespace} rollout restart deployment {name}; the chart's checksum/config annotation does it by "
-    "itself",
+    cause="the adapter reads its rules only when it starts, and they have changed since then",
+    fix="kubectl -n {namespace} rollout restart deployment {name}; the chart's checksum/config annotation does it "
+    "automatically",
     grace_s=_START_GRACE_S,
     is_consequence=True,
 )
 
 
 @check(
-    "the adapter runs with its present rules",
+    "the adapter uses its current rules",
     ADAPTER_NOT_RESTARTED,
     needs=("apis", "adapter_config", "metrics", "component_pods"),
 )
@@ -131,15 +131,20 @@ ADAPTER_OVERLOADED = FindingType(
     "ADAPTER_OVERLOADED",
     Hop.METRICS_API,
     "warning",
-    cause="the adapter runs out of memory. Its rules, the chart's default ones for instance, list nearly all series of "
-    "the cluster again and again",
-    fix="set rules.default: false in the chart's values, as the prometheus_adapter role does; else raise its memory",
+    cause="the adapter runs out of memory. Its rules, for example the chart's default rules, repeatedly list nearly "
+    "all series of the cluster",
+    fix="set rules.default: false in the chart's values, as the prometheus_adapter role does, or raise its memory "
+    "limit",
 )
 
 
-@check("the adapter bears its rules", ADAPTER_OVERLOADED, needs=("apis", "adapter_config", "metrics", "component_pods"))
+@check(
+    "the adapter has enough memory for its rules",
+    ADAPTER_OVERLOADED,
+    needs=("apis", "adapter_config", "metrics", "component_pods"),
+)
 def adapter_load(state: State) -> Iterator[CheckResult]:
-    """The chart's default rules are common, and harm nobody in a small cluster."""
+    """The chart's default rules are common, and harmless in a small cluster."""
     for api in state.apis:
         rules = [rule for rule in api.config.rules if takes_all(rule)] if api.config else []
         for pod in api.pods if rules else ():
@@ -170,7 +175,7 @@ METRICS_API_MISSING = FindingType(
     "error",
     cause="no server is registered for {group}",
     fix="run the prometheus_adapter role; for external metrics with prometheus_adapter_external_metrics: true, or "
-    "install KEDA; or leave metric_type at Pods",
+    "install KEDA; or use metric_type Pods",
     before="await",
 )
 METRICS_API_UNAVAILABLE = FindingType(
@@ -178,36 +183,36 @@ METRICS_API_UNAVAILABLE = FindingType(
     Hop.METRICS_API,
     "error",
     cause="the control plane does not reach the server of {group}",
-    fix="kubectl describe apiservice v1beta1.{group}; see the pods of {owner}",
+    fix="kubectl describe apiservice v1beta1.{group}; check the pods of {owner}",
     grace_s=_START_GRACE_S,
     explained_by=(Hop.NODE,),
     evidence=(
         Evidence(
             r"x509|certificate|tls:",
             "the API server does not accept the certificate of {owner}",
-            "renew the certificate, and give its authority as spec.caBundle of APIService v1beta1.{group}",
+            "renew the certificate, and set its CA as spec.caBundle of APIService v1beta1.{group}",
         ),
         Evidence(
             r"\b40[13]\b|forbidden|unauthorized",
-            "{owner} refuses the API server's own requests",
+            "{owner} rejects requests of the API server",
             "bind the ClusterRole system:auth-delegator and the Role extension-apiserver-authentication-reader to the "
             "service account of {owner}, as its chart does",
         ),
         Evidence(
             r"ServiceNotFound|ServicePortError|ServiceAccessError",
-            "the Service behind {group} is gone, or has another port",
+            "the Service of {group} is missing, or has another port",
             "run the prometheus_adapter role again; kubectl describe apiservice v1beta1.{group}",
         ),
         Evidence(
             r"EndpointsNotFound|MissingEndpoints|no endpoints",
             "no pod of {owner} is ready",
-            "kubectl describe the pods of {owner}, and see their log",
+            "kubectl describe the pods of {owner}, and check their log",
         ),
         Evidence(
             r"timeout|deadline|connection refused|no route|i/o|dial tcp|context canceled",
-            "the control plane cannot connect to {owner}: a firewall is between, or its pods hang",
-            "open the pods' port (6443 by default, not the Service's 443) from the control plane to the nodes; see the "
-            "log of {owner}",
+            "the control plane cannot connect to {owner}: a firewall blocks it, or its pods hang",
+            "open the pods' port (6443 by default, not the Service's 443) from the control plane to the nodes; check "
+            "the log of {owner}",
         ),
     ),
     before="warn",
@@ -220,7 +225,7 @@ def apis_are_served(state: State) -> Iterator[CheckResult]:
         template_vars = {"group": api.group, "owner": api.owner}
         affected, name = state.affected_by(_users_of(state, api.group)), f"APIService v1beta1.{api.group}"
         if api.service is None:
-            yield CheckResult(METRICS_API_MISSING, name, "there is none", affected, template_vars=template_vars)
+            yield CheckResult(METRICS_API_MISSING, name, "not found", affected, template_vars=template_vars)
         elif api.unavailable or api.listed is None:
             yield CheckResult(
                 METRICS_API_UNAVAILABLE,
@@ -243,7 +248,7 @@ METRICS_API_OF_ANOTHER = FindingType(
     "METRICS_API_OF_ANOTHER",
     Hop.METRICS_API,
     "error",
-    cause="{group} belongs to {owner}, which does not know recorded series. A cluster has one server of that API",
+    cause="{group} is served by {owner}, which does not serve recorded series. A cluster has one server of that API",
     fix="remove that server and run the prometheus_adapter role (install KEDA for backend keda), or scale on a metric "
     "that it serves",
     grace_s=_START_GRACE_S,
@@ -251,7 +256,7 @@ METRICS_API_OF_ANOTHER = FindingType(
 )
 
 
-@check("their server knows recorded series", METRICS_API_OF_ANOTHER, needs=("apis", "metrics"))
+@check("their server serves recorded series", METRICS_API_OF_ANOTHER, needs=("apis", "metrics"))
 def api_knows_series(state: State) -> Iterator[CheckResult]:
     """Another server is fine as long as it has the metrics; one that has some values has them."""
     for api in state.apis:
@@ -272,7 +277,7 @@ def api_knows_series(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 METRICS_API_OF_ANOTHER,
                 f"APIService v1beta1.{api.group}",
-                f"{api.owner} does not offer the metrics of {enumeration(users)}",
+                f"{api.owner} does not serve the metrics of {enumeration(users)}",
                 state.affected_by(autoscaler for autoscaler, _metric in lacking),
                 youngest([_adapter_age_s(state, api), max((age for age in ages if age is not None), default=None)]),
                 template_vars={"group": api.group, "owner": api.owner},
@@ -283,7 +288,7 @@ ADAPTER_WRONG_URL = FindingType(
     "ADAPTER_WRONG_URL",
     Hop.METRICS_API,
     "error",
-    cause="prometheus-adapter asks a Prometheus that is not there: {why}",
+    cause="prometheus-adapter queries a Prometheus that does not exist: {why}",
     fix="set prometheus_adapter_prometheus_url and prometheus_adapter_prometheus_port",
 )
 ADAPTER_LISTS_NOTHING = FindingType(
@@ -291,8 +296,8 @@ ADAPTER_LISTS_NOTHING = FindingType(
     Hop.METRICS_API,
     "error",
     cause="the adapter runs, but lists no metric at all: its Prometheus has none of the series, or one of its rules is "
-    "wrong and holds all back",
-    fix="see its log for `unable to update list of all metrics`; see --prometheus-url of its Deployment",
+    "invalid and blocks all metrics",
+    fix="check its log for `unable to update list of all metrics`, and --prometheus-url of its Deployment",
     grace_s=_START_GRACE_S,
     is_consequence=True,
 )
@@ -324,7 +329,7 @@ def _wrong_url(state: State, api: ApiState) -> str:
     url = api.option("--prometheus-url")
     match = _URL.fullmatch(url)
     if not match:
-        return f"--prometheus-url is {url}, which is no address" if url else ""
+        return f"--prometheus-url is {url}, which is not a URL" if url else ""
     port = int(match["port"] or (443 if url.startswith("https") else 80))
     name, *rest = match["host"].split(".")
     is_of_service = not rest[1:] or rest[1] == "svc"
@@ -349,7 +354,7 @@ ADAPTER_FORGETS = FindingType(
 )
 
 
-@check("the adapter looks back far enough", ADAPTER_FORGETS, needs=("apis", "prometheus"))
+@check("the adapter's look-back time is long enough", ADAPTER_FORGETS, needs=("apis", "prometheus"))
 def adapter_memory(state: State) -> Iterator[CheckResult]:
     for api in state.apis:
         if not api.is_prometheus_adapter or not api.adapter:
@@ -373,14 +378,15 @@ ADAPTER_THROTTLED = FindingType(
     "ADAPTER_THROTTLED",
     Hop.METRICS_API,
     "warning",
-    cause="for each Pods metric the adapter asks the API server for the pods. It may do so {qps} times a second, so "
-    "all HPAs are decided on later than their period",
-    fix="give the adapter --client-qps=200 and --client-burst=300, as the role prometheus_adapter does, or raise "
+    cause="the adapter lists the pods for each Pods metric in the API server. It is limited to {qps} requests per "
+    "second, so HPAs are evaluated less often than their sync period",
+    fix="set the adapter's flags --client-qps=200 and --client-burst=300, as the role prometheus_adapter does, or "
+    "raise "
     "kubernetes_hpa_sync_period",
 )
 
 
-@check("the adapter may ask often enough", ADAPTER_THROTTLED, needs=("apis", "hpas", "metrics"))
+@check("the adapter's request rate is high enough", ADAPTER_THROTTLED, needs=("apis", "hpas", "metrics"))
 def adapter_rate(state: State) -> Iterator[CheckResult]:
     """By the rate of one replica: the control plane keeps its connection, so one may have all requests."""
     for api in state.apis:
@@ -409,4 +415,4 @@ def summary(state: State) -> str:
 
 
 def nothing(state: State) -> str:
-    return "" if state.apis else "no autoscaler asks for a metrics API"
+    return "" if state.apis else "no autoscaler uses a metrics API"

@@ -23,7 +23,7 @@ MONITOR_REJECTED = FindingType(
     Hop.SCRAPE,
     "error",
     cause="the Prometheus operator rejected the monitor as invalid and left it out of the configuration",
-    fix="correct what the message names: kubectl -n {namespace} edit {kind} {name}",
+    fix="correct the field in the message: kubectl -n {namespace} edit {kind} {name}",
 )
 
 
@@ -74,13 +74,13 @@ MONITOR_MISSING = FindingType(
     "MONITOR_MISSING",
     Hop.SCRAPE,
     "error",
-    cause="no ServiceMonitor or PodMonitor points at the exporter, and nothing else scrapes it",
+    cause="no ServiceMonitor or PodMonitor selects the exporter, and nothing else scrapes it",
     fix="run the dcgm_exporter role, or set serviceMonitor.enabled in the chart's values",
     is_consequence=True,
 )
 
 
-@check("a monitor points at the exporter", MONITOR_MISSING, needs=(*_MONITORS, "prometheuses"))
+@check("a monitor selects the exporter", MONITOR_MISSING, needs=(*_MONITORS, "prometheuses"))
 def monitor_exists(state: State) -> Iterator[CheckResult]:
     if is_exporter_unseen(state) and state.prometheuses and not list(_monitors(state)):
         yield CheckResult(
@@ -189,12 +189,12 @@ MONITOR_FITS_NO_SERVICE = FindingType(
     Hop.SCRAPE,
     "error",
     cause="the exporter's monitor finds nothing to scrape: {why}",
-    fix="correct its selector, namespaceSelector or port; the dcgm_exporter role keeps them alike",
+    fix="correct its selector, namespaceSelector or port; the dcgm_exporter role keeps them consistent",
     is_consequence=True,
 )
 
 
-@check("the monitor fits a Service and its port", MONITOR_FITS_NO_SERVICE, needs=_SELECTED)
+@check("the monitor matches a Service and its port", MONITOR_FITS_NO_SERVICE, needs=_SELECTED)
 def monitor_fits(state: State) -> Iterator[CheckResult]:
     """Of the monitors that a Prometheus selects, none finds a Service, or a port of it."""
     if not is_exporter_unseen(state):
@@ -213,7 +213,7 @@ def _misfit(state: State, monitor: Manifest) -> str:
     if _is_pod_monitor(monitor):
         containers = [container for daemon_set in state.agents.exporters for container in containers_of(daemon_set)]
         if not _selects_pods(state, monitor):
-            return f"its selector {selector} fits no pod of {names_of(state.agents.exporters)}"
+            return f"its selector {selector} matches no pod of {names_of(state.agents.exporters)}"
         ports = {port.get("name") for container in containers for port in container.get("ports") or ()}
         return _wrong_port(monitor["spec"].get("podMetricsEndpoints") or (), ports)
     services = _exporter_services(state)
@@ -222,7 +222,7 @@ def _misfit(state: State, monitor: Manifest) -> str:
     selected = _selected_services(state, monitor)
     if not selected:
         return (
-            f"its selector {selector} does not fit Service {name_of(services[0])}, "
+            f"its selector {selector} does not match Service {name_of(services[0])}, "
             f"labelled {labels_text(labels_of(services[0]))}, or not its namespace"
         )
     ports = {port.get("name") for service in selected for port in service["spec"].get("ports") or ()}
@@ -240,7 +240,7 @@ MONITOR_INTERVAL_IGNORED = FindingType(
     "MONITOR_INTERVAL_IGNORED",
     Hop.SCRAPE,
     "warning",
-    cause="port and interval stand in two endpoints (`- port` and `- interval`), so the interval belongs to no port",
+    cause="port and interval are in two endpoints (`- port` and `- interval`), so the interval belongs to no port",
     fix="put interval under the same list item as port",
 )
 

@@ -18,14 +18,14 @@ DRIVER_NEEDS_REBOOT = FindingType(
     "DRIVER_NEEDS_REBOOT",
     Hop.NODE,
     "error",
-    cause="the loaded driver is not the installed one, so NVML refuses to work",
+    cause="the loaded driver differs from the installed one, so NVML does not work",
     fix="run the nvidia_driver role with nvidia_driver_reboot_ok: true, or reboot the node",
 )
 DRIVER_BROKEN = FindingType(
     "DRIVER_BROKEN",
     Hop.NODE,
     "error",
-    cause="the driver does not serve the node's GPUs",
+    cause="the driver does not work with the node's GPUs",
     fix="follow the message, then run the nvidia_driver role",
 )
 
@@ -34,7 +34,7 @@ DRIVER_UVM_MISSING = FindingType(
     "DRIVER_UVM_MISSING",
     Hop.NODE,
     "error",
-    cause="nvidia-uvm is not loaded: nvidia-smi and the exporter work, and no CUDA program of a container starts",
+    cause="nvidia-uvm is not loaded: nvidia-smi and the exporter work, but no CUDA program in a container starts",
     fix="run the nvidia_driver role, which loads it at boot; or on node {name}: nvidia-modprobe -u -c=0. Then restart "
     "the device plugin's pod on it",
 )
@@ -42,7 +42,7 @@ FABRIC_NOT_COMPLETED = FindingType(
     "FABRIC_NOT_COMPLETED",
     Hop.NODE,
     "error",
-    cause="the fabric manager has not joined the GPUs, so every CUDA program fails with error 802",
+    cause="the fabric manager has not configured the GPUs, so every CUDA program fails with error 802",
     fix="on node {name}: nvidia-smi -q | grep -A4 Fabric; journalctl -u nvidia-fabricmanager",
 )
 GPU_MISSING = FindingType(
@@ -132,7 +132,7 @@ NODE_NOT_READY = FindingType(
     "NODE_NOT_READY",
     Hop.NODE,
     "error",
-    cause="the kubelet of a GPU node does not report, so nothing on that node is seen",
+    cause="the kubelet of a GPU node does not report, so the state of that node is unknown",
     fix="kubectl describe node {name}; on the node: journalctl -u kubelet",
     grace_s=120,
     is_consequence=True,
@@ -169,18 +169,18 @@ NODE_CONDITION_BAD = FindingType(
         ),
         Evidence(
             r"MemoryPressure",
-            "the node's memory is nearly used up: the kubelet evicts pods and takes no new pods of low priority",
+            "the node's memory is nearly exhausted: the kubelet evicts pods and takes no new pods of low priority",
             "set memory requests and limits of the pods on node {name}: kubectl describe node {name} lists them",
         ),
         Evidence(
             r"PIDPressure",
-            "the node has nearly no process ids left: the kubelet evicts pods and takes no new ones",
+            "the node has nearly no process IDs left: the kubelet evicts pods and takes no new ones",
             "find what starts so many processes on node {name}, or raise podPidsLimit and kernel.pid_max",
         ),
         Evidence(
             r"NetworkUnavailable",
-            "the pod network of the node is not set up, so its pods are not reached",
-            "see the pods of the network plugin on node {name}: kubectl -n kube-system get pods -o wide",
+            "the pod network of the node is not ready, so its pods cannot be reached",
+            "check the pods of the network plugin on node {name}: kubectl -n kube-system get pods -o wide",
         ),
     ),
 )

@@ -12,8 +12,8 @@ NODE_LABEL_MISSING = FindingType(
     "NODE_LABEL_MISSING",
     Hop.NODE_LABELS,
     "error",
-    cause="{component} selects nodes by labels that this node lacks. On nodes that an autoscaler adds, the template of "
-    "the node group has to set them",
+    cause="{component} selects nodes by labels that this node lacks. For nodes that an autoscaler adds, set them in "
+    "the template of the node group",
     fix="run the gpu_node_labels role, or label the node: {labels}",
     grace_s=300,
 )

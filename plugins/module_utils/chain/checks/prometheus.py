@@ -20,24 +20,24 @@ PROMETHEUS_UNREACHABLE = FindingType(
     Hop.SCRAPE,
     "error",
     cause="Prometheus does not answer",
-    fix="get its pods ready; open its port from the control plane to the nodes, or set prometheus.url",
+    fix="check why its pods are not ready; open its port from the control plane to the nodes, or set prometheus.url",
     grace_s=300,
     explained_by=(Hop.NODE,),
     evidence=(
         Evidence(
             r"x509|certificate|\btls\b",
             "the certificate of Prometheus is not accepted",
-            "set prometheus.ca_cert to the authority of its certificate, or prometheus.scheme to http",
+            "set prometheus.ca_cert to the CA of its certificate, or prometheus.scheme to http",
         ),
         Evidence(
             r"\b40[13]\b|forbidden|unauthorized",
-            "the login may not ask Prometheus",
+            "the user has no permission to query Prometheus",
             "allow the user to get services/proxy in Prometheus' namespace, or set prometheus.url and "
             "prometheus.bearer_token",
         ),
         Evidence(
             r"not found|\b404\b",
-            "there is no such Service, port or path",
+            "the Service, port or path does not exist",
             "run the prometheus_stack role, or set prometheus.namespace, prometheus.service, prometheus.port and "
             "prometheus.path_prefix",
         ),
@@ -69,7 +69,7 @@ PROMETHEUS_REPLICAS_DIFFER = FindingType(
     "PROMETHEUS_REPLICAS_DIFFER",
     Hop.SCRAPE,
     "error",
-    cause="the pods behind the Service of Prometheus have different data, so values come and go",
+    cause="the pods behind the Service of Prometheus have different data, so values appear and disappear",
     fix="compare Status > Targets and Status > Rule health of both: kubectl -n {namespace} port-forward {pod} 9090",
     grace_s=120,
     is_consequence=True,
@@ -77,21 +77,21 @@ PROMETHEUS_REPLICAS_DIFFER = FindingType(
     evidence=(
         Evidence(
             r"\(shard ",
-            "the Service of Prometheus answers with any of its shards, and each scrapes a part of the targets",
-            "set spec.shards of the Prometheus object to 1, or prometheus.service to one that asks all shards, such as "
-            "Thanos",
+            "the Service of Prometheus selects any of its shards, but each shard scrapes only a part of the targets",
+            "set spec.shards of the Prometheus object to 1, or prometheus.service to one that queries all shards, such "
+            "as Thanos",
         ),
     ),
 )
 
 
 @check(
-    "the replicas of Prometheus have the same",
+    "the replicas of Prometheus have the same data",
     PROMETHEUS_REPLICAS_DIFFER,
     needs=(*_PODS, "metrics", "prometheus_replicas"),
 )
 def replicas_agree(state: State) -> Iterator[CheckResult]:
-    """By names of series and by targets: values differ in any case, as each replica scrapes at moments of its own."""
+    """By names of series and by targets: values differ in any case, as each replica scrapes at different times."""
     replicas = state.prometheus.replicas
     titles = _replica_titles(state)
     place = {"namespace": state.prometheus.name.partition("/")[0]}
@@ -144,7 +144,7 @@ PROMETHEUS_STORES_NOTHING = FindingType(
     "PROMETHEUS_STORES_NOTHING",
     Hop.SCRAPE,
     "error",
-    cause="Prometheus scrapes its targets, and stores none of the samples: its disk is full, or it cannot write there",
+    cause="Prometheus scrapes its targets, but stores no samples: its disk is full or not writable",
     fix="kubectl -n {namespace} logs {pod} -c prometheus; enlarge its volume, or lower retention and retentionSize",
     grace_s=300,
 )
@@ -152,23 +152,23 @@ PROMETHEUS_RELOAD_FAILS = FindingType(
     "PROMETHEUS_RELOAD_FAILS",
     Hop.SCRAPE,
     "warning",
-    cause="Prometheus could not load its last configuration and goes on with the one before: monitors and rules that "
-    "were changed since are not in force",
-    fix="kubectl -n {namespace} logs {pod} -c prometheus names the fault. Correct the monitor, the rule or the "
-    "additional scrape configuration that has it",
+    cause="Prometheus could not load its last configuration and still uses the previous one, without later changes to "
+    "monitors and rules",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus shows the error. Correct the monitor, the rule or the "
+    "additional scrape configuration",
 )
 PROMETHEUS_WAL_CORRUPT = FindingType(
     "PROMETHEUS_WAL_CORRUPT",
     Hop.SCRAPE,
     "warning",
-    cause="Prometheus has found its write-ahead log corrupt since its start and has dropped samples: its disk was "
-    "full or fails, or it was killed",
-    fix="kubectl -n {namespace} logs {pod} -c prometheus; see the free space and the state of its volume",
+    cause="Prometheus has found its write-ahead log corrupt since its start and has dropped samples: its disk was full "
+    "or is faulty, or it was killed",
+    fix="kubectl -n {namespace} logs {pod} -c prometheus; check the free space and the health of its volume",
 )
 
 
 @check(
-    "Prometheus stores what it scrapes, as it is configured",
+    "Prometheus stores samples and uses its current configuration",
     PROMETHEUS_STORES_NOTHING,
     PROMETHEUS_RELOAD_FAILS,
     PROMETHEUS_WAL_CORRUPT,
@@ -202,13 +202,13 @@ PROMETHEUS_NOT_RECONCILED = FindingType(
     "PROMETHEUS_NOT_RECONCILED",
     Hop.SCRAPE,
     "warning",
-    cause="the Prometheus operator cannot reconcile the Prometheus object, so later changes are not in force",
+    cause="the Prometheus operator cannot reconcile the Prometheus object, so later changes have no effect",
     fix="follow the message; kubectl -n {namespace} describe prometheus {name}",
     grace_s=300,
 )
 
 
-@check("the operator brings Prometheus about", PROMETHEUS_NOT_RECONCILED, needs=("prometheuses",))
+@check("the operator reconciles Prometheus", PROMETHEUS_NOT_RECONCILED, needs=("prometheuses",))
 def prometheus_is_reconciled(state: State) -> Iterator[CheckResult]:
     """Of the namespace whose Prometheus is asked."""
     for prometheus in state.prometheuses:

@@ -2,7 +2,7 @@
 """All checks, by hop from left to right, so that a cause is met before its consequences; in a hop by their file.
 
 The file with the name of a hop has `summary`, in a few words for a hop that is well, and `nothing`: why a hop without
-a finding is not well either, because nothing of it is there. Empty if something could be judged.
+a finding is not well either, because none of it exists. Empty if something could be judged.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ RULE_NOT_SELECTED = FindingType(
     Hop.RULE,
     "error",
     cause="no Prometheus object selects the PrometheusRule: {why}",
-    fix="set prometheus.rule_labels and prometheus.rule_namespace as ruleSelector and ruleNamespaceSelector ask for",
+    fix="set prometheus.rule_labels and prometheus.rule_namespace to match ruleSelector and ruleNamespaceSelector",
 )
 
 
@@ -65,7 +65,7 @@ def rules_are_selected(state: State) -> Iterator[CheckResult]:
 def _unloaded(state: State) -> dict[str, list[AutoscalerState]]:
     """The series that no loaded rule records, with those who need them; none if Prometheus does not say its rules.
 
-    Of somebody else's autoscaler only metrics without a value count: others may have one by another way.
+    Of an existing autoscaler only metrics without a value count, because others can have a value in another way.
     """
     users: dict[str, list[AutoscalerState]] = {}
     for autoscaler, metric in _recorded_metrics(state):
@@ -100,8 +100,8 @@ RULE_NOT_LOADED = FindingType(
     evidence=(
         Evidence(
             r"last reload of the configuration failed",
-            "Prometheus could not load its last configuration, so the rule is not in force",
-            "see PROMETHEUS_RELOAD_FAILS: the log of Prometheus names the fault",
+            "Prometheus could not load its last configuration, so the rule has no effect",
+            "see PROMETHEUS_RELOAD_FAILS: the log of Prometheus shows the error",
         ),
     ),
 )
@@ -110,14 +110,14 @@ RULE_REJECTED = FindingType(
     Hop.RULE,
     "error",
     cause="the Prometheus operator rejected the PrometheusRule as invalid and left it out of the configuration",
-    fix="correct what the message names: kubectl -n {namespace} edit prometheusrule {name}",
+    fix="correct the field in the message: kubectl -n {namespace} edit prometheusrule {name}",
 )
 RULE_MISSING = FindingType(
     "RULE_MISSING",
     Hop.RULE,
     "error",
-    cause="no rule records the series that the metric is made of",
-    fix="run gpu_autoscaler for the autoscaler: it makes the PrometheusRule",
+    cause="no rule records the series of the metric",
+    fix="run gpu_autoscaler for the autoscaler, which creates the PrometheusRule",
     is_consequence=True,
 )
 
@@ -158,17 +158,17 @@ RULE_FAILS = FindingType(
     Hop.RULE,
     "error",
     cause="Prometheus cannot evaluate the rule",
-    fix="try the query in Prometheus; look for other rules that record the same series",
+    fix="test the query in Prometheus; check for other rules that record the same series",
     grace_s=_START_GRACE_S,
     evidence=(
         Evidence(
             r"many-to-many|duplicate series|same labelset|multiple matches",
-            "the rule makes several series with the same labels",
-            "aggregate before the join or the rename, by (namespace, pod); look for a second rule of the same series",
+            "the rule returns several series with the same labels",
+            "aggregate before the join or the rename, by (namespace, pod); check for a second rule of the same series",
         ),
         Evidence(
             r"exceeded limit",
-            "the rule makes more series than the limit of its group allows, so Prometheus keeps none of them",
+            "the rule returns more series than the limit of its group allows, so Prometheus keeps none of them",
             "raise limit of the group in the PrometheusRule, or narrow the rule",
         ),
         Evidence(
@@ -182,21 +182,21 @@ RULE_NOT_EVALUATED = FindingType(
     "RULE_NOT_EVALUATED",
     Hop.RULE,
     "error",
-    cause="Prometheus has not evaluated the rule's group for long: it is overloaded or hangs",
-    fix="see prometheus_rule_group_iterations_missed_total; give Prometheus more CPU",
+    cause="Prometheus has not evaluated the rule's group for a long time: it is overloaded or hangs",
+    fix="check prometheus_rule_group_iterations_missed_total; give Prometheus more CPU",
 )
 RULE_TOO_SLOW = FindingType(
     "RULE_TOO_SLOW",
     Hop.RULE,
     "warning",
-    cause="an evaluation takes longer than the interval, so some are left out",
+    cause="an evaluation takes longer than the interval, so some are skipped",
     fix="raise prometheus.evaluation_interval, or give Prometheus more CPU",
 )
 RULE_TWICE = FindingType(
     "RULE_TWICE",
     Hop.RULE,
     "warning",
-    cause="several rules record the same series: of two values for one pod the last one counts, or the rule fails",
+    cause="several rules record the same series: if a pod has two values, the last one is used, or the rule fails",
     fix="keep one of them: kubectl get prometheusrules -A -o yaml | grep -n {series}",
 )
 
@@ -212,7 +212,7 @@ def rules_are_evaluated(state: State) -> Iterator[CheckResult]:
         for rule in rules.get(series, ()):
             yield from _evaluation(state, series, rule, state.affected_by(autoscalers))
     for series in users:
-        # Each workload may have a rule of its own for a series, which its labels tell apart.
+        # Each workload can have a separate rule for a series, with different labels.
         labels = (tuple(sorted((rule.get("labels") or {}).items())) for rule in rules.get(series, ()))
         several = Counter(labels).most_common(1)
         if several and several[0][1] > 1:
@@ -270,15 +270,15 @@ RULE_GIVES_NOTHING = FindingType(
     "RULE_GIVES_NOTHING",
     Hop.RULE,
     "error",
-    cause="the rule gives no value: all values are outside of 0..100, or it asks for labels that the series do not "
+    cause="the rule returns no value: all values are outside of 0..100, or it selects labels that the series do not "
     "have",
-    fix="try the rule's query in Prometheus",
+    fix="test the rule's query in Prometheus",
     grace_s=_START_GRACE_S,
     is_consequence=True,
 )
 
 
-@check("rules give a value for each pod", RULE_GIVES_NAN, RULE_GIVES_NOTHING, needs=_SERIES)
+@check("rules return a value for each pod", RULE_GIVES_NAN, RULE_GIVES_NOTHING, needs=_SERIES)
 def rules_give_values(state: State) -> Iterator[CheckResult]:
     for autoscaler, metric in _recorded_metrics(state):
         name, affected = f"autoscaler {autoscaler}", state.affected_by([autoscaler])
@@ -308,35 +308,35 @@ DEMAND_WITHOUT_COUNTERS = FindingType(
     "DEMAND_WITHOUT_COUNTERS",
     Hop.RULE,
     "warning",
-    cause="Prometheus has no counter that demand.offered selects. As long as that is so the HPA follows what the GPUs "
-    "do, and does not see what is missing",
-    fix="see that Prometheus scrapes whoever counts the requests, and try the selector there; docs/model.md says what "
-    "each source needs",
+    cause="Prometheus has no counter that demand.offered selects. Until then the HPA follows the load of the GPUs, and "
+    "does not see requests that wait",
+    fix="check that Prometheus scrapes the source of the request counts, and test the selector there; docs/model.md "
+    "lists what each source needs",
     grace_s=_START_GRACE_S,
 )
 DEMAND_WITHOUT_COST = FindingType(
     "DEMAND_WITHOUT_COST",
     Hop.RULE,
     "warning",
-    cause="a request's cost is learned only where GPUs are busy and requests are served. As long as none is known the "
-    "HPA follows what the GPUs do",
-    fix="see that demand.served selects requests that take GPU time, one in two seconds at least; or set "
+    cause="the cost of a request is learned only while GPUs are busy and requests are served. Until it is known, the "
+    "HPA follows the load of the GPUs",
+    fix="check that demand.served selects requests that use GPU time, at least one in two seconds; or set "
     "demand.prior_gpu_seconds",
 )
 DEMAND_DISAGREES = FindingType(
     "DEMAND_DISAGREES",
     Hop.RULE,
     "warning",
-    cause="pods have room and still do far less than the demand says: requests count as offered that take no GPU time, "
-    "or that are not this workload's",
-    fix="leave health checks, clients' errors and other workloads' requests out of demand.offered",
+    cause="pods have spare capacity, but their load is much less than the demand: the offered requests include "
+    "requests without GPU time or of other workloads",
+    fix="exclude health checks, client errors and requests of other workloads from demand.offered",
 )
 # Pods with room, percent of a GPU each; and by how much the demand may lie above what they do.
 _ROOM, _FACTOR, _MARGIN = 70, 2, 60
 
 
 @check(
-    "demands are known, and true",
+    "demands are known and plausible",
     DEMAND_WITHOUT_COUNTERS,
     DEMAND_WITHOUT_COST,
     DEMAND_DISAGREES,
@@ -367,9 +367,9 @@ RULE_WEBHOOK_UNSERVED = FindingType(
     "RULE_WEBHOOK_UNSERVED",
     Hop.RULE,
     "warning",
-    cause="the API server asks a webhook before it takes a PrometheusRule, and nothing answers there. No rule can be "
-    "made or changed",
-    fix="see that the Prometheus operator runs; the webhook of a removed operator goes with kubectl delete "
+    cause="the API server calls a webhook for each PrometheusRule, and the webhook does not answer. No rule can be "
+    "created or changed",
+    fix="check that the Prometheus operator runs; delete the webhook of a removed operator: kubectl delete "
     "validatingwebhookconfiguration {name}, and mutatingwebhookconfiguration",
     grace_s=_START_GRACE_S,
     is_consequence=True,
@@ -379,7 +379,7 @@ RULE_WEBHOOK_UNSERVED = FindingType(
 
 @check("webhooks of PrometheusRules answer", RULE_WEBHOOK_UNSERVED, needs=("webhooks", "services", "component_pods"))
 def rule_webhooks(state: State) -> Iterator[CheckResult]:
-    """Only of namespaces whose pods are read: pods of others may well be there."""
+    """Only of namespaces whose pods are read, because pods of others can exist."""
     services = {name_of(service): service for service in state.services}
     for config in state.webhooks:
         name, webhooks = config["metadata"]["name"], config.get("webhooks") or ()
@@ -401,7 +401,7 @@ def rule_webhooks(state: State) -> Iterator[CheckResult]:
 
 
 def _why_unserved(state: State, service: Manifest, pods: Sequence[Manifest]) -> str:
-    """Empty if a pod is ready, if somebody else keeps the Service's endpoints, or if its pods are not read."""
+    """Empty if a pod is ready, if the Service has no selector, or if its pods are not read."""
     is_read = any(pod["metadata"]["namespace"] == service["metadata"]["namespace"] for pod in state.component_pods)
     if not is_read or not service["spec"].get("selector") or any(map(is_ready, pods)):
         return ""
@@ -432,13 +432,13 @@ RULE_LABEL_RENAMED = FindingType(
     "RULE_LABEL_RENAMED",
     Hop.RULE,
     "warning",
-    cause="dcgm-exporter calls the node's label Hostname or hostname by its version, and the rule asks for the other "
-    "one",
+    cause="the name of dcgm-exporter's node label, Hostname or hostname, depends on its version, and the rule uses the "
+    "other one",
     fix="write {label} in the rule; better, have the target's relabeling add a label node and use that",
 )
 
 
-@check("rules read labels that there are", RULE_LABEL_RENAMED, needs=_SERIES)
+@check("rules use existing labels", RULE_LABEL_RENAMED, needs=_SERIES)
 def rule_labels(state: State) -> Iterator[CheckResult]:
     """Silent about queries that make labels themselves, and where the exporters do not agree."""
     present = {label for row in state.prometheus.gpu_rows for label in NODE_LABELS if row.labels.get(label)}
@@ -474,7 +474,7 @@ RULE_POD_LABELS_MISSING = FindingType(
     "RULE_POD_LABELS_MISSING",
     Hop.RULE,
     "warning",
-    cause="the rule joins a label of pods that kube-state-metrics is not told to export, so it gives nothing",
+    cause="the rule joins a label of pods that kube-state-metrics does not export, so it returns nothing",
     fix="kube-state-metrics' values: metricLabelsAllowlist: ['pods=[{label}]'], plural and with brackets; or join "
     "kube_pod_owner",
 )
@@ -482,7 +482,7 @@ RULE_POD_LABELS_MISSING = FindingType(
 
 @check("rules join labels that pods have", RULE_JOINS_WRONG_POD, RULE_POD_LABELS_MISSING, needs=("prometheus",))
 def rule_joins(state: State) -> Iterator[CheckResult]:
-    """Only where kube-state-metrics is there: its absence passes, or is seen by everybody."""
+    """Only if kube-state-metrics exists. Its absence is temporary, or visible to everyone."""
     present = state.prometheus.joined or frozenset()
     for series, query in _gpu_queries(state) if "pod" in present else ():
         joined = labels_joined(query)
@@ -500,8 +500,8 @@ RULE_RATE_OF_GAUGE = FindingType(
     "RULE_RATE_OF_GAUGE",
     Hop.RULE,
     "warning",
-    cause="{field} goes up and down, and {function}() takes each fall for a restart of a counter. Its value says "
-    "nothing",
+    cause="{field} goes up and down, and {function}() treats each decrease as a counter reset. Its value is "
+    "meaningless",
     fix="use avg_over_time(), or the field itself; the fields that DCGM calls bytes are bytes per second already",
 )
 
@@ -519,7 +519,7 @@ RULE_WINDOW_TOO_SHORT = FindingType(
     "RULE_WINDOW_TOO_SHORT",
     Hop.RULE,
     "warning",
-    cause="the rule's window is shorter than two scrapes: it has no value whenever a scrape comes late",
+    cause="the rule's window is shorter than two scrapes: it has no value whenever a scrape is late",
     fix="make the window {least} or longer, four scrapes, or scrape more often",
 )
 
@@ -552,6 +552,6 @@ def summary(state: State) -> str:
 
 def nothing(state: State) -> str:
     if state.prometheus.rules is None:
-        return "Prometheus does not say which rules it has"
+        return "Prometheus does not list its rules"
     is_recorded = any(metric.series for autoscaler in state.autoscalers for metric in autoscaler.metrics)
-    return "" if is_recorded else "no metric that is looked at is recorded by a rule"
+    return "" if is_recorded else "no checked metric is recorded by a rule"

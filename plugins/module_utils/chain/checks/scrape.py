@@ -43,8 +43,8 @@ TARGET_DOWN = FindingType(
     "TARGET_DOWN",
     Hop.SCRAPE,
     "error",
-    cause="Prometheus knows the exporter, but cannot read it",
-    fix="see lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
+    cause="Prometheus has the exporter as a target, but cannot scrape it",
+    fix="check lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
     grace_s=120,
     is_consequence=True,
     evidence=(
@@ -61,24 +61,24 @@ TARGET_DOWN = FindingType(
         ),
         Evidence(
             r"status 40[13]",
-            "the exporter refuses the login of Prometheus",
-            "give the monitor's endpoint an authorization, or take the login away from the exporter",
+            "the exporter rejects the login of Prometheus",
+            "configure authorization in the monitor's endpoint, or disable the login of the exporter",
         ),
         Evidence(
             r"status 404",
-            "the exporter does not serve the path that the monitor asks for",
+            "the exporter does not serve the monitor's path",
             "set path of the monitor's endpoint to /metrics",
         ),
         Evidence(
             r"connection refused",
             "nothing listens on the exporter's port",
-            "kubectl -n {namespace} logs {name}; see that the port of the monitor is the exporter's",
+            "kubectl -n {namespace} logs {name}; check that the port of the monitor is the exporter's",
         ),
         Evidence(
             r"deadline exceeded|timeout|no route|i/o",
-            "the exporter does not answer in time: a network policy is between, the exporter hangs, or a dcgm-exporter "
+            "the exporter does not answer in time: a network policy blocks it, the exporter hangs, or a dcgm-exporter "
             "before 4.5.3 waits for its kubelet",
-            "see the NetworkPolicies of namespace {namespace}; kubectl -n {namespace} logs {name}",
+            "check the NetworkPolicies of namespace {namespace}; kubectl -n {namespace} logs {name}",
         ),
     ),
 )
@@ -87,7 +87,7 @@ TARGET_MISSING = FindingType(
     Hop.SCRAPE,
     "error",
     cause="Prometheus has no target for an exporter that is ready",
-    fix="see Status > Service discovery in Prometheus; compare the monitor's selector, port and namespaces",
+    fix="check Status > Service discovery in Prometheus; compare the monitor's selector, port and namespaces",
     grace_s=120,
     is_consequence=True,
 )
@@ -133,8 +133,8 @@ POD_TARGET_DOWN = FindingType(
     "POD_TARGET_DOWN",
     Hop.SCRAPE,
     "error",
-    cause="Prometheus knows the pods of the workload, but cannot read their metrics, which the autoscaler needs",
-    fix="see lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
+    cause="Prometheus has the pods of the workload as targets, but cannot scrape the metrics that the autoscaler needs",
+    fix="check lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
     grace_s=120,
     is_consequence=True,
     evidence=(
@@ -146,24 +146,24 @@ POD_TARGET_DOWN = FindingType(
         ),
         Evidence(
             r"status 404|expected|unsupported|parse|invalid",
-            "the pods do not serve metrics at the path that their monitor asks for",
+            "the pods do not serve metrics at the monitor's path",
             "set path of the monitor's endpoint to that of the metrics",
         ),
         Evidence(
             r"connection refused",
-            "nothing listens on the port that the pods' monitor asks for",
+            "nothing listens on the port of the pods' monitor",
             "set port of the monitor's endpoint to that of the metrics",
         ),
         Evidence(
             r"deadline exceeded|timeout|no route|i/o",
-            "the pods do not answer in time: a network policy is between, or they are busy",
-            "see the NetworkPolicies of namespace {namespace}; raise scrapeTimeout of the monitor",
+            "the pods do not answer in time: a network policy blocks it, or they are busy",
+            "check the NetworkPolicies of namespace {namespace}; raise scrapeTimeout of the monitor",
         ),
     ),
 )
 
 
-@check("metrics of the workload's own pods are read", POD_TARGET_DOWN, needs=("prometheus", "targets", "metrics"))
+@check("metrics of the workload's pods are scraped", POD_TARGET_DOWN, needs=("prometheus", "targets", "metrics"))
 def own_targets(state: State) -> Iterator[CheckResult]:
     """Only of autoscalers whose metric is not of GPUs, and has no value: others need no metric of their pods."""
     answered_lately = _answered_lately(state)

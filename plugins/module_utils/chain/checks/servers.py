@@ -59,7 +59,7 @@ def unjudged(hop: Hop, state: State) -> tuple[str, str]:
     examined = [server for server in state.servers if server.is_examined and hop in (Hop.SERVER, *server.hops)]
     summary = f"{len(examined)} of {len(state.servers)} servers examined: {enumeration([s.name for s in examined])}"
     if not examined:
-        return "unknown", "no server could be examined to the end"
+        return "unknown", "no server could be examined completely"
     return ("ok" if len(examined) == len(state.servers) else "partial"), summary
 
 

@@ -27,7 +27,7 @@ from ..state.nodes import GPU_DRIVER, lost_gpus
 from ..texts import condition_text
 from .workload_pods import PLACES, is_paused, place_of_workload, progress_text
 
-# A pause may be a step of somebody's release.
+# A pause can be a step of a release.
 _PAUSE_S = 1800
 # The HPA's controller, before the API server kept the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
@@ -36,9 +36,9 @@ WORKLOAD_TWO_AUTOSCALERS = FindingType(
     "WORKLOAD_TWO_AUTOSCALERS",
     Hop.WORKLOAD,
     "error",
-    cause="two autoscalers act on one workload: Kubernetes holds both back, or they undo each other's work",
-    fix="keep one of them (state: absent removes ours). To take over somebody else's HPA, give the autoscaler its "
-    "name, and adopt: true. Further metrics go into extra_metrics",
+    cause="two autoscalers scale one workload: Kubernetes blocks both, or they undo each other's changes",
+    fix="keep one of them (state: absent removes the autoscaler). To adopt an existing HPA, give the autoscaler its "
+    "name, and set adopt: true. Add other metrics to extra_metrics",
     before="refuse",
 )
 
@@ -66,7 +66,7 @@ def holders_of_targets(state: State) -> dict[tuple[str, ...], set[str]]:
 
 
 def target_of(scaler: Manifest) -> tuple[str, ...]:
-    """Namespace, API group, kind and name: the same object whatever version it is asked for in."""
+    """Namespace, API group, kind and name: the same object in any API version."""
     reference = scaler["spec"]["scaleTargetRef"]
     group = (reference.get("apiVersion") or "apps/v1").rpartition("/")[0]
     return scaler["metadata"]["namespace"], group, reference.get("kind", "Deployment"), reference["name"]
@@ -95,17 +95,17 @@ WORKLOAD_MAXIMUM_OVER_GPUS = FindingType(
     "WORKLOAD_MAXIMUM_OVER_GPUS",
     Hop.WORKLOAD,
     "warning",
-    cause="the nodes' GPUs do not hold as many pods as the HPA may ask for",
-    fix="lower max_replicas, or add nodes: the pods over it stay Pending",
+    cause="the nodes do not have enough GPUs for the HPA's maximum",
+    fix="lower max_replicas, or add nodes: the remaining pods stay Pending",
     is_consequence=True,
     explained_by=(Hop.NODE, Hop.NODE_LABELS),
     before="warn",
 )
 
 
-@check("the GPUs hold its maximum", WORKLOAD_MAXIMUM_OVER_GPUS, needs=("targets", "nodes"))
+@check("the GPUs suffice for its maximum", WORKLOAD_MAXIMUM_OVER_GPUS, needs=("targets", "nodes"))
 def capacity(state: State) -> Iterator[CheckResult]:
-    """GPUs that are out of use are a finding of their own. Nodes that come as they are needed have no limit."""
+    """Unhealthy GPUs are a separate finding. Nodes of an autoscaler have no limit."""
     if not (state.gpu_nodes or state.is_before) or _is_short(state) or nodes_are_added(state.nodes):
         return
     known: dict[str, int] = {}
@@ -122,7 +122,7 @@ def capacity(state: State) -> Iterator[CheckResult]:
 
 
 def _devices_claimed(autoscaler: AutoscalerState, claim_templates: Iterable[Manifest]) -> dict[str, int]:
-    """GPUs that one pod claims through its ResourceClaimTemplates, by driver; empty if that cannot be told."""
+    """GPUs that one pod claims through its ResourceClaimTemplates, by driver; empty if unknown."""
     names = {claim.get("resourceClaimTemplateName") for claim in autoscaler.template.get("resourceClaims") or ()}
     requests = [
         request.get("exactly") or request
@@ -156,16 +156,16 @@ WORKLOAD_MAXIMUM_OVER_QUOTA = FindingType(
     "WORKLOAD_MAXIMUM_OVER_QUOTA",
     Hop.WORKLOAD,
     "warning",
-    cause="a ResourceQuota of the namespace does not hold as many pods as the HPA may ask for",
+    cause="a ResourceQuota of the namespace does not allow the HPA's maximum",
     fix="raise the quota, or lower max_replicas: kubectl -n {namespace} describe resourcequota {quota}",
     is_consequence=True,
     explained_by=(Hop.WORKLOAD,),
 )
 
 
-@check("the quotas hold its maximum", WORKLOAD_MAXIMUM_OVER_QUOTA, needs=("targets", "quotas"))
+@check("the quotas allow its maximum", WORKLOAD_MAXIMUM_OVER_QUOTA, needs=("targets", "quotas"))
 def quota(state: State) -> Iterator[CheckResult]:
-    """Whatever else counts in it now. A quota with a scope may be about other pods, and is not judged."""
+    """Independent of its current usage. A quota with a scope may be about other pods, and is not checked."""
     for autoscaler in state.autoscalers:
         for resource_quota in state.quotas:
             spec = resource_quota.get("spec") or {}
@@ -190,12 +190,12 @@ WORKLOAD_REPLICAS_OWNED = FindingType(
     "WORKLOAD_REPLICAS_OWNED",
     Hop.WORKLOAD,
     "warning",
-    cause="{manager} applies a manifest with replicas: each time it undoes the HPA's decision",
-    fix="leave spec.replicas out of the manifest, chart or role; Argo CD: ignoreDifferences for /spec/replicas",
+    cause="{manager} applies a manifest with replicas, and each time undoes the HPA's decision",
+    fix="remove spec.replicas from the manifest, chart or role; Argo CD: ignoreDifferences for /spec/replicas",
 )
 
 
-@check("nobody else sets the replicas", WORKLOAD_REPLICAS_OWNED, needs=("hpas", "targets"))
+@check("only the HPA sets the replicas", WORKLOAD_REPLICAS_OWNED, needs=("hpas", "targets"))
 def replicas_are_not_owned(state: State) -> Iterator[CheckResult]:
     """Scaling takes the field away from its manager. So a manager that has it afterwards has written it again.
 
@@ -223,27 +223,27 @@ def _writers_of_replicas(target: Manifest) -> Iterator[tuple[str, float]]:
         fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
         scales = entry.get("subresource") or entry.get("manager") in _SCALERS
         if "f:replicas" in fields and not scales and (written_s := unix(entry.get("time"))):
-            yield entry.get("manager", "somebody"), written_s
+            yield entry.get("manager", "another client"), written_s
 
 
 WORKLOAD_SCALED_BY_ANOTHER = FindingType(
     "WORKLOAD_SCALED_BY_ANOTHER",
     Hop.WORKLOAD,
     "warning",
-    cause="another client scales the workload as well: the HPA and that client undo each other's decisions",
-    fix="stop what else scales it: kubectl -n {namespace} get {target} -o yaml --show-managed-fields names who wrote "
-    "spec.replicas",
+    cause="another client also scales the workload: the HPA and that client undo each other's decisions",
+    fix="stop the other client: kubectl -n {namespace} get {target} -o yaml --show-managed-fields shows which one "
+    "wrote spec.replicas",
     evidence=(
         Evidence(
             r"last set by",
-            "{manager} scales the workload as well: it and the HPA undo each other's decisions",
-            "stop {manager} from scaling it: a CronJob, a script or an operator, for instance",
+            "{manager} also scales the workload: it and the HPA undo each other's decisions",
+            "stop {manager} from scaling it: it can be a CronJob, a script or an operator",
         ),
     ),
 )
 
 
-@check("nobody else scales it", WORKLOAD_SCALED_BY_ANOTHER, needs=("hpas", "targets", "controller_events"))
+@check("nothing else scales it", WORKLOAD_SCALED_BY_ANOTHER, needs=("hpas", "targets", "controller_events"))
 def nobody_else_scales(state: State) -> Iterator[CheckResult]:
     """By the HPA's own events. A manager that applies replicas is WORKLOAD_REPLICAS_OWNED."""
     for autoscaler in state.autoscalers:
@@ -272,7 +272,7 @@ WORKLOAD_PAUSED = FindingType(
     "WORKLOAD_PAUSED",
     Hop.WORKLOAD,
     "warning",
-    cause="the rollout of the workload is paused: it is scaled, but changes of its pod template do not reach its pods",
+    cause="the rollout of the workload is paused: it is scaled, but its pods do not get changes of its pod template",
     fix="kubectl -n {namespace} rollout resume {target}",
     grace_s=_PAUSE_S,
 )
@@ -281,13 +281,13 @@ WORKLOAD_ROLLOUT_STUCK = FindingType(
     Hop.WORKLOAD,
     "error",
     cause="an update of the workload has not ended within progressDeadlineSeconds, so old pods stay beside new ones",
-    fix="kubectl -n {namespace} rollout status {target}; kubectl -n {namespace} rollout undo {target} goes back",
+    fix="kubectl -n {namespace} rollout status {target}; kubectl -n {namespace} rollout undo {target} reverts it",
     is_consequence=True,
     explained_by=(*PLACES, Hop.WORKLOAD),
 )
 
 
-@check("its rollout goes on", WORKLOAD_PAUSED, WORKLOAD_ROLLOUT_STUCK, needs=("targets", "metrics"))
+@check("its rollout progresses", WORKLOAD_PAUSED, WORKLOAD_ROLLOUT_STUCK, needs=("targets", "metrics"))
 def rollout_goes_on(state: State) -> Iterator[CheckResult]:
     """By the conditions of a Deployment, which a Rollout has as well. Where pods say why, it follows from that."""
     for autoscaler in state.autoscalers:
@@ -317,4 +317,4 @@ def summary(state: State) -> str:
 
 
 def nothing(state: State) -> str:
-    return "" if state.autoscalers else "no autoscaler is looked at"
+    return "" if state.autoscalers else "no autoscaler is checked"

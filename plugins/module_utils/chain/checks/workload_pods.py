@@ -28,7 +28,7 @@ from ..texts import condition_text
 _START_GRACE_S = 120
 # An image of a model server, and its model, take minutes.
 _POD_GRACE_S = 600
-# Pods start whatever else is broken.
+# Pods start even if other hops are broken.
 PLACES = (Hop.NODE, Hop.DEVICE_PLUGIN)
 # The kubelet's reasons of a container that will not start by itself.
 _FAILURES = (
@@ -53,7 +53,7 @@ _POD_EVIDENCE = (
     ),
     Evidence(
         r"CreateContainerConfigError",
-        "a ConfigMap, a Secret or a key of it that the pods refer to is not there",
+        "a ConfigMap or Secret that the pods refer to, or a key of it, does not exist",
         "create it, or correct the pod template; kubectl -n {namespace} describe pods",
     ),
     Evidence(
@@ -73,28 +73,28 @@ _POD_EVIDENCE = (
     ),
     Evidence(
         r"FailedCreatePodSandBox|network",
-        "the node cannot set up the pod's network",
-        "see the pods of the network plugin on that node; on the node: journalctl -u kubelet",
+        "the node cannot configure the pod's network",
+        "check the pods of the network plugin on that node; on the node: journalctl -u kubelet",
     ),
     Evidence(
         r"ReadinessGatesNotReady",
-        "the containers are ready, and a readiness gate of the pods is not",
-        "see what sets the gate, a load balancer's controller for instance: kubectl -n {namespace} describe pods",
+        "the containers are ready, but a readiness gate of the pods is not",
+        "check the controller that sets the gate, for example of a load balancer: kubectl -n {namespace} describe pods",
     ),
     Evidence(
         r"UnexpectedAdmissionError|OutOf|TopologyAffinityError",
-        "the kubelet refuses pods that the scheduler gave to its node: their GPUs are not there, or held by others",
-        "see the device plugin's pods on that node and their log; kubectl -n {namespace} describe pods",
+        "the kubelet rejects pods that were scheduled to its node, because their GPUs are missing or in use",
+        "check the device plugin's pods on that node and their log; kubectl -n {namespace} describe pods",
     ),
     Evidence(
         r"CrashLoopBackOff|Error|exit code",
-        "a container ends by itself",
+        "a container exits by itself",
         "kubectl -n {namespace} logs {pod} --previous",
     ),
     Evidence(
         r"probe failed",
         "the pods run, but their probe fails",
-        "see what the probe asks for, and what the container logs: kubectl -n {namespace} logs {pod}",
+        "check what the probe requests and the container's log: kubectl -n {namespace} logs {pod}",
     ),
 )
 
@@ -102,7 +102,7 @@ WORKLOAD_MISSING = FindingType(
     "WORKLOAD_MISSING",
     Hop.WORKLOAD,
     "error",
-    cause="the target of the HPA is not there",
+    cause="the target of the HPA does not exist",
     fix="create it, or correct target.name and namespace (scaleTargetRef of the HPA)",
     grace_s=_START_GRACE_S,
     before="await",
@@ -111,7 +111,7 @@ WORKLOAD_AT_ZERO = FindingType(
     "WORKLOAD_AT_ZERO",
     Hop.WORKLOAD,
     "warning",
-    cause="an HPA leaves a workload with 0 replicas alone",
+    cause="an HPA does not scale a workload with 0 replicas",
     fix="kubectl -n {namespace} scale {target} --replicas=1; to scale from zero use KEDA",
 )
 WORKLOAD_NOT_READY = FindingType(
@@ -127,7 +127,7 @@ WORKLOAD_NOT_READY = FindingType(
         Evidence(
             r"has no selector",
             "an HPA finds the pods of its target by the selector of the scale subresource",
-            "see status.selector of {target}, which its controller sets",
+            "check status.selector of {target}, which its controller sets",
         ),
         *_POD_EVIDENCE,
     ),
@@ -136,43 +136,43 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
     "WORKLOAD_PODS_NOT_CREATED",
     Hop.WORKLOAD,
     "error",
-    cause="the controller of the workload cannot make its pods",
+    cause="the controller of the workload cannot create its pods",
     fix="kubectl -n {namespace} describe {target}; kubectl -n {namespace} get events",
     grace_s=_START_GRACE_S,
     evidence=(
         Evidence(
             r"exceeded quota|failed quota|LimitRange|(maximum|minimum) .* usage",
-            "a ResourceQuota or a LimitRange of the namespace leaves no room for the pods",
+            "a ResourceQuota or a LimitRange of the namespace does not allow the pods",
             "raise it, or lower max_replicas: kubectl -n {namespace} describe resourcequota,limitrange",
         ),
         Evidence(
             r"PodSecurity",
-            "the namespace's Pod Security level forbids such pods",
+            "the namespace's Pod Security level does not allow the pods",
             "change the pod template, or the label pod-security.kubernetes.io/enforce of namespace {namespace}",
         ),
         Evidence(
             r"serviceaccount|service account",
-            "the pods' ServiceAccount is not there",
+            "the pods' ServiceAccount does not exist",
             "create it, or correct serviceAccountName of the pod template",
         ),
         Evidence(
             r"RuntimeClass",
-            "the RuntimeClass of the pods is not there",
+            "the RuntimeClass of the pods does not exist",
             "run the nvidia_device_plugin role, or correct runtimeClassName of the pod template",
         ),
         Evidence(
             r"PriorityClass",
-            "the PriorityClass of the pods is not there",
+            "the PriorityClass of the pods does not exist",
             "create it, or correct priorityClassName of the pod template",
         ),
         Evidence(
             r"DeploymentPaused",
-            "the rollout was paused before its first pods, so none is made",
+            "the rollout was paused before its first pods, so none is created",
             "kubectl -n {namespace} rollout resume {target}",
         ),
         Evidence(
             r"webhook|ValidatingAdmissionPolicy",
-            "an admission webhook or policy refuses the pods, or does not answer",
+            "an admission webhook or policy rejects the pods, or does not answer",
             "follow the message; kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,"
             "validatingadmissionpolicies",
         ),
@@ -224,7 +224,7 @@ def is_paused(target: Manifest) -> bool:
 
 
 def progress_text(progress: Mapping[str, str]) -> str:
-    """A Deployment that is paused may have no condition that says so."""
+    """A paused Deployment may have no condition that shows it."""
     return condition_text(progress) if progress else "DeploymentPaused: spec.paused is true"
 
 
@@ -235,7 +235,7 @@ def _own_events(state: State, autoscaler: AutoscalerState, target: Manifest) -> 
 
 
 @check(
-    "the workload is there and ready",
+    "the workload exists and is ready",
     WORKLOAD_MISSING,
     WORKLOAD_AT_ZERO,
     WORKLOAD_NOT_READY,
@@ -248,7 +248,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
         placed = [pod for pod in pods if not _is_pending(pod)]
         if autoscaler.target is None:
             age_s = state.clock.age_s(autoscaler.hpa)
-            yield CheckResult(WORKLOAD_MISSING, name, "there is none", affected, age_s, template_vars=template_vars)
+            yield CheckResult(WORKLOAD_MISSING, name, "not found", affected, age_s, template_vars=template_vars)
         elif autoscaler.replicas == 0:
             if not autoscaler.is_meant_to_be_at_zero:
                 age_s = state.clock.last_change_age_s(autoscaler.target)
@@ -305,7 +305,7 @@ def _without_ready_pods(autoscaler: AutoscalerState) -> str:
 def _not_ready_s(state: State, autoscaler: AutoscalerState, placed: Sequence[Manifest]) -> float | None:
     """Age of the oldest pod that has a node: a rolling update makes young ones beside it, a crash loop keeps it.
 
-    Where an update ends the old pods first there is none for a moment; the workload's status is written then.
+    If an update ends the old pods first, no pod exists for a moment, and the workload's status is written.
     """
     if not autoscaler.pods and autoscaler.target:
         return state.clock.last_write_age_s(autoscaler.target)
@@ -317,21 +317,21 @@ WORKLOAD_PODS_PENDING = FindingType(
     "WORKLOAD_PODS_PENDING",
     Hop.WORKLOAD,
     "error",
-    cause="pods find no node",
-    fix="add nodes, or set max_replicas to what the GPUs hold; kubectl -n {namespace} describe pods",
+    cause="the pods cannot be scheduled",
+    fix="add nodes, or lower max_replicas to what the GPUs allow; kubectl -n {namespace} describe pods",
     grace_s=_POD_GRACE_S,
     is_consequence=True,
     explained_by=PLACES,
     evidence=(
         Evidence(
             r"no scheduler has looked",
-            "the scheduler that the pods name does not run, or not any more",
-            "correct schedulerName of {target}, or see that the scheduler runs: kubectl -n kube-system get pods",
+            "the scheduler in the pods' schedulerName does not run",
+            "correct schedulerName of {target}, or check that the scheduler runs: kubectl -n kube-system get pods",
         ),
         Evidence(
             r"SchedulingGated|scheduling gate",
-            "a scheduling gate holds the pods back: a queue such as Kueue has not admitted them",
-            "see what owns the gate: kubectl -n {namespace} get pods -o jsonpath='{{..spec.schedulingGates}}'",
+            "a scheduling gate blocks the pods: a queue such as Kueue has not admitted them",
+            "check the owner of the gate: kubectl -n {namespace} get pods -o jsonpath='{{..spec.schedulingGates}}'",
         ),
         Evidence(
             r"PersistentVolumeClaim|volume node affinity",
@@ -346,22 +346,22 @@ WORKLOAD_PODS_PENDING = FindingType(
         # The scheduler names a reason for each node, and one without GPUs lacks them, too: a cordon says more.
         Evidence(
             r"unschedulable",
-            "a node is cordoned, and the others have no place",
-            "kubectl get nodes says which one: kubectl uncordon it, or add nodes",
+            "a node is cordoned, and the others have no capacity",
+            "kubectl get nodes shows which one: kubectl uncordon it, or add nodes",
         ),
         Evidence(
             r"Insufficient nvidia\.com/",
-            "no node that is open to the pods has as many free GPUs as a pod asks for",
-            "add nodes, or set max_replicas to what the GPUs hold; other reasons are in kubectl describe nodes",
+            "no node that the pods can use has enough free GPUs for a pod",
+            "add nodes, or lower max_replicas to what the GPUs allow; kubectl describe nodes shows other reasons",
         ),
         Evidence(
             r"Insufficient ",
-            "nodes have free GPUs, and too little of something else that the pods ask for",
-            "lower the requests in the pods of {target}, or add nodes; kubectl describe nodes says what is left",
+            "nodes have free GPUs, but too little of another resource that the pods request",
+            "lower the requests in the pods of {target}, or add nodes; kubectl describe nodes shows what is free",
         ),
         Evidence(
             r"taint|affinity",
-            "no GPU is missing: nodes are closed to the pods",
+            "enough GPUs are free, but the pods cannot use their nodes",
             "compare taints and labels of kubectl describe nodes with tolerations and selectors of {target}",
         ),
     ),
@@ -388,7 +388,7 @@ def _why_pending(state: State, pod: Manifest) -> str:
     return f"{gated}{scheduled.get('message')}"
 
 
-@check("its pods find nodes", WORKLOAD_PODS_PENDING, needs=("metrics",))
+@check("its pods are scheduled", WORKLOAD_PODS_PENDING, needs=("metrics",))
 def pods_find_nodes(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         pods = [pod for pod in autoscaler.pods if _is_pending(pod)]
@@ -408,7 +408,7 @@ WORKLOAD_PODS_FAIL = FindingType(
     "WORKLOAD_PODS_FAIL",
     Hop.WORKLOAD,
     "error",
-    cause="some pods of the workload do not become ready, so the HPA's replicas do not come",
+    cause="some pods of the workload do not become ready, so the workload does not reach the HPA's replicas",
     fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
     grace_s=_START_GRACE_S,
     is_consequence=True,

@@ -21,7 +21,7 @@ class Agents:
 
     @cached_property
     def exporters(self) -> list[Manifest]:
-        """DaemonSets of dcgm-exporter, whoever installed them."""
+        """DaemonSets of dcgm-exporter, independent of their installer."""
         return [daemon_set for daemon_set in self.daemon_sets if EXPORTER.container(daemon_set)]
 
     @cached_property

@@ -27,7 +27,7 @@ class AdapterConfig:
 class ApiState:
     """One metrics API.
 
-    service: its APIService, None if there is none. owner: who serves it. unavailable: why it does not, or empty.
+    service: its APIService, or None. owner: its server. unavailable: why it does not, or empty.
     listed:  the metrics that it offers, None if it does not answer. silence: its answer then.
     adapter: the Deployment behind it, if that is one. pods: of its service.
     config:  of prometheus-adapter; None if it is not known.

@@ -20,11 +20,11 @@ from .metric import MetricState
 class AutoscalerState:
     """An HPA with what it scales.
 
-    target:   the object; None if there is none.
+    target:   the object, or None.
     pods:     that the target's selector finds, without those that are being deleted.
     metrics:  empty if they could not be looked at.
     budget:   the periods of the chain: sync_s, evaluate_s ... and in `sources` how each is known.
-    replicas: that the target is to have; None if that is not known.
+    replicas: that the target should have; None if that is not known.
     title:    names it in findings, where an HPA only might ask.
     rejected_pods: that a kubelet has refused to start; they have failed.
     demand:   what is recorded of it; None if the HPA follows none, or Prometheus does not say.

@@ -22,7 +22,7 @@ class MetricState:
     group:            the API that the HPA asks.
     type:             of the HPA's entry: Pods, Object or External.
     backend:          that brings it to the HPA.
-    series:           the recorded series behind it; empty if somebody else serves the metric.
+    series:           the recorded series behind it; empty for an external metric without a rule.
     sources:          the exporters' series that the rule reads. reporter: who serves these.
     expected_objects: who has to have a value: each ready pod, or the target itself.
     listed:           whether the API offers the metric; None if the API does not answer.
@@ -74,7 +74,7 @@ class MetricState:
 
     @property
     def disagreeing(self) -> list[str]:
-        """Objects whose value in the API is none of those that Prometheus has recorded lately; NaN says nothing."""
+        """Objects whose value in the API differs from all recent values in Prometheus; NaN is ignored."""
         if not self.series:
             return []
         known = self.expected_objects & set(self.values) & set(self.recorded) - self.agreed

@@ -14,7 +14,7 @@ from ...autoscaling.quantity import parse_quantity
 from ..gpu_labels import has_gpu_label
 from ..objects import Manifest, condition, labels_of
 
-# What keeps NVIDIA's GPU operator from giving a node's GPUs to pods: nobody gets them, or virtual machines do.
+# Labels that keep NVIDIA's GPU operator from offering a node's GPUs to pods, for example for virtual machines.
 _LEFT_ALONE = re.compile(
     r"nvidia\.com/gpu\.deploy\.operands=false|nvidia\.com/gpu\.workload\.config=vm-(passthrough|vgpu)"
 )

@@ -54,13 +54,13 @@ class PrometheusState:
 
     error:   why it does not answer; empty if it does.
     rows:    how many series of the metrics' sources there are, by labels and instance. rows_lately: by the labels that
-             name pods alone, with those that were there in the last minutes.
+             name pods alone, with those that existed in the last minutes.
     serving: the targets that have any reading of GPUs, by instance; None if that was not asked.
     up:      of all targets. up_lately: those that answered at least once in the last minutes.
     rules:   its recording rules by series, None if it does not say.
     slow:    targets that take nearly all the time between two scrapes to answer, and the share of it.
     blanks:  rows of GPU fields outside of what can be true.
-    frozen:  GPUs that are busy while profiling says that nothing runs, for minutes.
+    frozen:  GPUs that are busy while profiling reports no activity for minutes.
     doubled: GPUs that two targets report.
     scrape_errors: why a scrape of a target that is down fails, by job and instance.
     joined:  labels of pods that rules over GPUs join and that kube-state-metrics has, pod and exported_pod among them;

@@ -20,10 +20,10 @@ class Proposal:
     rules:        our PrometheusRules by name; None if that kind is not served.
     unserved:     autoscalers whose target's kind is not served; unscalable: whose target has no scale subresource.
     query_errors: the fault of a user's own query, by metric. empty_queries: metrics whose query gives nothing now.
-    rule:         where a rule of ours would be, and its labels; None if that is not known.
+    rule:         where a managed rule would be, and its labels; None if that is not known.
     unread:       why HPAs of other namespaces are not known; empty if they are.
-    no_resources: why there is no CPU and memory of pods; empty where there is, or nobody asks for it.
-    no_namespace: the namespace that rules are made in, if it is not there.
+    no_resources: why there is no CPU and memory of pods; empty if it is served or not requested.
+    no_namespace: the namespace of the rules, if it does not exist.
     inventory:    the id of the inventory that it is asked for.
     foreign_rules: rules that would have to change, and that another inventory made; by name.
     """

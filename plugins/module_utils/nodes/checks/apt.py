@@ -53,7 +53,7 @@ VERSION_MISSING = FindingType(
     Hop.APT,
     "error",
     "the repository has other versions",
-    "set {role}_version to a version that is there",
+    "set {role}_version to an available version",
     before="refuse",
 )
 PACKAGE_MISSING = FindingType(

@@ -163,7 +163,7 @@ NOT_PACKAGED = FindingType(
 )
 
 
-@check("packages brought the driver that is installed", NOT_PACKAGED)
+@check("the driver was installed by packages", NOT_PACKAGED)
 def driver_is_of_packages(driver: Driver) -> Iterator[CheckResult]:
     if driver.facts.origin == "other":
         yield seen_on(
@@ -224,7 +224,7 @@ PACKAGES_HELD = FindingType(
 def packages_can_move(driver: Driver) -> Iterator[CheckResult]:
     if driver.held:
         installed = driver.facts.installed or "another version"
-        seen = f"has {', '.join(driver.held)} on hold at {installed}, and driver {driver.version} is to be installed"
+        seen = f"has {', '.join(driver.held)} on hold at {installed}, but driver {driver.version} should be installed"
         yield seen_on(driver.host, PACKAGES_HELD, seen, held=" ".join(driver.held))
 
 

@@ -116,7 +116,7 @@ FOREIGN_WORDS = FindingType(
     "CONTAINERD_SETTINGS_VERSION",
     Hop.RUNTIME,
     "error",
-    "each version of the configuration has plugins of its own, and containerd ignores those of another one",
+    "each version of the configuration has its own plugins, and containerd ignores those of another one",
     "write containerd_config with the plugins of version {version}, or migrate {path} with `containerd config migrate`",
     before="refuse",
 )

@@ -15,7 +15,7 @@ from ..kubernetes import OLDEST, Kubernetes
 from ..versions import numbers
 from .seen import seen_on
 
-# Whatever the state is to be.
+# For any state.
 
 FOREIGN_CLUSTER = FindingType(
     "KUBERNETES_FOREIGN_CLUSTER",
@@ -40,7 +40,7 @@ LEAVES_BESIDE = FindingType(
     "KUBERNETES_LEAVES_BESIDE",
     Hop.KUBERNETES,
     "error",
-    "a server leaves in a run of its own, in which a control plane that stays drains it",
+    "a server is removed in a separate run, in which a remaining control plane drains it",
     "`ansible-playbook kubegpu.autoscale.cluster --limit {host} -e kubernetes_state=absent`",
     before="refuse",
 )
@@ -93,7 +93,7 @@ def kubeconfig_is_absolute(node: Kubernetes) -> Iterator[CheckResult]:
         )
 
 
-# Of a server that is to be a node.
+# Of a server that should be a node.
 
 OTHER_DISTRIBUTION = FindingType(
     "KUBERNETES_OTHER_DISTRIBUTION",
@@ -397,10 +397,10 @@ NAMESAKE = FindingType(
 )
 
 
-@check("no server takes the place of a control plane that works", NAMESAKE)
+@check("no server replaces a working control plane node", NAMESAKE)
 def no_namesake_joins(node: Kubernetes) -> Iterator[CheckResult]:
     for server, address in node.membership.namesakes(node.survey.nodes):
-        seen = f"cannot go on: {server.host} has the name of node {server.node}, which is Ready at {address}"
+        seen = f"cannot continue: {server.host} has the name of node {server.node}, which is Ready at {address}"
         yield seen_on(node.host, NAMESAKE, seen, host=server.host)
 
 
@@ -425,7 +425,7 @@ LOST_ANSWERS = FindingType(
     "KUBERNETES_LOST_ANSWERS",
     Hop.KUBERNETES,
     "error",
-    "the member would go on with the data of the cluster",
+    "the member would continue with the data of the cluster",
     "remove {lost} from kubernetes_lost_nodes; or turn that server off first, and check with `kubectl get node {lost}`",
     before="refuse",
 )
@@ -516,7 +516,7 @@ MINOR_SKIPPED = FindingType(
     Hop.KUBERNETES,
     "error",
     "kubeadm upgrades by one minor version at a time",
-    "set kubernetes_version to a release of {next}, run this, then go on from there",
+    "set kubernetes_version to a release of {next}, run this, then continue with the next release",
     before="refuse",
 )
 

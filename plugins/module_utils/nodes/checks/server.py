@@ -83,7 +83,7 @@ CONTROL_PLANE_MISSING = FindingType(
 )
 
 
-@check("all servers are there", MISSING, CONTROL_PLANE_MISSING)
+@check("no server is missing", MISSING, CONTROL_PLANE_MISSING)
 def all_servers_are_there(servers: Servers) -> Iterator[CheckResult]:
     if servers.missing:
         names, first = ", ".join(servers.missing), servers.missing[0]
