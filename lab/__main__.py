@@ -218,9 +218,9 @@ def describe(args: argparse.Namespace) -> None:
 def connect(args: argparse.Namespace) -> None:
     """Let what the servers send each other through the machine's firewall. Prints what was changed."""
     for dead in forwarding.sweep(living() | {args.lab}):
-        print(f"removed the firewall's rule of the lab {dead}, which does not run")
+        print(f"removed the firewall rule of the lab {dead}, which does not run")
     if forwarding.allow(args.lab, bridge(args.lab)):
-        print(f"added a firewall's rule for the lab {args.lab}")
+        print(f"added a firewall rule for the lab {args.lab}")
 
 
 def build(args: argparse.Namespace) -> None:
@@ -332,6 +332,7 @@ def clean(args: argparse.Namespace) -> None:
     for lab in found | ({container["Labels"][LABEL] for container in containers()} if with_podman else set()):
         destroy(lab)
     down(args)
+    forwarding.sweep(())  # of labs of which nothing else is left
     if with_podman:
         for image in podman("images", "--quiet", "--filter", "reference=localhost/kubegpu-lab/*").split():
             podman("rmi", "--force", image)

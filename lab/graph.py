@@ -35,7 +35,7 @@ def gpu() -> Artifact:
             "-C",
             GPU,
             f"OUT={out}",
-            f"VERSION={names()['nvidia-driver']}",
+            f"DRIVER={names()['nvidia-driver']}",
             f"GO_NVML={names()['go-nvml']}",
             env=go_env(),
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import json
 import os
 import platform
 import re
@@ -23,6 +24,7 @@ import venv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 VENV = CHECKOUT / ".venv"
@@ -75,7 +77,16 @@ KERNEL = {
     "nf_conntrack": "/proc/sys/net/netfilter/nf_conntrack_max",
 }
 
+# AppArmor's, with their modes.
+PROFILES = Path("/sys/kernel/security/apparmor/profiles")
+
 APT = ("-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=300")
+
+
+CONFINED = (
+    "AppArmor enforces the profile unix-chkpwd: if logins to servers with Debian 13 or ubuntu-26.04 fail with "
+    '"Authentication service cannot retrieve authentication info", run `aa-disable unix-chkpwd`'
+)
 
 
 class Refusal(Exception):
@@ -89,6 +100,9 @@ class Machine:
     release:       ID and VERSION_ID of os-release.
     free_gib:      by disk, what is free on it; `cache_disk` and `containers_disk` name two of them, or one twice.
     overlay_below: whether podman's storage itself lies on an overlay, as in a container.
+    drops:         whether the firewall drops forwarded packets by default, as Docker and ufw have it.
+    confines_pam:  whether AppArmor confines the helper of PAM, in the servers' containers as well.
+    locked:        chains of nftables that filter forwarded packets and accept no rule, each with the kernel's reason.
     """
 
     system: str = "Linux"
@@ -105,6 +119,9 @@ class Machine:
     containers_disk: str = "/"
     free_gib: Mapping[str, float] = field(default_factory=lambda: {"/": 100.0})
     overlay_below: bool = False
+    drops: bool = False
+    confines_pam: bool = False
+    locked: Mapping[str, str] = field(default_factory=dict)
 
 
 def python_refusals(machine: Machine) -> list[str]:
@@ -150,6 +167,11 @@ def lab_refusals(machine: Machine) -> list[str]:
             "what the lab's containers write lies on an overlay file system, on which no other can be put: "
             "mount a volume at /var/lib/containers, or without podman at ~/.cache, of the container that this runs in"
         )
+    found += [
+        f"the chain {chain} filters the packets of the lab's pods, and a rule cannot be added ({reason}): "
+        "stop the firewall that owns it while the lab is up, for example by `systemctl stop firewalld`"
+        for chain, reason in machine.locked.items()
+    ]
     return found + _disk_refusals(machine) + _memory_refusals(machine)
 
 
@@ -185,13 +207,15 @@ def announcement(machine: Machine, modules: Sequence[str]) -> list[str]:
     changes = [
         *([f"installs {', '.join(machine.missing)}"] if machine.missing else []),
         *([f"loads the kernel modules {', '.join(modules)}"] if modules else []),
-        "adds a rule for each lab to iptables",
+        "adds a rule for each lab to iptables"
+        + (", since the policy of FORWARD is DROP here (Docker, ufw)" if machine.drops else ""),
     ]
     return [
         f"first run here: builds Kubernetes and the rest in some {minutes} minutes ({machine.cores} processors), "
         f"up to {CACHE_GIB} GiB in {CACHE}; later runs start from there",
         f"it {', '.join(changes)}; docs/lab.md lists all. "
         "`make lab-down` removes a lab, `make lab-clean` the cache as well",
+        *([CONFINED] if machine.confines_pam else []),
     ]
 
 
@@ -225,12 +249,61 @@ def look() -> Machine:
         containers_disk=_mount(storage),
         free_gib={_mount(path): shutil.disk_usage(path).free / 2**30 for path in (cache, storage)},
         overlay_below=_file_system(cache if bare() else storage) == "overlay",
+        drops=_drops(),
+        confines_pam=_confines_pam(),
+        locked=_locked(),
     )
 
 
 def program(name: str) -> str | None:
     """Where it is: root's path lacks the folders of root after a plain `su`."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+
+
+def _confines_pam() -> bool:
+    with contextlib.suppress(OSError):
+        return "unix-chkpwd (enforce)" in PROFILES.read_text().splitlines()
+    return False
+
+
+def _drops() -> bool:
+    tool = program("iptables")
+    listed = subprocess.run([tool, "--list-rules", "FORWARD"], capture_output=True, text=True).stdout if tool else ""
+    return "-P FORWARD DROP" in listed.splitlines()
+
+
+def _locked() -> dict[str, str]:
+    nft = program("nft")
+    tried = {chain: nft_insert(nft, chain, "kubegpu", "try", "--check") for chain in nft_chains(nft)} if nft else {}
+    return {" ".join(chain): done.stderr.strip() for chain, done in tried.items() if done.returncode}
+
+
+def nft_chains(nft: str) -> list[tuple[str, str, str]]:
+    """Family, table and name of the chains for forwarded packets, but for those of iptables and of podman."""
+    return [
+        (chain["family"], chain["table"], chain["name"])
+        for chain in nft_objects(nft, "chain", "chains")
+        if chain.get("hook") == "forward"
+        and chain.get("type") == "filter"
+        and chain["family"] in ("ip", "inet")
+        and (chain["family"], chain["table"], chain["name"]) != ("ip", "filter", "FORWARD")
+        and chain["table"] != "netavark"
+    ]
+
+
+def nft_objects(nft: str, kind: str, *what: str) -> list[dict[str, Any]]:
+    """The objects of a kind that `nft list` prints."""
+    done = subprocess.run([nft, "--json", "--handle", "list", *what], capture_output=True, text=True)
+    listed = json.loads(done.stdout)["nftables"] if done.returncode == 0 else []
+    return [row[kind] for row in listed if kind in row]
+
+
+def nft_insert(
+    nft: str, chain: tuple[str, str, str], bridge: str, comment: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Insert a rule that accepts packets which stay on a bridge."""
+    rule = ("iifname", bridge, "oifname", bridge, "accept", "comment", f'"{comment}"')
+    return subprocess.run([nft, *options, "insert", "rule", *chain, *rule], capture_output=True, text=True)
 
 
 def runtime() -> str | None:

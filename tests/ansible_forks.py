@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -28,6 +29,7 @@ IMPORTED = (
     *("ansible.playbook.included_file", "ansible.playbook.role_include", "multiprocessing.popen_fork"),
     *("multiprocessing.shared_memory", "multiprocessing.synchronize"),
 )
+COLLECTION = "kubegpu.autoscale"
 PLUGINS = (
     *("action", "become", "cache", "callback", "connection", "filter", "inventory", "lookup", "shell", "strategy"),
     *("test", "vars"),
@@ -96,7 +98,11 @@ def _free_server(cwd: Path, environment: Mapping[str, str]) -> _Server:
 
 
 def _load_plugins() -> None:
-    """Those of ansible-core, with their documentation: each run reads them else, and some of them each of its tasks."""
+    """Those of ansible-core, with their documentation: each run reads them else, and some of them each of its tasks.
+
+    Of the collection its filters, which the worker of a task compiles all at once for the first one that it needs, and
+    its action plugins.
+    """
     from ansible import cli
     from ansible.plugins import loader
 
@@ -107,6 +113,10 @@ def _load_plugins() -> None:
     import_module("ansible_collections.ansible.builtin")
     for kind in PLUGINS:
         list(getattr(loader, f"{kind}_loader").all(class_only=True))
+    for file in (Path(__file__).parents[1] / "plugins" / "action").glob("[!_]*.py"):
+        loader.action_loader.get(f"{COLLECTION}.{file.stem}", class_only=True)
+    with suppress(KeyError):  # a run may lack the collection
+        loader.filter_loader.get(f"{COLLECTION}.inventory_id")
 
 
 def _serve() -> None:

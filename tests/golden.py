@@ -69,6 +69,9 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
+# Made for KEDA as well. The others would be decided otherwise there.
+KEDA_CASES = ("gpu", "llm")
+
 
 class _Dumper(yaml.SafeDumper):
     """Queries as they are written, line by line."""
@@ -82,14 +85,33 @@ _Dumper.add_representer(
 
 def texts(case: str) -> dict[str, str]:
     """What the files of one case hold: the rules as Prometheus reads them, and the HPA."""
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions, manifests
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 
     *rules, hpa = manifests([Autoscaler.from_params(CASES[case])], RuleOptions())
-    dumped = {"rules": {"groups": [group for rule in rules for group in rule["spec"]["groups"]]}, "hpa": hpa}
+    return {f"{case}.rules.yaml": _dumped(_groups(rules)), f"{case}.hpa.yaml": _dumped(hpa)}
+
+
+def keda_texts(case: str) -> dict[str, str]:
+    """The same for KEDA: the rules beside those of `texts`, and the ScaledObject."""
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+
+    _shared, *rules, scaled_object = manifests([Autoscaler.from_params(CASES[case], backend="keda")], RuleOptions())
     return {
-        f"{case}.{part}.yaml": yaml.dump(content, Dumper=_Dumper, sort_keys=False) for part, content in dumped.items()
+        f"{case}.keda.rules.yaml": _dumped(_groups(rules)),
+        f"{case}.scaledobject.yaml": _dumped(scaled_object),
     }
+
+
+def _groups(rules: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"groups": [group for rule in rules for group in rule["spec"]["groups"]]}
+
+
+def _dumped(content: dict[str, Any]) -> str:
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False)
 
 
 if __name__ == "__main__":
@@ -97,5 +119,6 @@ if __name__ == "__main__":
 
     install()
     for case in CASES:
-        for name, text in texts(case).items():
+        made_for_keda = keda_texts(case) if case in KEDA_CASES else {}
+        for name, text in {**texts(case), **made_for_keda}.items():
             (GOLDEN / name).write_text(text)

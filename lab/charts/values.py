@@ -1,4 +1,4 @@
-"""Which values the charts accept: those that upstream's charts of the pinned versions know, as record.py read them."""
+"""Which values the charts accept: those that upstream's charts of the pinned versions know (tools/record_charts.py)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def recorded(name: str) -> Tree:
     if row["version"] != version:
         raise ValueError(
             f"{name} is pinned to {version}, and its values are recorded of {row['version']}. "
-            "Next: python -m lab.charts.record FOLDER, with the originals of the pinned versions"
+            "Next: PYTHONPATH=. python tools/record_charts.py FOLDER, with the originals of the pinned versions"
         )
     found: Tree = row["values"]
     return found

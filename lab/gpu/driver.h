@@ -17,7 +17,11 @@
 //   set GPU mem PERCENT      -> `ok`; the same for the utilisation of memory, by default half of that of the GPU
 //   set GPU xid NUMBER       -> `ok`; an error event of this number; 0 clears it
 //   set GPU lost 1           -> `ok`; the GPU fell off the bus; 0 brings it back
+//   noise POINTS SEED        -> `ok`; readings of a GPU that works vary by so many percentage points, sampled six times a second; 0 ends it
 // launch, alloc, processes and set take GPU/ID for a GPU instance as well. Anything else is answered `error REASON`.
+//
+// The lines of the control file, LAB_GPU_CONTROL or /run/nvidia-persistenced/control, are requests too: the driver takes all of them when it
+// starts and whenever the file is written, and writes their answers to the file of the same name with `.answers` behind it.
 #pragma once
 
 #include <stdio.h>

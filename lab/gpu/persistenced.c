@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
 #include <link.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -26,6 +29,7 @@
 #define MAX_CLIENTS 256
 #define INTERVALS 4096 // kernels remembered a GPU: a second of kernels of 250 us
 #define WINDOW_NS 1000000000ll
+#define SAMPLE_NS (WINDOW_NS / 6) // how often a real driver samples utilisation
 
 struct interval { int64_t begin, end; unsigned pid; };
 
@@ -57,7 +61,10 @@ static unsigned gpu_count;
 static char release[64];
 static bool persistence = true; // no option means on
 static struct client clients[MAX_CLIENTS];
-static struct pollfd polled[MAX_CLIENTS + 2] = {[0 ... MAX_CLIENTS + 1] = {.fd = -1, .events = POLLIN}};
+static struct { unsigned points; uint64_t seed; } noise;
+// The signals, the listener and the control file, then clients.
+#define OWN_FDS 3
+static struct pollfd polled[MAX_CLIENTS + OWN_FDS] = {[0 ... MAX_CLIENTS + OWN_FDS - 1] = {.fd = -1, .events = POLLIN}};
 
 static const char *const UVM_NODES[] = {"nvidia-uvm", "nvidia-uvm-tools"};
 
@@ -129,7 +136,8 @@ static __attribute__((format(printf, 2, 3))) void answer(int fd, const char *for
   int length = vsnprintf(text, sizeof text - 1, format, values);
   va_end(values);
   text[length] = '\n';
-  send(fd, text, length + 1, MSG_NOSIGNAL | MSG_DONTWAIT); // who does not read its answer gets none
+  // Who does not read its answer gets none. The answers to the control file go to a file.
+  if (send(fd, text, length + 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == ENOTSOCK && write(fd, text, length + 1) < 0) return;
 }
 
 static void make_node(const char *name, unsigned major, unsigned minor, unsigned mode) {
@@ -283,7 +291,21 @@ static void merge(int fd, const struct part *part) {
 
 // ---- what a client may ask
 
-static unsigned reading(long override, unsigned truth) { return override >= 0 ? override : truth; }
+static uint64_t stirred(uint64_t value) { // splitmix64
+  value += 0x9e3779b97f4a7c15u;
+  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9u;
+  value = (value ^ value >> 27) * 0x94d049bb133111ebu;
+  return value ^ value >> 31;
+}
+
+// `what` keeps the counters of one engine apart. One that rests reads 0, as a real one does.
+static unsigned reading(long override, unsigned truth, const struct engine *engine, char what) {
+  if (override >= 0) return override;
+  if (!noise.points || !truth) return truth;
+  uint64_t sample = now_ns() / SAMPLE_NS, place = (const char *)engine - (const char *)gpus;
+  long noisy = truth + (long)(stirred(noise.seed ^ stirred(sample ^ stirred(place + what))) % (2 * noise.points + 1)) - (long)noise.points;
+  return noisy < 0 ? 0 : noisy > 100 ? 100 : noisy;
+}
 
 // Of a GPU in MIG mode: what its instances do, by their share of the SMs' slices.
 static unsigned truth_of(const struct gpu *gpu) {
@@ -304,8 +326,8 @@ static void answer_state(int fd) {
     unsigned long long used_bytes = s->used_bytes;
     for (int j = 0; j < MAX_INSTANCES; j++) used_bytes += gpu->instances[j].there ? gpu->instances[j].state.used_bytes : 0;
     length += snprintf(text + length, sizeof text - length, GPU_STATE_FORMAT "\n", s->index, s->model, s->domain, s->bus, s->uuid,
-                       reading(gpu->engine.override.util, truth), reading(gpu->engine.override.prof, truth),
-                       reading(gpu->engine.override.mem, truth / 2), used_bytes, s->xid, s->lost, s->mig);
+                       reading(gpu->engine.override.util, truth, &gpu->engine, 'u'), reading(gpu->engine.override.prof, truth, &gpu->engine, 'p'),
+                       reading(gpu->engine.override.mem, truth / 2, &gpu->engine, 'm'), used_bytes, s->xid, s->lost, s->mig);
   }
   answer(fd, "%s", text);
 }
@@ -322,7 +344,7 @@ static void answer_instances(int fd, const struct gpu *gpu) {
       if (!gpu->instances[i].there || s->id != id) continue;
       unsigned truth = utilisation(engine, 0);
       length += snprintf(text + length, sizeof text - length, GPU_INSTANCE_FORMAT "\n", s->id, s->profile, s->start, s->compute, s->uuid,
-                         reading(engine->override.prof, truth), reading(engine->override.mem, truth / 2), s->used_bytes);
+                         reading(engine->override.prof, truth, engine, 'p'), reading(engine->override.mem, truth / 2, engine, 'm'), s->used_bytes);
     }
   answer(fd, "%s", text);
 }
@@ -333,7 +355,7 @@ static void answer_processes(int fd, const struct part *part) {
   unsigned index = part->gpu->state.index;
   int count = 0;
   for (int i = 0; i < MAX_CLIENTS; i++) {
-    if (polled[2 + i].fd < 0) continue;
+    if (polled[OWN_FDS + i].fd < 0) continue;
     int known = 0; // a process may have several connections
     while (known < count && found[known].pid != clients[i].pid) known++;
     if (known == MAX_PROCESSES) continue;
@@ -403,6 +425,7 @@ static void serve(int fd, struct client *client) {
   if (!strcmp(client->line, "driver")) return answer(fd, "driver %s %d\n", release, persistence);
   if (!strcmp(client->line, "state")) return answer_state(fd);
   if (!strcmp(client->line, "fabric")) return answer_fabric(fd);
+  if (sscanf(client->line, "noise %u %" SCNu64, &noise.points, &noise.seed) >= 1) return answer(fd, "ok\n");
   if (sscanf(client->line, "%15s %u%n", verb, &index, &at) != 2) return answer(fd, "error not understood\n");
   if (index >= gpu_count) return answer(fd, "error no GPU %u\n", index);
   struct gpu *gpu = &gpus[index];
@@ -428,6 +451,50 @@ static void serve(int fd, struct client *client) {
   *held += amount;
   *part.used_bytes += amount;
   answer(fd, "ok\n");
+}
+
+// ---- the control file
+
+static char control[256];
+
+static void read_control(void) {
+  static struct client owner;
+  char answers[sizeof control + 16];
+  FILE *file = fopen(control, "r");
+  if (!file) return;
+  snprintf(answers, sizeof answers, "%s.answers", control);
+  int out = open(answers, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  while (fgets(owner.line, sizeof owner.line, file)) {
+    owner.line[strcspn(owner.line, "\n")] = 0;
+    if (*owner.line && *owner.line != '#') serve(out, &owner);
+  }
+  fclose(file);
+  close(out);
+}
+
+// The folder is watched, not the file: an editor replaces it.
+static int watch_control(void) {
+  char folder[sizeof control];
+  const char *own = getenv("LAB_GPU_CONTROL");
+  snprintf(control, sizeof control, "%s", own ? own : below("/run/nvidia-persistenced/control"));
+  if (*control != '/') {
+    fprintf(stderr, "nvidia-persistenced: LAB_GPU_CONTROL=%s is no absolute path\n", control);
+    exit(1);
+  }
+  strcpy(folder, control);
+  int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  if (watch < 0 || inotify_add_watch(watch, dirname(folder), IN_CLOSE_WRITE | IN_MOVED_TO) < 0) die(control);
+  return watch;
+}
+
+static void control_changed(int watch) {
+  char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+  const char *name = strrchr(control, '/') + 1;
+  bool changed = false;
+  for (ssize_t length; (length = read(watch, events, sizeof events)) > 0;)
+    for (char *at = events; at < events + length; at += sizeof(struct inotify_event) + ((struct inotify_event *)at)->len)
+      changed |= ((struct inotify_event *)at)->len && !strcmp(((struct inotify_event *)at)->name, name);
+  if (changed) read_control();
 }
 
 static void leave(struct pollfd *polled_client, struct client *client) {
@@ -458,8 +525,8 @@ static void welcome(int listener) {
   struct ucred peer = {0};
   getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &(socklen_t){sizeof peer});
   for (int i = 0; i < MAX_CLIENTS; i++)
-    if (polled[2 + i].fd < 0) {
-      polled[2 + i].fd = fd;
+    if (polled[OWN_FDS + i].fd < 0) {
+      polled[OWN_FDS + i].fd = fd;
       clients[i].pid = peer.pid;
       return;
     }
@@ -594,14 +661,17 @@ int main(int argc, char **argv) {
   sigprocmask(SIG_BLOCK, &ends, NULL);
   load();
   polled[1].fd = listen_on_socket();
+  polled[2].fd = watch_control();
+  read_control();
   leave_the_foreground();
   polled[0].fd = signalfd(-1, &ends, SFD_CLOEXEC);
   for (;;) {
-    if (poll(polled, MAX_CLIENTS + 2, -1) < 0) continue;
+    if (poll(polled, MAX_CLIENTS + OWN_FDS, -1) < 0) continue;
     if (polled[0].revents) break;
     if (polled[1].revents) welcome(polled[1].fd);
+    if (polled[2].revents) control_changed(polled[2].fd);
     for (int i = 0; i < MAX_CLIENTS; i++)
-      if (polled[2 + i].fd >= 0 && polled[2 + i].revents) receive(&polled[2 + i], &clients[i]);
+      if (polled[OWN_FDS + i].fd >= 0 && polled[OWN_FDS + i].revents) receive(&polled[OWN_FDS + i], &clients[i]);
   }
   unload();
 }

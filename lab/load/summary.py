@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -10,6 +11,7 @@ from lab.load.scenario import INTERVAL_S, Autoscaler, Recording, Sample, Step
 
 # Utilisation is what the GPU did in the second before: NVML's own window, which is no period of the chain.
 NVML_WINDOW_S = 1.0
+AT_THE_PEAK = "replicas at the peak"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def verdict(summary: Summary, autoscaler: Autoscaler, chain: Chain) -> list[str]
         )
     if summary.peak_replicas > summary.ideal_replicas:
         found.append(
-            f"HPA -> Deployment: {summary.peak_replicas} replicas at the peak, {summary.ideal_replicas} are right.\n"
+            f"HPA -> Deployment: {summary.peak_replicas} {AT_THE_PEAK}, {summary.ideal_replicas} are right.\n"
             f"  seen: the HPA {autoscaler.name} asked for more than the load takes at {autoscaler.target_percent:g} %"
         )
     if summary.failed:
@@ -123,3 +125,9 @@ def verdict(summary: Summary, autoscaler: Autoscaler, chain: Chain) -> list[str]
             "  seen: connections that were refused, cut or silent for 5 s; what is merely too much is rejected"
         )
     return found
+
+
+def only_overshoots(problems: str) -> bool:
+    """Whether a replica too many is all that these problems name."""
+    heads = re.findall(r"^\S+ -> .*", problems, re.MULTILINE)
+    return len(heads) == 1 and AT_THE_PEAK in heads[0]

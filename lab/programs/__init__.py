@@ -65,8 +65,10 @@ def _group(
     overlay: Mapping[str, Mapping[str, str]] | None = None,
     files: dict[str, str] | None = None,
     after: str = "",
+    folder: str = "",
 ) -> Artifact:
-    folder = HERE / name
+    """`folder`: where its go.mod is, if that is another group's."""
+    source = HERE / (folder or name)
     flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(names()['kubernetes'])}"
     own = (
         *((f"-gcflags={gcflags}",) if gcflags else ()),
@@ -81,10 +83,10 @@ def _group(
 
     def build(out: Path, run: Shell) -> None:
         with tempfile.TemporaryDirectory() as scratch:
-            changed = _changed(Path(scratch), folder, overlay, run) if overlay else ()
+            changed = _changed(Path(scratch), source, overlay, run) if overlay else ()
             run(
                 *(go(), "build", "-v", *BUILD, *own, *changed, "-o", f"{out}/", *programs.values()),
-                cwd=folder,
+                cwd=source,
                 env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
             )
         for program, package in programs.items():
@@ -92,14 +94,14 @@ def _group(
         for kept, place in (files or {}).items():
             module, _, inside = place.partition(":")
             (out / kept).mkdir()
-            for file in (_module(folder, module) / inside).iterdir():
+            for file in (_module(source, module) / inside).iterdir():
                 shutil.copyfile(file, out / kept / file.name)  # a module's own modes would let nobody remove them
 
     facts = (*own, repr(programs), repr(overlay), *([repr(files)] if files else []))
     return Artifact(
         f"programs-{name}",
         build,
-        sources=(folder,),
+        sources=(source,),
         facts=facts,
         expected=expected,
         after=(f"programs-{after}",) if after else (),

@@ -1,6 +1,6 @@
 """What upstream really publishes, as dated rows: repositories, keys, packages with their fields, the units they bring.
 
-The lab's mirror is made from these rows, and tests compare with them what the roles ask for. `python -m lab.upstream`
+The lab's mirror is made from these rows, and tests compare with them what the roles ask for. `make pins-check`
 asks the real repositories.
 """
 

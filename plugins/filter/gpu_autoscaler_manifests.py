@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    Manifest,
-    manifests,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import rule_options
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler, read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each

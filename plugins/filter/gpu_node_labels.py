@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import (
     Server,
-    label_plan,
+    label_changes,
     node_name,
     owned,
 )
@@ -73,7 +73,7 @@ def gpu_node_labels(
 ) -> dict[str, Any]:
     known = hostvars or {}
     found = [_server(host, known[host], drivers) for host in servers]
-    return {**asdict(label_plan(found, nodes, pool or {})), "owned": owned(nodes)}
+    return {**asdict(label_changes(found, nodes, pool or {})), "owned": owned(nodes)}
 
 
 def _server(host: str, variables: Mapping[str, Any], drivers: Collection[str | None]) -> Server:

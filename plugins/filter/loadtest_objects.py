@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import Generator, manifests
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import Stage, from_dict, k6_options
 
 DOCUMENTATION = r"""
 name: loadtest_objects
@@ -16,13 +18,19 @@ author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
   - Returns the Secret with the plan of a load test, and the Job that sends its load.
-positional: _input, owners
+positional: _input, stages, owners
 options:
   _input:
     description:
       - C(name), C(namespace) and C(inventory) of the objects, C(image) and C(command) of the generator, its C(files),
-        C(seconds), C(start_timeout), C(node_selector) and C(tolerations).
+        C(start_timeout), C(node_selector) and C(tolerations).
+      - C(plan) for k6, with C(timeout_s) of a request and C(most_users) at a time. Empty for another generator.
     type: dict
+    required: true
+  stages:
+    description: What P(kubegpu.autoscale.gpu_loadtest_stages#filter) returns.
+    type: list
+    elements: dict
     required: true
   owners:
     description: Owner references of the Secret.
@@ -34,7 +42,7 @@ options:
 EXAMPLES = r"""
 - name: Show the Job
   ansible.builtin.debug:
-    msg: "{{ generator | kubegpu.autoscale.loadtest_objects | last }}"
+    msg: "{{ generator | kubegpu.autoscale.loadtest_objects(stages) | last }}"
 """
 
 RETURN = r"""
@@ -46,10 +54,22 @@ _value:
 """
 
 
-def loadtest_objects(generator: Mapping[str, Any], owners: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    given = plain(generator)
-    numbers = {key: int(given[key]) for key in ("seconds", "start_timeout")}
-    return manifests(Generator(**{**given, **numbers}, owners=plain(owners)))
+def loadtest_objects(
+    generator: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], owners: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    given, steps = plain(generator), [from_dict(stage) for stage in stages]
+    plan = given.pop("plan", None)
+    numbers = {"seconds": sum(step.seconds for step in steps), "start_timeout": int(given["start_timeout"])}
+    files = given["files"] | ({"plan.json": _k6_plan(plan, steps)} if plan else {})
+    return manifests(Generator(**{**given, **numbers, "files": files}, owners=plain(owners)))
+
+
+def _k6_plan(plan: Mapping[str, Any], steps: list[Stage]) -> str:
+    """What k6.js reads."""
+    options = dict(plan)
+    most_users = int(options.pop("most_users"))
+    scenario = k6_options(steps, timeout_s=float(options["timeout_s"]), most_users=most_users)
+    return json.dumps({**options, "scenario": scenario})
 
 
 class FilterModule:

@@ -20,7 +20,9 @@ description:
 positional: _input, nodes
 options:
   _input:
-    description: C(sharing), C(replicas), C(pools) and C(feature_discovery) of role nvidia_device_plugin.
+    description:
+      - C(sharing), C(replicas), C(pools) and C(feature_discovery) of role nvidia_device_plugin, and C(driver_root) if
+        the plugin writes a CDI specification.
     type: dict
     required: true
   nodes:
@@ -57,10 +59,10 @@ def plugin_pools(options: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] 
     """Raises: AnsibleFilterError where a number of replicas is none."""
     try:
         sharing = pools.Sharing(**{**options, "replicas": int(options.get("replicas", 1))})
-        labels, configurations = pools.labels_to_change(sharing, nodes), pools.configurations(sharing)
+        labels = pools.labels_to_change(sharing, nodes)
         return {
-            "configurations": configurations,
-            "chart_values": {"config": {"map": configurations, "default": pools.DEFAULT}} if configurations else {},
+            "configurations": pools.configurations(sharing),
+            "chart_values": pools.chart_values(sharing),
             "faults": pools.faults(sharing),
             "labels": [asdict(label) for label in labels],
             "conflict": pools.conflict(labels),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import sample
@@ -18,15 +19,19 @@ author:
 description:
   - Returns the manifests of role gpu_workload, what to query of the cluster before they are applied, and what follows
     from the answer.
-positional: _input, scripts, found, state
+positional: _input, scripts, inventory, found
 options:
   _input:
-    description: Options of the role without their prefix, and the id of the C(inventory).
+    description: Options of the role, as P(kubegpu.autoscale.role_options#lookup) returns them.
     type: dict
     required: true
   scripts:
     description: Texts of the scripts by file name.
     type: dict
+    required: true
+  inventory:
+    description: The id of the inventory, which labels all objects.
+    type: str
     required: true
   found:
     description:
@@ -34,17 +39,12 @@ options:
         was queried.
     type: list
     elements: dict
-  state:
-    description: Whether the workload is wanted.
-    type: str
-    choices: [present, absent]
-    default: present
 """
 
 EXAMPLES = r"""
 - name: Show what the sample consists of
   ansible.builtin.debug:
-    msg: "{{ (options | kubegpu.autoscale.sample_workload(scripts)).objects }}"
+    msg: "{{ (options | kubegpu.autoscale.sample_workload(scripts, 'prod')).objects }}"
 """
 
 RETURN = r"""
@@ -57,25 +57,26 @@ _value:
   type: dict
 """
 
-_TEXTS = ("queue", "request_ms", "load_gpus", "inventory")
+_OPTIONS = {field.name for field in fields(sample.Sample)} - {"inventory", "scripts"}
+_TEXTS = ("queue", "request_ms", "load_gpus")
 _MAPPINGS = ("node_selector", "ingress", "route")
 
 
 def sample_workload(
     options: Mapping[str, Any],
     scripts: Mapping[str, str],
+    inventory: str,
     found: Sequence[Mapping[str, Any]] | None = None,
-    state: str = "present",
 ) -> dict[str, Any]:
-    it = _sample(options, scripts)
-    objects = sample.wanted(it) if state == "present" else []
+    it, is_present = _sample(options, scripts, inventory), options.get("state", "present") == "present"
+    objects = sample.wanted(it) if is_present else []
     seen = found or ()
     in_namespace = [obj for obj in seen if obj["kind"] in sample.API_VERSIONS]
     sorted_out = owned(in_namespace, it.labels, list(map(kind_and_name, objects)))
     checks = [obj for obj in sorted_out.found if obj["metadata"]["name"] == it.check_name]
     return {
         "queries": sample.queries(it),
-        "refusals": list(sample.refusals(it, sorted_out.foreign, found)) if state == "present" else [],
+        "refusals": list(sample.refusals(it, sorted_out.foreign, found)) if is_present else [],
         "base": sample.base(it, seen),
         "check": sample.check(it),
         "check_name": it.check_name,
@@ -89,13 +90,13 @@ def sample_workload(
     }
 
 
-def _sample(options: Mapping[str, Any], scripts: Mapping[str, str]) -> sample.Sample:
-    given = plain(options)
+def _sample(options: Mapping[str, Any], scripts: Mapping[str, str], inventory: str) -> sample.Sample:
+    given = {name: value for name, value in plain(options).items() if name in _OPTIONS}
     read: dict[str, Any] = {
         **{key: str(given[key]) for key in _TEXTS},
         **{key: given[key] or {} for key in _MAPPINGS},
     }
-    return sample.Sample(**{**given, **read}, scripts=plain(scripts))
+    return sample.Sample(**{**given, **read}, scripts=plain(scripts), inventory=str(inventory))
 
 
 class FilterModule:

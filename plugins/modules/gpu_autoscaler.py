@@ -264,7 +264,6 @@ fix:
   type: str
 """
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
@@ -286,17 +285,17 @@ def main() -> None:
     with module.boundary():
         if params["state"] == "absent":
             kube = module.kube_client()
-            module.outcome = remove(kube, PrometheusAdapter(kube), params["autoscalers"], module.rule_options())
+            module.outcome = remove(kube, params["autoscalers"], module.rule_options())
             return
         autoscalers = read_specs(params["autoscalers"])
         kube = module.kube_client()
-        prometheus, backend = module.prometheus_client(kube), PrometheusAdapter(kube)
+        prometheus = module.prometheus_client(kube)
         rules = module.rule_options()
-        outcome = module.outcome = reconcile(kube, prometheus, backend, autoscalers, rules)
+        outcome = module.outcome = reconcile(kube, prometheus, autoscalers, rules)
         if params["verify"] and not module.check_mode and not outcome.errors:
-            verify(kube, prometheus, backend, autoscalers, Deadline(params["wait_timeout"]), outcome)
+            verify(kube, prometheus, autoscalers, Deadline(params["wait_timeout"]), outcome)
             if not outcome.errors:
-                narrow_rules(kube, prometheus, backend, autoscalers, rules, outcome)
+                narrow_rules(kube, prometheus, autoscalers, rules, outcome)
 
 
 if __name__ == "__main__":

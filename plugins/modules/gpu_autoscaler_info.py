@@ -184,7 +184,6 @@ fix:
   type: str
 """
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.show_autoscalers import show_autoscalers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import PROMETHEUS, VERIFY
@@ -206,7 +205,6 @@ def main() -> None:
         module.outcome = show_autoscalers(
             kube,
             module.prometheus_client(kube),
-            PrometheusAdapter(kube),
             namespace=params["namespace"],
             keys=read_keys(params["autoscalers"]),
             deadline=Deadline(params["wait_timeout"]) if params["verify"] else None,

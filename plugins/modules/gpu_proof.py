@@ -219,7 +219,6 @@ fix:
 from socket import gethostname
 from uuid import uuid4
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY, PROMETHEUS, PROOF
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
@@ -255,8 +254,8 @@ def main() -> None:
     )
     with module.boundary():
         kube = module.kube_client()
-        prometheus, backend = module.prometheus_client(kube), PrometheusAdapter(kube)
-        prover = Prover(kube, prometheus, backend, module.rule_options(), request(module))
+        prometheus = module.prometheus_client(kube)
+        prover = Prover(kube, prometheus, module.rule_options(), request(module))
         module.outcome = prover.clear() if module.params["state"] == "absent" else prover.prove()
 
 

@@ -175,14 +175,12 @@ options:
     description: Check whether apt finds what roles are going to install.
     type: dict
     suboptions:
-      brings:
-        description: By role, the sets of packages that it installs.
+      plans:
+        description:
+          - By role, what this module returned for it. C(packages.sources) are the sets of packages that it installs.
+          - Of a role whose plan is C(refused) nothing else is reported.
         type: dict
         required: true
-      reasons:
-        description: By role, why it fails. Of such a role nothing else is reported.
-        type: dict
-        default: {}
       mirror:
         description: C(kubegpu_apt_mirror).
         type: str

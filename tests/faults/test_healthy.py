@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 from live_lab import MONITORING, SAMPLE, STACK, WORKLOADS, Lab, ids, wait_until, wait_until_healed, words
 
-LOOKS = 50
+LOOKS, EVERY_S = 15, 2
 # What a change may take until the last of its pods is ready.
 CHANGED_S = 240
 # For how long the doctor is asked after that: two of the HPA's periods and the longest window of the lab.
@@ -17,8 +17,13 @@ AFTERWARDS_S = 30
 
 
 def test_it_is_silent_at_rest(lab: Lab) -> None:
+    """Without grace one lost scrape of a busy machine is a finding until the next scrape."""
     for _look in range(LOOKS):
-        assert not ids(lab.examine(grace=False))
+        if ids(lab.examine(grace=False)):
+            time.sleep(EVERY_S)
+            report = lab.examine(grace=False)
+            assert not ids(report), words(report)
+        time.sleep(EVERY_S)
 
 
 @contextmanager

@@ -54,10 +54,11 @@ class ControlPlane:
 
     Pods are objects only: nothing schedules or runs them, tests set their status.
     controllers: more of kube-controller-manager that are to run.
+    sync_s:      between two looks at each HPA.
     """
 
-    def __init__(self, work: Path, *controllers: str) -> None:
-        self.work = work
+    def __init__(self, work: Path, *controllers: str, sync_s: int = 1) -> None:
+        self.work, self._sync_s = work, sync_s
         self._controllers = ("horizontal-pod-autoscaler-controller", "namespace-controller", *controllers)
         self.kubeconfig = work / "kubeconfig"
         self.address = _address()
@@ -97,7 +98,7 @@ class ControlPlane:
             "kube-controller-manager", self.work / "kube-controller-manager", "--kubeconfig=kubeconfig",
             f"--secure-port={manager}", "--cert-dir=certs", "--leader-elect=false",
             f"--controllers={','.join(self._controllers)}",
-            "--horizontal-pod-autoscaler-sync-period=1s", "--vmodule=horizontal=4",
+            f"--horizontal-pod-autoscaler-sync-period={self._sync_s}s", "--vmodule=horizontal=4",
             # Some hundred HPAs are looked at each second.
             "--kube-api-qps=500", "--kube-api-burst=500",
         )  # fmt: skip
@@ -168,9 +169,9 @@ class ControlPlane:
 
 
 @contextmanager
-def running(work: Path, *controllers: str) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
+def running(work: Path, *controllers: str, sync_s: int = 1) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
     """A control plane, and a client of its administrator; it stops at the end, also where it did not start."""
-    plane = ControlPlane(work, *controllers)
+    plane = ControlPlane(work, *controllers, sync_s=sync_s)
     try:
         yield plane, plane.start()
     finally:

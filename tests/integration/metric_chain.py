@@ -168,6 +168,13 @@ class MetricChain:
         scraped = {"job_name": "dcgm-exporter", "honor_labels": True, "static_configs": targets}
         return [{**scraped, "metric_relabel_configs": [as_recorded]}]
 
+    def external_rules(self) -> list[dict[str, Any]]:
+        """Of the adapter."""
+        return [
+            *ADAPTER_VALUES["__prometheus_adapter_external_rules"],
+            *ADAPTER_VALUES["__prometheus_adapter_fleet_rules"],
+        ]
+
     def adapter_flags(self) -> Sequence[str]:
         """How long the adapter lives with what it knows; seconds, for tests."""
         return "--metrics-relist-interval=2s", "--metrics-max-age=20s", "--lister-kubeconfig=kubeconfig"
@@ -181,10 +188,7 @@ class MetricChain:
         })  # fmt: skip
         rules = {
             "rules": [*ADAPTER_VALUES["__prometheus_adapter_rules"], *self._adapter_rules],
-            "externalRules": [
-                *ADAPTER_VALUES["__prometheus_adapter_external_rules"],
-                *ADAPTER_VALUES["__prometheus_adapter_fleet_rules"],
-            ],
+            "externalRules": self.external_rules(),
             "resourceRules": {"cpu": USAGE, "memory": USAGE, "window": "1s"},
         }
         _write(plane, "adapter.yml", rules)

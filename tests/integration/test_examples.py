@@ -53,16 +53,26 @@ def test_the_examples_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiC
 
 
 def test_the_examples_run_on_a_node(tmp_path: Path) -> None:
-    """In check mode, since one of them installs a driver and one reboots."""
-    run(tmp_path, examples("gpu_facts"), "--check")
+    """In check mode, since one installs a driver and one reboots. The last one reads files beside the playbook."""
+    gpu = tmp_path / "support-case" / "sys" / "bus" / "pci" / "devices" / "0000:01:00.0"
+    gpu.mkdir(parents=True)
+    for name, value in {"vendor": "0x10de", "device": "0x27b8", "class": "0x030200"}.items():
+        (gpu / name).write_text(f"{value}\n")
+
+    output = run(tmp_path, examples("gpu_facts"), "--check", "-v")
+
+    _, _, last = output.rpartition("TASK [")
+    assert "ok: [localhost" in last
+    assert "0000:01:00.0" in last
 
 
-def run(folder: Path, tasks: list[dict[str, Any]], *flags: str, **defaults: Path) -> None:
+def run(folder: Path, tasks: list[dict[str, Any]], *flags: str, **defaults: Path) -> str:
     options = {name: str(value) for name, value in defaults.items()}
     play = local(*tasks, module_defaults={"group/kubegpu.autoscale.all": options})
     done = run_playbook(folder, play, {}, *flags)
     assert done.returncode == 0
     assert done.stdout.count("TASK [") == len(tasks)
+    return done.stdout
 
 
 def test_an_api_server_takes_the_ingress_of_the_page_on_eks(kube: client.ApiClient) -> None:

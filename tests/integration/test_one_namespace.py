@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -135,6 +136,10 @@ def test_the_playbooks_go_through(tmp_path: Path, tenant: Tenant) -> None:
     assert run_playbook(tmp_path, "kubegpu.autoscale.autoscaling", variables).returncode == 0
     variables |= {"gpu_doctor_namespace": tenant.namespace, "gpu_doctor_report_dir": str(tmp_path / "report")}
     assert run_playbook(tmp_path, "kubegpu.autoscale.doctor", variables).returncode == 0
+
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert [(entry["name"], entry["verified"]) for entry in report["autoscalers"]] == [("chat", True)]
+    assert (report["verdict"], [finding["id"] for finding in report["findings"]]) == ("partial", ["RIGHTS_MISSING"])
 
 
 def test_a_load_test_needs_no_right_elsewhere_and_leaves_that_of_others(

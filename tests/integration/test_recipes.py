@@ -12,9 +12,8 @@ from guests import APPLY, GUEST, LOOK, LOOKER, allowed
 from kubernetes import client
 from metric_chain import MONITORING, PROOF_S, MetricChain
 from module_process import run_module
+from scaling_bench.configurations import filled, read_recipes
 from workloads import Workloads
-
-from lab.bench.configurations import filled, read_recipes
 
 Run = Callable[..., dict[str, Any]]
 RULES = ("monitoring.coreos.com", "v1", MONITORING, "prometheusrules")

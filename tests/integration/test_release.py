@@ -354,6 +354,8 @@ def test_what_went_with_its_crd_comes_back_and_the_rest_stays(release: Release, 
     assert widgets.get_namespaced_custom_object("kubegpu.test", "v1", release.namespace, "widgets", "exporter")
     assert release.objects_there() == before
     assert release.run("chart_absent", **chart).returncode == 0
+    assert release.objects_there().keys() == {"series", "policy"} & before.keys()
+    assert not is_served(kube, "kubegpu.test", "Widget")
 
 
 def test_a_removal_that_broke_off_goes_on_after_a_take_over(release: Release) -> None:

@@ -20,38 +20,18 @@ from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from metric_chain import MetricChain
+from owned_chain import OwnedChain
 from programs import FOLDER, program
 from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
 ROLLOUTS = ("argoproj.io", "v1alpha1")
-OWNERS = ROOT / "lab" / "charts" / "kube-prometheus-stack" / "files" / "pod-owner.yaml"
 SETTLE_S = 120
 TARGET = {"kind": "Rollout", "name": "chat"}
 
 # `make test` does not compile it: its own target does.
 COMPILED = (FOLDER / "argo-rollouts").exists() or bool(os.environ.get("ROLLOUTS"))
 pytestmark = pytest.mark.skipif(not COMPILED, reason="`make test-rollouts` compiles it")
-
-
-class OwnedChain(MetricChain):
-    """Beside the exporter kube-state-metrics, and the rule by which Prometheus knows the owners of pods."""
-
-    def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
-        super().__init__(plane, kube)
-        self.plane, self.states = plane, free_port()
-
-    def scrape_configs(self) -> list[dict[str, Any]]:
-        states = {"job_name": "kube-state-metrics", "honor_labels": True}
-        return [*super().scrape_configs(), {**states, "static_configs": [{"targets": [f"127.0.0.1:{self.states}"]}]}]
-
-    def start(self) -> None:
-        (self.plane.work / "alerts.yml").write_text(OWNERS.read_text())
-        self.plane.run(
-            "kube-state-metrics", program("kube-state-metrics"), "--kubeconfig=kubeconfig",
-            "--resources=pods,replicasets", f"--port={self.states}", f"--telemetry-port={free_port()}",
-        )  # fmt: skip
-        super().start()
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ import urllib3
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.request_counters import COUNTERS
 from chart_site import operator_crds
+from charts_check import releases, render
 from collection import ROOT
 from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
@@ -33,8 +34,6 @@ from playbook import local, run_playbook
 from programs import FOLDER, program
 from prometheus_rules import serve_kind
 from workloads import Workloads
-
-from lab.charts.check import releases, render
 
 Run = Callable[..., dict[str, Any]]
 Object = dict[str, Any]

@@ -23,15 +23,51 @@ ROOT = Path(__file__).parents[2]
 # Long enough for a load or a program to settle while other tests have the processors.
 SETTLES_S = 60
 
+# A root of its own above this machine's files, as a container's is above its image's, with the folder at /gpus.
+_CONTAINER = """
+mount -t tmpfs own "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" image "$1/root"
+cd "$1/root"
+mkdir -p gpus
+mount --rbind "$2" gpus
+mount -t proc proc proc
+mount --rbind /sys sys
+mount -t tmpfs own run
+mount -t tmpfs own dev
+mknod -m 666 dev/null c 1 3
+exec chroot . sh -ec "$3"
+"""
+# Writes the control file, and waits until each of its lines is answered: an empty line ends an answer.
+_CONTROL = r"""
+control() {
+    rm -f /gpus/control.answers
+    printf '%s\n' "$@" >/gpus/control
+    until [ "$(grep -c '^$' /gpus/control.answers)" = $# ]; do sleep 0.05; done 2>/dev/null
+}
+"""
 
-def build(folder: Path) -> Path:
+
+def build(folder: Path, *options: str, source: Path = ROOT / "lab/gpu") -> Path:
     """Where the driver, its libraries and nvidia-smi are."""
     if sys.platform != "linux" or os.geteuid():
         missing("the lab's driver makes device nodes: run it on Linux as root")
     if absent := [name for name in ("make", "gcc", "go") if not shutil.which(name)]:
         missing(f"no {', '.join(absent)} to compile the lab's driver with")
-    subprocess.run(["make", "-C", ROOT / "lab/gpu", f"OUT={folder}"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["make", "-C", source, f"OUT={folder}", *options], check=True, stdout=subprocess.DEVNULL)
     return folder
+
+
+def in_container(built: Path, folder: Path, script: str) -> str:
+    """What a script prints in a container in which the driver is loaded. The driver ends with it."""
+    shutil.copytree(built, mounted := folder / "mounted")
+    (own := folder / "own").mkdir()
+    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", _CONTAINER, "sh"]
+    environment = {"PATH": os.environ["PATH"]}
+    words = [*command, own, mounted, f"/gpus/start >/dev/null\n{_CONTROL}{script}"]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=SETTLES_S)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 @contextmanager

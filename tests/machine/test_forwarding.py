@@ -1,4 +1,4 @@
-"""Pods of two servers reach each other through a firewall that drops, as Docker's does. No rule of the lab stays."""
+"""Pods of two servers reach each other through firewalls that drop, as Docker's does. No rule of the lab stays."""
 
 from __future__ import annotations
 
@@ -59,25 +59,41 @@ def run(*commands: str) -> list[str]:
     return [part.strip() for part in done.stdout.split("---")[1:]]
 
 
-@pytest.mark.parametrize("chain", ["FORWARD", "DOCKER-USER"])
-def test_pods_of_two_servers_reach_each_other_while_the_lab_is_up(chain: str) -> None:
-    prepare = "true" if chain == "FORWARD" else "iptables -N DOCKER-USER; iptables -I FORWARD -j DOCKER-USER"
-    _, before, dropped, added, rules, allowed, again, _, after, blocked = run(
+DOCKER = "iptables -N DOCKER-USER; iptables -I FORWARD -j DOCKER-USER"
+LEGACY = "iptables-nft -P FORWARD ACCEPT; iptables-legacy -P FORWARD DROP"
+NFT = "nft add table inet site; nft add chain inet site forward '{ type filter hook forward priority 0; policy drop; }'"
+FIREWALLS = {
+    "a policy": ("true", "iptables -S FORWARD"),
+    "Docker": (DOCKER, "iptables -S DOCKER-USER"),
+    "iptables-legacy beside iptables-nft": (LEGACY, "iptables-legacy -S FORWARD"),
+    "a chain of nft": (NFT, "nft list chain inet site forward"),
+}
+
+
+@pytest.mark.parametrize("firewall", FIREWALLS)
+def test_pods_of_two_servers_reach_each_other_while_the_lab_is_up(firewall: str) -> None:
+    prepare, listed = FIREWALLS[firewall]
+    for tool in {prepare.split()[0], listed.split()[0]} - {"true"}:
+        if not shutil.which(tool):
+            pytest.skip(f"takes {tool}")
+    rules = f"iptables -S; {listed}"
+
+    _, before, dropped, added, during, allowed, again, _, after, blocked = run(
         prepare,
-        "iptables -S",
+        rules,
         "probe",
         'lab \'allow("mine", "lab0")\'',
-        f"iptables -S {chain}",
+        listed,
         "probe",
         'lab \'allow("mine", "lab0")\'',
         "lab 'forbid(\"mine\")'",
-        "iptables -S",
+        rules,
         "probe",
     )
 
     assert (dropped, allowed, blocked) == ("not", "reached", "not")
     assert (added, again) == ("True", "False")
-    assert rules.count("kubegpu-lab:mine") == 1
+    assert during.count("kubegpu-lab:mine") == 1
     assert after == before
 
 
@@ -93,3 +109,48 @@ def test_rules_of_labs_that_do_not_run_go_and_no_others() -> None:
     assert "kubegpu-lab:killed" not in rules
     assert "kubegpu-lab:mine" in rules
     assert "another owner" in rules
+
+
+def test_a_clean_machine_has_no_rule_of_a_lab(tmp_path: Path) -> None:
+    """Nothing but its rule may be left of a lab."""
+    podman = tmp_path / "podman"
+    podman.write_text('#!/bin/sh\ncase "$*" in *json*) echo "[]" ;; esac\n')
+    podman.chmod(0o755)
+    environment = f"PATH={tmp_path}:$PATH XDG_CACHE_HOME={tmp_path} LAB=mine LAB_INVENTORY={tmp_path}/hosts.yml"
+
+    _, cleaned, rules = run(
+        'lab \'allow("killed", "lab9")\'',
+        f"{environment} {sys.executable} -m lab clean",
+        "iptables -S FORWARD",
+    )
+
+    assert cleaned == ""
+    assert "kubegpu-lab:" not in rules
+    assert "another owner" in rules
+
+
+@pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
+def test_servers_reach_the_name_server_of_their_machine(policy: str) -> None:
+    """podman's answers on the bridge, and ufw drops what comes in. A machine that accepts it keeps its chain."""
+    ask = f"""{sys.executable} -c 'import socket
+try: socket.create_connection(("192.0.2.254", 53), 1); print("reached")
+except OSError: print("not")'"""
+    listen = f"""{sys.executable} -c 'import socket, time
+kept = socket.create_server(("192.0.2.254", 53)); time.sleep(60)' & names=$!
+trap 'kill ${{pids[1]}} ${{pids[2]}} $listener $names' EXIT
+until ss -lnt | grep -q :53; do sleep 0.05; done"""
+    _, before, asked, _, during, again, _, after = run(
+        f"ip address add 192.0.2.254/24 dev lab0; {listen}; iptables -P INPUT {policy}",
+        "iptables -S INPUT",
+        f"nsenter -t ${{pids[1]}} -n {ask}",
+        'lab \'allow("mine", "lab0")\'',
+        "iptables -S INPUT",
+        f"nsenter -t ${{pids[1]}} -n {ask}",
+        "lab 'forbid(\"mine\")'",
+        "iptables -S INPUT",
+    )
+
+    assert asked == ("reached" if policy == "ACCEPT" else "not")
+    assert again == "reached"
+    assert during.count("kubegpu-lab:mine") == (0 if policy == "ACCEPT" else 2)
+    assert after == before

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.stack import open_doors
+from charts_check import releases
 from collection import ROOT
 from playbook import local, run_playbook
-
-from lab.charts.check import releases
 
 BLOCKS = [
     yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/access.md").read_text(), re.S)

@@ -87,7 +87,7 @@ def test_gke_lets_pods_of_the_exporter_be_made() -> None:
     ]
 
     assert values.get("priorityClassName") == ""
-    own = RoleValues("dcgm_exporter", {}, {})["__dcgm_exporter_values"]
+    own = RoleValues("dcgm_exporter", {}, {})["__dcgm_exporter_chart"]["values"]
     assert {row["name"] for row in own["extraEnv"]} <= {row["name"] for row in values["extraEnv"]}, (
         "a list replaces a list"
     )

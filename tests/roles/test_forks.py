@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from ansible_forks import ansible_playbook
+from collection import COLLECTIONS_PATH
+from playbook import local
 from python_forks import forked_python
 
 SCRIPT = """
@@ -92,3 +96,16 @@ def test_a_playbook_that_is_not_there_fails(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "the playbook: gone.yml could not be found" in done.stderr
+
+
+def test_a_role_has_its_filters_compiled_before_its_tasks(tmp_path: Path) -> None:
+    """In the first process of a run: the processes of its tasks are forks of that, and would compile them each."""
+    include = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common"}}
+    (tmp_path / "play.yml").write_text(json.dumps(local(include)))
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "PYTHONPROFILEIMPORTTIME": "1"}
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml"]
+
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout
+    assert len(re.findall(r"module_utils\.components\.places$", done.stderr, re.MULTILINE)) == 1

@@ -1,4 +1,4 @@
-"""When the run believes the GPU operator's verdict."""
+"""The values of the GPU operator, and what makes it look again."""
 
 from __future__ import annotations
 
@@ -9,40 +9,8 @@ import yaml
 from collection import ROOT
 from role_values import RoleValues
 
-(WAIT,) = yaml.safe_load((ROOT / "roles/gpu_operator/tasks/verify.yml").read_text())[0]["block"]
-PRESENT = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-
-
-def is_believed(policy: dict[str, Any], validators: int, nodes: int) -> bool:
-    """Whether the run goes on, after one look at the cluster."""
-    validator = {"status": {"numberReady": validators}}
-    seen = {"result": {"objects": [[{"status": policy}], [validator] if validators else [], [PRESENT] * nodes]}}
-    return bool(RoleValues("gpu_operator", {}, {"__gpu_operator_seen": seen})[WAIT["until"]])
-
-
-def ready(reason: str) -> dict[str, Any]:
-    return {"state": "ready", "conditions": [{"type": "Ready", "status": "True", "reason": reason}]}
-
-
-@pytest.mark.parametrize(
-    ("policy", "validators", "nodes", "expected"),
-    [
-        (ready("NFDLabelsMissing"), 0, 0, False),
-        (ready("NoGPUNodes"), 0, 0, True),
-        (ready("Reconciled"), 1, 2, False),
-        (ready("Reconciled"), 2, 2, True),
-        ({"state": "ready"}, 2, 2, True),
-        ({"state": "notReady"}, 2, 2, False),
-    ],
-    ids=["no labels yet", "a pool at zero", "one of two", "both", "an operator without conditions", "not ready"],
-)
-def test_a_verdict_counts_once_nodes_were_looked_at(
-    policy: dict[str, Any], validators: int, nodes: int, expected: bool
-) -> None:
-    """Before its node-feature-discovery has labelled any, the operator has no node to make ready, and says ready."""
-    assert is_believed(policy, validators, nodes) is expected
-
-
+[ACCESS] = yaml.safe_load((ROOT / "roles/gpu_operator/tasks/monitor.yml").read_text())
+LOOK, TOUCH = ACCESS["block"]
 EXPORTER = {"metadata": {"name": "nvidia-dcgm-exporter", "resourceVersion": "7"}}
 WITHOUT_MONITOR = {"gpu_operator_values": {"dcgmExporter": {"serviceMonitor": {"enabled": False}}}}
 NO_KIND = {"prometheus_stack_state": "existing"}
@@ -66,7 +34,8 @@ def test_the_operator_is_made_to_look_again_where_its_exporter_has_no_monitor(
     seen = {"result": {"objects": [[EXPORTER] * monitors, [EXPORTER] * exporters]}}
     told = {"__gpu_operator_monitored": seen, "kubegpu_cluster": {"components": {}, "serves_monitors": False}}
     role = RoleValues("gpu_operator", {"gpu_operator_state": "present", **options}, told)
-    assert len(role["__gpu_operator_unmonitored"]) == expected
+    wanted = all(role[condition] for condition in TOUCH["when"])
+    assert len(role[TOUCH["loop"].strip("{} ")]) * wanted == expected
 
 
 def test_it_is_made_to_after_the_kind_has_come_and_before_anything_is_waited_for() -> None:
@@ -75,10 +44,7 @@ def test_it_is_made_to_after_the_kind_has_come_and_before_anything_is_waited_for
     first = play["post_tasks"][0]
 
     assert first["ansible.builtin.include_role"] == {"name": "kubegpu.autoscale.gpu_operator", "tasks_from": "monitor"}
-    [access] = yaml.safe_load((ROOT / "roles/gpu_operator/tasks/monitor.yml").read_text())
-    look, touch = access["block"]
-    assert look["register"] == "__gpu_operator_monitored"
-    assert touch["loop"] == "{{ __gpu_operator_unmonitored }}"
+    assert LOOK["register"] == "__gpu_operator_monitored"
 
 
 def test_other_counters_make_new_pods_of_the_exporter() -> None:

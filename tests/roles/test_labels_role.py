@@ -17,7 +17,7 @@ def test_a_server_of_the_inventory_is_labelled_by_what_its_survey_found(driver: 
     told: dict[str, Any] = {"hostvars": {"a": {"ansible_facts": facts}}, "groups": {"kube_node": ["a"]}}
     told["__gpu_node_labels_nodes"] = {"resources": [NODE]}
 
-    plan = RoleValues("gpu_node_labels", {"kubegpu_gpu_node_selector": {"tier": 1}}, told)["__gpu_node_labels_plan"]
+    plan = RoleValues("gpu_node_labels", {"kubegpu_gpu_node_selector": {"tier": 1}}, told)["__gpu_node_labels_decided"]
 
     assert list(plan["add"]) == ([] if driver == "vfio-pci" else ["gpu1"])
     assert bool(plan["refused"]) is (driver == "vfio-pci")

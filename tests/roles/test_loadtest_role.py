@@ -50,6 +50,11 @@ def test_what_is_taken_and_what_is_refused(tmp_path: Path, options: dict[str, An
     assert words in said(tmp_path, **options)
 
 
+[_INFO, _CLEAN, LOADING, _JUDGE] = yaml.safe_load((ROOT / "roles/gpu_loadtest/tasks/load.yml").read_text())
+START = next(task for task in LOADING["block"] if "kubegpu.autoscale.objects" in task)
+OBJECTS = START["kubegpu.autoscale.objects"]["objects"].strip("{} ")
+
+
 @pytest.mark.parametrize("form", [lambda number: number, str], ids=["numbers", "as the command line gives them"])
 def test_numbers_may_be_text(form: Any) -> None:
     given = {"low": 2, "high": 40, "settle": 10, "rise": 5, "hold": 60, "fall": 90, "timeout": 3, "start_timeout": 30}
@@ -60,10 +65,9 @@ def test_numbers_may_be_text(form: Any) -> None:
     role = RoleValues("gpu_loadtest", LOAD | options | {"gpu_loadtest_budget": form(12)}, told)
 
     assert [stage["seconds"] for stage in role["__gpu_loadtest_stages"]] == [10, 5, 60, 90]
-    assert role["__gpu_loadtest_plan"]["scenario"]["maxVUs"] == 120
     assert role["__gpu_loadtest_budget"] == 12.0
-    [secret, job] = role["__gpu_loadtest_objects"]
-    assert json.loads(b64decode(secret["data"]["plan.json"]))["scenario"] == role["__gpu_loadtest_plan"]["scenario"]
+    [secret, job] = role[OBJECTS]
+    assert json.loads(b64decode(secret["data"]["plan.json"]))["scenario"]["maxVUs"] == 120
     assert b64decode(secret["data"]["k6.js"]).startswith(b"//")
     assert job["spec"]["activeDeadlineSeconds"] == 165 + 30 + 60
 
@@ -73,7 +77,7 @@ def test_a_generator_of_one_s_own_has_its_files(tmp_path: Path) -> None:
     own = OWN | {"files": {"plan.yml": str(tmp_path / "plan.yml")}}
     told = {"__gpu_loadtest_looked": {"result": {"scale_down_window_s": 300}}}
 
-    [secret, job] = RoleValues("gpu_loadtest", LOAD | {"gpu_loadtest_own": own}, told)["__gpu_loadtest_objects"]
+    [secret, job] = RoleValues("gpu_loadtest", LOAD | {"gpu_loadtest_own": own}, told)[OBJECTS]
 
     [container] = job["spec"]["template"]["spec"]["containers"]
     assert {name: b64decode(data) for name, data in secret["data"].items()} == {"plan.yml": b"rate: 5\n"}
@@ -83,8 +87,7 @@ def test_a_generator_of_one_s_own_has_its_files(tmp_path: Path) -> None:
 
 def test_the_log_of_the_generator_is_read_and_of_no_proxy() -> None:
     """Where a pod has several containers the API server wants to be told which."""
-    [_info, _clean, block, _judge] = yaml.safe_load((ROOT / "roles/gpu_loadtest/tasks/load.yml").read_text())
-    [log] = [task["kubernetes.core.k8s_log"] for task in block["block"] if "kubernetes.core.k8s_log" in task]
+    [log] = [task["kubernetes.core.k8s_log"] for task in LOADING["block"] if "kubernetes.core.k8s_log" in task]
     assert log["container"] == CONTAINER
 
 

@@ -34,11 +34,25 @@ nsenter -t $beside -n ip link set eth0 up
 ip route add 10.244.3.7/32 dev eth0
 {python} -c '{listen}' & listener=$!
 until ss -lnt | grep -q :2381; do sleep 0.05; done
-from() {{ # ADDRESS TARGET PORT
+dropped() {{ # packets
+    {{ iptables -nvxL KUBEGPU-METRICS; ip6tables -nvxL KUBEGPU-METRICS; }} 2>/dev/null |
+        awk '$3 == "DROP" {{ n += $1 }} END {{ print n + 0 }}'
+}}
+from() {{ # ADDRESS TARGET PORT; "not" once the firewall has dropped a packet of it: a slow machine is no firewall
+    was=$(dropped)
     nsenter -t $beside -n {python} -c 'import socket, sys
 address, target, port = sys.argv[1:]
-try: socket.create_connection((target, int(port)), timeout=0.7, source_address=(address, 0)); print("reached")
-except OSError: print("not")' "$@"
+socket.create_connection((target, int(port)), timeout=50, source_address=(address, 0))
+print("reached")' "$@" & client=$!
+    while kill -0 $client 2>/dev/null; do
+        if [ "$(dropped)" -gt "$was" ]; then
+            kill $client
+            echo not
+            break
+        fi
+        sleep 0.05
+    done
+    wait $client || true
 }}
 """
 LISTENING = """

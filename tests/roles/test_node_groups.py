@@ -10,10 +10,8 @@ import pytest
 import yaml
 from collection import ROOT
 from jsonschema import Draft7Validator, Draft202012Validator
+from recorded_schemas import of_kind, of_tool
 from role_values import RoleValues
-
-from lab.upstream import clouds
-from lab.upstream.crds import recorded
 
 Object = dict[str, Any]
 PAGE = (ROOT / "docs" / "clusters" / "node-groups.md").read_text()
@@ -65,12 +63,12 @@ def test_karpenter_s_kinds_know_each_field() -> None:
     karpenter = [manifest for manifest in MANIFESTS if "karpenter" in manifest["apiVersion"]]
     assert {manifest["kind"] for manifest in karpenter} == {"NodePool", "EC2NodeClass"}
     for manifest in karpenter:
-        schema = recorded(manifest["apiVersion"], manifest["kind"])
+        schema = of_kind(manifest["apiVersion"], manifest["kind"])
         assert [error.message for error in Draft202012Validator(schema).iter_errors(manifest["spec"])] == []
 
 
 def test_eksctl_knows_each_field() -> None:
-    _version, schema = clouds.recorded("eksctl")
+    _version, schema = of_tool("eksctl")
     [config] = [manifest for manifest in MANIFESTS if manifest["kind"] == "ClusterConfig"]
     assert errors(schema, config) == []
     config["managedNodeGroups"][0]["maxsize"] = 8
@@ -78,7 +76,7 @@ def test_eksctl_knows_each_field() -> None:
 
 
 def test_cluster_autoscaler_s_chart_knows_each_value() -> None:
-    version, schema = clouds.recorded("cluster-autoscaler")
+    version, schema = of_tool("cluster-autoscaler")
     [values] = [file for block in BLOCKS for file in yaml.safe_load_all(block) if "cloudProvider" in file]
     assert f"`cluster-autoscaler` {version}" in PAGE
     assert errors(schema, values) == []
@@ -86,7 +84,7 @@ def test_cluster_autoscaler_s_chart_knows_each_value() -> None:
 
 
 def test_the_load_balancer_s_controller_knows_each_annotation() -> None:
-    _version, schema = clouds.recorded("aws-load-balancer-controller")
+    _version, schema = of_tool("aws-load-balancer-controller")
     annotations = ingress()["metadata"]["annotations"]
     assert errors(schema, annotations) == []
     assert errors(schema, annotations | {"alb.ingress.kubernetes.io/target-typ": "ip"}) != []
@@ -115,7 +113,7 @@ def errors(schema: Object, given: Object) -> list[str]:
 
 @pytest.mark.parametrize("role", ["nvidia_device_plugin", "dcgm_exporter"])
 def test_plugin_and_exporter_reach_the_nodes_of_each_group(role: str) -> None:
-    told = {"_common_prometheus": {"monitor_labels": {}}} if role == "dcgm_exporter" else {}
+    told = {"dcgm_exporter_monitor_labels": {}} if role == "dcgm_exporter" else {}
     values = RoleValues(role, {}, told)[f"__{role}_values"]
     found = groups()
     assert found.keys() == {"karpenter", "gpu", *CLOUDS}

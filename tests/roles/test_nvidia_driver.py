@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from driver_machines import B200, H100, L4, NVSWITCH, V100, Machine, plan, play
-from role_values import RoleValues
 
 UBUNTU = Machine(system="Ubuntu 24.04", kernel="6.8.0-79-generic")
 PREBUILT = {"nvidia_driver_source": "ubuntu_prebuilt"}
@@ -72,21 +71,6 @@ def test_the_tasks_read_what_the_plan_needs(played: dict[str, dict[str, Any]], t
 def test_a_system_that_nobody_tested_is_refused(played: dict[str, dict[str, Any]]) -> None:
     assert "runs Rocky 9, which is not supported" in played["unknown"]["refusal"]
     assert played["unknown"]["plan"] == {}
-
-
-@pytest.mark.parametrize(
-    ("made", "reasons", "brings"),
-    [
-        ({}, [], []),
-        ({"__nvidia_driver_plan": {"refused": ["no"], "packages": {"sources": [L4]}}}, ["no"], [L4]),
-    ],
-    ids=["before the plan", "after it"],
-)
-def test_the_first_play_reads_reasons_and_packages_of_the_plan(
-    made: dict[str, Any], reasons: list[str], brings: list[str]
-) -> None:
-    role = RoleValues("nvidia_driver", {}, made)
-    assert (role["__nvidia_driver_reasons"], role["__nvidia_driver_brings"]) == (reasons, brings)
 
 
 SHOWN = "00000000:00:00.0, {}, {}"

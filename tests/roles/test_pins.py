@@ -24,7 +24,12 @@ def said(folder: Path, uri: str, packages: list[str], version: str, **variables:
     asked = {"name": "kubegpu.autoscale._common", "tasks_from": "pins"}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
     brings = [{"url": uri, "suite": "./", "packages": packages, "version": version}]
-    known = {"_common_pin_roles": ["runtime"], "__runtime_brings": brings, "_common_server": BARE, **variables}
+    known = {
+        "_common_roles": ["runtime"],
+        "__runtime_plan": {"packages": {"sources": brings}},
+        "_common_server": BARE,
+        **variables,
+    }
     facts = {"ansible.builtin.set_fact": {**DEBIAN, "cacheable": True}}
     task = {"ansible.builtin.include_role": asked, "vars": known}
     (folder / "play.yml").write_text(json.dumps([{**play, "tasks": [facts, task]}]))
@@ -61,7 +66,7 @@ def test_headers_that_are_gone_are_not_looked_for_in_the_drivers_repository(tmp_
             "extra": ["linux-headers-6.1.0-1"],
         }
     ]
-    text = said(tmp_path, there, [], "", __runtime_brings=brings)
+    text = said(tmp_path, there, [], "", __runtime_plan={"packages": {"sources": brings}})
 
     assert "localhost would get linux-headers-6.1.0-1, and none of its own repositories has it." in text
     assert "boot it, and run this again" in text
@@ -77,8 +82,7 @@ def test_a_repository_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_role_that_refuses_by_itself_says_nothing_more(tmp_path: Path) -> None:
-    gone = f"file:{tmp_path}/gone"
+    gone = {"url": f"file:{tmp_path}/gone", "suite": "./", "packages": ["kubegpu1"], "version": "1"}
+    refused = {"refused": ["a runtime exists"], "packages": {"sources": [gone]}}
 
-    assert "failed=0" in said(
-        tmp_path, gone, ["kubegpu1"], "1", _common_roles=["runtime"], __runtime_reasons=["it is of somebody else"]
-    )
+    assert "failed=0" in said(tmp_path, "", [], "", __runtime_plan=refused)

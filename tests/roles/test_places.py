@@ -277,7 +277,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     parts = ("url", "port", "path")
     of_adapter = "".join(f"{{{{ __prometheus_adapter_values.prometheus.{part} }}}} " for part in parts)
     labels = "".join(
-        f" {{{{ (_common_prometheus.{labels} | default({{}})).release | default('-') }}}}"
+        f" {{{{ (_common_prometheus.address.{labels} | default({{}})).release | default('-') }}}}"
         for labels in ("rule_labels", "monitor_labels")
     )
     for name, (where, components, _expected) in ADDRESSES.items():
@@ -307,22 +307,6 @@ def test_the_adapter_asks_the_prometheus_that_is_meant(case: str, said: dict[str
     url, port, *path, of_rules, of_monitors = said[case].split()
     assert f"{url}:{port}{''.join(path)} {of_rules}" == ADDRESSES[case][2]
     assert of_monitors == of_rules
-
-
-@pytest.mark.parametrize(
-    ("options", "roles"),
-    [
-        ({}, []),
-        ({"gpu_operator_state": "present"}, []),
-        (
-            {"gpu_operator_state": "present", "gpu_operator_driver": "operator"},
-            ["nvidia_driver", "nvidia_container_toolkit"],
-        ),
-        ({"gpu_operator_state": "existing", "gpu_operator_driver": "operator"}, []),
-    ],
-)
-def test_the_operator_stands_in_for_roles_of_servers(options: dict[str, Any], roles: list[str]) -> None:
-    assert RoleValues("nvidia_driver", options, {})["_common_operator_brings"] == roles
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,12 @@ SHARED = {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "
 
 def test_the_chart_gets_a_configuration_of_each_pool() -> None:
     pools = [{"name": "shared", "nodes": {"pool": "training"}, "config": SHARED}]
-    values = RoleValues("nvidia_device_plugin", {"nvidia_device_plugin_pools": pools}, {})[
-        "__nvidia_device_plugin_values"
-    ]
+    options = {"nvidia_device_plugin_pools": pools}
+    values = RoleValues("nvidia_device_plugin", options, {})["__nvidia_device_plugin_chart"]["values"]
     assert values["config"]["default"] == "default"
     assert values["config"]["map"]["default"] == "version: v1\n"
     assert values["config"]["map"]["shared"].startswith("version: v1\nsharing:\n  timeSlicing:\n")
-    assert "config" not in RoleValues("nvidia_device_plugin", {}, {})["__nvidia_device_plugin_values"]
+    assert "config" not in RoleValues("nvidia_device_plugin", {}, {})["__nvidia_device_plugin_chart"]["values"]
 
 
 POOL = {"name": "dev", "nodes": {"pool": "dev"}}
@@ -37,7 +36,7 @@ POOL = {"name": "dev", "nodes": {"pool": "dev"}}
     ],
 )
 def test_the_exporter_tells_pods_on_one_gpu_apart_where_they_share(told: dict[str, Any], shared: bool) -> None:
-    monitor = {"_common_prometheus": {"monitor_labels": {}}}
+    monitor = {"dcgm_exporter_monitor_labels": {}}
     values = RoleValues("dcgm_exporter", told, monitor)["__dcgm_exporter_chart"]["values"]
     names = [entry["name"] for entry in values["extraEnv"]]
     assert ("KUBERNETES_VIRTUAL_GPUS" in names) is shared

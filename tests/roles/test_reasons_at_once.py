@@ -35,7 +35,7 @@ def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     (folder / "play.yml").write_text(json.dumps([play()]))
     settings = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
     # What apt has is not the question here.
-    told = json.dumps({"_common_brings": {}, "kubegpu_free_gib": {}})
+    told = json.dumps({"_common_offer_plan": {"refused": [], "steps": {"ask": False}}, "kubegpu_free_gib": {}})
     done = ansible_playbook("-i", "hosts.json", "play.yml", "-e", told, cwd=folder, env=settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: (folder / f"{name}.txt").read_text().splitlines() for name in MACHINES}

@@ -12,9 +12,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.recei
     alertmanager_values,
     receiver_faults,
 )
+from charts_check import releases
 from programs import program
-
-from lab.charts.check import releases
 
 RECEIVERS: list[dict[str, Any]] = [
     {

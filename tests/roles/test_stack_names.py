@@ -21,8 +21,8 @@ def test_prometheus_is_looked_for_by_the_name_that_the_chart_gives_it(release: s
     role = RoleValues("prometheus_stack", {"prometheus_stack_release": release}, {"kubegpu_cluster": {}})
     (name,) = _prometheuses(release, role["__prometheus_stack_values"])
 
-    assert f"{role['_common_prometheus_choice.full_name']}-prometheus" == name
-    assert role["_common_prometheus.service"] == name
+    assert f"{role['_common_prometheus.full_name']}-prometheus" == name
+    assert role["_common_prometheus.address.service"] == name
 
 
 def _prometheuses(release: str, values: dict[str, Any]) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.filter.stack_faults import stack_faults
 from playbook import local, run_playbook
-from role_values import RoleValues
 
 
 def volume(size: Any) -> dict[str, Any]:
@@ -16,25 +15,28 @@ def volume(size: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("size", "retention_size", "expected"),
     [
-        ({}, False),
-        (volume("20Gi"), False),
-        (volume("5Gi"), True),
-        (volume("8G"), True),
-        (volume("8Gi"), True),
-        (volume(5368709120), True),
-        (volume("5Gi") | {"prometheus_stack_retention_size": "4GB"}, False),
-        (volume("5Gi") | {"prometheus_stack_retention_size": "4500MB"}, False),
-        (volume("1Ti") | {"prometheus_stack_retention_size": "1TB"}, True),
-        (volume("5Gi") | {"prometheus_stack_retention_size": ""}, False),
-        (volume("as much as there is"), False),
-        ({"prometheus_stack_storage": {"storageClassName": "fast"}}, False),
+        ("20Gi", "8GB", False),
+        ("5Gi", "8GB", True),
+        ("8G", "8GB", True),
+        ("8Gi", "8GB", True),
+        (5368709120, "8GB", True),
+        ("5Gi", "4GB", False),
+        ("5Gi", "4500MB", False),
+        ("1Ti", "1TB", True),
+        ("5Gi", "", False),
+        ("as much as there is", "8GB", False),
     ],
 )
-def test_a_volume_has_to_be_larger_than_what_is_kept(options: dict[str, Any], expected: bool) -> None:
-    checked = RoleValues("prometheus_stack", options, {"kubegpu_cluster": {}})["__prometheus_stack_checked"]
-    assert any("the volume has" in fault for fault in stack_faults(checked)) is expected
+def test_a_volume_has_to_be_larger_than_what_is_kept(size: Any, retention_size: str, expected: bool) -> None:
+    faults = stack_faults({"storage": {"resources": {"requests": {"storage": size}}}, "retention_size": retention_size})
+    assert any("the volume has" in fault for fault in faults) is expected
+
+
+@pytest.mark.parametrize("storage", [{}, {"storageClassName": "fast"}])
+def test_a_volume_without_a_size_is_not_compared(storage: dict[str, Any]) -> None:
+    assert stack_faults({"storage": storage, "retention_size": "8GB"}) == []
 
 
 def test_it_is_refused_before_anything_is_changed(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_role_options_are_documented_with_their_defaults() -> None:
     spec = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
     # A dict from a template has no default in a spec: what prints role pages from specs cannot read it.
-    shared = {"gpu_autoscaling_prometheus": "{{ _common_prometheus_options }}"}
+    shared = {"gpu_autoscaling_prometheus": "{{ _common_prometheus.options }}"}
     assert {name: option["default"] for name, option in spec.items() if name not in shared} | shared == defaults
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -131,3 +133,20 @@ def test_a_plan_imports_little() -> None:
 def test_no_module_ships_what_shows_a_report(path: Path) -> None:
     """The report is written on the controller, by a filter."""
     assert not [name for name in shipped(path) if name.split(".")[0] == "report"]
+
+
+def test_filters_need_no_client_library() -> None:
+    """The first task that uses one filter of the collection loads them all, in a process of its own."""
+    names = sorted(path.stem for path in (ROOT / "plugins" / "filter").glob("*.py"))
+    script = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+import collection; collection.install()
+from importlib import import_module
+for name in {names!r}:
+    import_module("ansible_collections.kubegpu.autoscale.plugins.filter." + name)
+print(sorted({{"kubernetes", "requests", "urllib3"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

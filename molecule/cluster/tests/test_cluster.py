@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import yaml
+from kubectl import kubectl
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://cp2"]
@@ -20,10 +21,6 @@ context.load_cert_chain("{ETCD}/healthcheck-client.crt", "{ETCD}/healthcheck-cli
 request = urllib.request.Request("https://127.0.0.1:2379/v3/cluster/member/list", b"{{}}")
 print(json.dumps(json.load(urllib.request.urlopen(request, context=context))["members"]))
 """
-
-
-def kubectl(host: Host, words: str) -> str:
-    return host.check_output(f"kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null {words}")
 
 
 def test_every_server_is_a_ready_node_of_the_version_it_was_upgraded_to(host: Host) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-import pytest
 import yaml
 from test_site import SEEN_S, kubectl, series
 from testinfra.host import Host
@@ -42,9 +42,16 @@ def test_the_operator_has_taken_each_rule(host: Host) -> None:
     assert {rule["alert"] for rule in taken if "alert" in rule} == {rule["alert"] for rule in RULES if "alert" in rule}
 
 
-@pytest.mark.parametrize("record", RECORDED)
-def test_what_alerts_are_made_of_is_recorded(host: Host, record: str) -> None:
-    assert eventually(lambda: series(host, record), bool, SEEN_S)
+def test_what_alerts_are_made_of_is_recorded(host: Host) -> None:
+    """Asked in one query: each takes a second by itself."""
+    recorded = "|".join(RECORDED)
+    query = quote(f'count by (__name__) ({{__name__=~"{recorded}"}})')
+
+    def missing() -> list[str]:
+        found = {sample["metric"]["__name__"] for sample in series(host, query)}
+        return [record for record in RECORDED if record not in found]
+
+    assert eventually(missing, lambda records: not records, SEEN_S) == []
 
 
 def test_nothing_fires_and_each_light_is_green(host: Host) -> None:

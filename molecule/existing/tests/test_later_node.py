@@ -56,6 +56,7 @@ def test_a_node_that_comes_is_reached_and_its_pods_are_measured(site: Site) -> N
     until(lambda: site.gpus() == "8", "the plugin has reached the node")
     site.work()
     assert site.play("autoscaling").returncode == 0
+    until(site.rests, "the HPA has its metric")
 
 
 def test_uninstall_takes_ours_from_beside_theirs(site: Site) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 from collections.abc import Iterator
 
 import pytest
 import testinfra
+from kubectl import KUBECTL, kubectl
 from server import EPHEMERAL, pinned
 from testinfra.host import Host
 from waiting import eventually
@@ -27,12 +29,6 @@ PROXY_S = 60
 # A control plane that starves loses its leases: the controller manager and the scheduler begin anew, a node is lost.
 BACK_S = 120
 STARTED_S = 300
-# Without its cache, which would stay in the home of root.
-KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null"
-
-
-def kubectl(host: Host, words: str) -> str:
-    return host.check_output(f"{KUBECTL} {words}")
 
 
 def answer(host: Host, source: str, target: str) -> str:
@@ -83,10 +79,20 @@ def test_nodes_reach_the_metrics_of_the_control_plane_and_others_do_not(host: Ho
     node = testinfra.get_host("ansible://gpu1", ansible_inventory=str(EPHEMERAL / "inventory"))
     address = host.check_output("hostname -I").split()[0]
 
+    def dropped() -> int:
+        rules = host.check_output("iptables -nvxL KUBEGPU-METRICS").splitlines()
+        return sum(int(rule.split()[0]) for rule in rules if " DROP " in rule)
+
     def other(port: int) -> bool:
+        """Whether this machine reaches it. If not, the firewall has dropped a packet: a slow answer is no firewall."""
+        was = dropped()
         with socket.socket() as client:
-            client.settimeout(1)
-            return client.connect_ex((address, port)) == 0
+            client.setblocking(False)
+            client.connect_ex((address, port))
+            while not select.select([], [client], [], 0.2)[1]:
+                if dropped() > was:
+                    return False
+            return client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
 
     asked = {API_SERVER, *METRICS}
 

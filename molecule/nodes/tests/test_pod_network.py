@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from kubectl import KUBECTL
 from server import PLAYBOOKS, run
 from testinfra.host import Host
 from waiting import eventually
 
 testinfra_hosts = ["ansible://kube_control_plane"]
 
-KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null"
 # A run deletes its DaemonSet. The garbage collector then takes the pods, and containerd their networks.
 GONE_S = 120
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 import testinfra
+from kubectl import kubectl
 from server import EPHEMERAL, L4, PLAYBOOKS, SYSTEM, Run, Server, driver_packages, pinned, run
 from testinfra.host import Host
 
@@ -43,8 +44,8 @@ def two_gpu_nodes(cp1: Server, gpu1: Server) -> Iterator[dict[str, list[str]]]:
     """Both servers have a GPU and come back when they shut down. Gives their shutdowns by name."""
     with ExitStack() as stack:
         stack.enter_context(cp1.plugged(L4))
-        stack.callback(lambda: kubectl(cp1, "delete deployment web"))
-        stack.callback(lambda: kubectl(cp1, "uncordon cp1"))
+        stack.callback(lambda: kubectl(cp1.host, "delete deployment web"))
+        stack.callback(lambda: kubectl(cp1.host, "uncordon cp1"))
         yield {server.name: stack.enter_context(server.bootable()) for server in (cp1, gpu1)}
 
 
@@ -61,13 +62,9 @@ def loaded(server: Server) -> str:
     return re.search(r"  ([\d.]+)  ", server.sh("cat /proc/driver/nvidia/version"))[1]
 
 
-def kubectl(cp1: Server, words: str) -> str:
-    return cp1.sh(f"kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null {words}")
-
-
 def cordoned(cp1: Server, node: str) -> tuple[bool, bool]:
     """Whether a node takes no pods, and whether that is said to be for its driver."""
-    found = json.loads(kubectl(cp1, f"get node {node} --output=json"))
+    found = json.loads(kubectl(cp1.host, f"get node {node} --output=json"))
     return found["spec"].get("unschedulable", False), MARK in found["metadata"]["annotations"]
 
 
@@ -83,9 +80,9 @@ def test_it_takes_one_node_after_the_other_and_goes_on_from_where_it_stopped(
     assert (misspelt.succeeded, misspelt.changed) == (False, 0)
     assert f"={MISSPELT}-* from" in misspelt.text
 
-    kubectl(cp1, "cordon cp1")
+    kubectl(cp1.host, "cordon cp1")
     cp1.sh(WEB)
-    kubectl(cp1, "wait --for=condition=Available --timeout=120s deployment/web")
+    kubectl(cp1.host, "wait --for=condition=Available --timeout=120s deployment/web")
 
     protected = upgrade(NEWER)
 
@@ -94,7 +91,7 @@ def test_it_takes_one_node_after_the_other_and_goes_on_from_where_it_stopped(
     assert (installed(gpu1), installed(cp1)) == ({PINNED}, {PINNED})
     assert cordoned(cp1, "gpu1") == (True, True)
 
-    kubectl(cp1, "delete poddisruptionbudget web")
+    kubectl(cp1.host, "delete poddisruptionbudget web")
     gpu1.sh(f"printf '#!/bin/sh\\nexit 9\\n' >{BROKEN}; chmod +x {BROKEN}")
 
     blind = upgrade(NEWER)

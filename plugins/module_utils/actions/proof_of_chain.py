@@ -26,7 +26,6 @@ from ..proof.nodes import GpuNode
 from ..reading.intervals import Intervals
 from ..reading.observe import Observer
 from ..reading.prometheus_replicas import read_replicas
-from .backend import Backend
 from .reconcile import reconcile
 from .verify import first_errors
 from .wait import Deadline, wait_until
@@ -58,13 +57,12 @@ class ChainProof:
         self,
         kube: KubeClient,
         prometheus: PrometheusClient,
-        backend: Backend,
         rules: RuleOptions,
         options: manifests.Options,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._kube, self._prometheus, self._backend, self._rules = kube, prometheus, backend, rules
+        self._kube, self._prometheus, self._rules = kube, prometheus, rules
         self._options, self._clock = options, clock
         self._hops: list[dict[str, Any]] = []
         self._decision: dict[str, Any] = {}
@@ -122,10 +120,10 @@ class ChainProof:
         Raises: HopError, ApiError.
         """
         began = self._clock()
-        made = reconcile(self._kube, self._prometheus, self._backend, [autoscaler], self._rules)
+        made = reconcile(self._kube, self._prometheus, [autoscaler], self._rules)
         if made.errors:
             raise made.errors[0]
-        observer = Observer(self._kube, self._prometheus, self._backend, read_replicas(self._kube, self._prometheus))
+        observer = Observer(self._kube, self._prometheus, read_replicas(self._kube, self._prometheus))
         seen: dict[str, float] = {}
 
         def look() -> AutoscalerState:

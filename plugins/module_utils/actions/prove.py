@@ -27,7 +27,6 @@ from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, unfinished_fa
 from ..proof.nodes import GpuNode, Server
 from ..proof.plan import Due, Plan, in_use, plan
 from ..proof.record import NAME, NAMESPACE, Entry, Record
-from .backend import Backend
 from .outcome import Outcome
 from .proof_of_chain import ChainProof
 from .proof_reading import Reader, Seen
@@ -70,13 +69,12 @@ class Prover:
         self,
         kube: KubeClient,
         prometheus: PrometheusClient,
-        backend: Backend,
         rules: RuleOptions,
         request: Request,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._kube, self._prometheus, self._backend, self._rules = kube, prometheus, backend, rules
+        self._kube, self._prometheus, self._rules = kube, prometheus, rules
         self._request, self._options, self._clock = request, request.options, clock
         self._outcome = Outcome()
         self._rows: list[dict[str, Any]] = []
@@ -241,9 +239,7 @@ class Prover:
         """Remove the temporary objects. A failure is a warning, because the next run removes what is left."""
         kube, options = self._kube, self._options
         try:
-            removed = remove(
-                kube, self._backend, [{"namespace": options.namespace, "name": manifests.WORKLOAD}], self._rules
-            )
+            removed = remove(kube, [{"namespace": options.namespace, "name": manifests.WORKLOAD}], self._rules)
             self._outcome.errors += removed.errors
             self._outcome.warnings += removed.warnings
             live = kube.get(NAMESPACES, options.namespace)
@@ -372,7 +368,7 @@ class Prover:
         if not nodes:
             return record
         gpus = sum(node.free for node in nodes)
-        proof = ChainProof(self._kube, self._prometheus, self._backend, self._rules, self._options, clock=self._clock)
+        proof = ChainProof(self._kube, self._prometheus, self._rules, self._options, clock=self._clock)
         try:
             proof.prove(nodes, gpus)
         except (HopError, ApiError) as err:

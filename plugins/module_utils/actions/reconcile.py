@@ -2,33 +2,44 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
+from ..autoscaling.backends import all_rules, backend_of, check_backends, unused_rules
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions
 from ..autoscaling.spec import Autoscaler, read_keys
-from ..chain.objects import Key, key_of
-from ..cluster.kube import HPAS, KubeClient
+from ..chain.objects import Key, key_of, owners
+from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..errors import enumeration
+from ..errors import HopError, enumeration
+from ..hops import Hop
 from ..marks import is_managed, is_of, maker
 from ..reading.before import Before
-from ..reading.existing import Existing, read_existing, read_reachable_hpas, read_rules, shared
+from ..reading.existing import (
+    Existing,
+    read_existing,
+    read_reachable_hpas,
+    read_rules,
+    read_scaled_objects,
+    shared,
+)
 from ..reading.trial import gpu_jobs
-from .backend import Backend
 from .dead_time import resolve_dead_times
 from .exporter_labels import are_wanted, labels_of, with_exporter_labels
 from .outcome import Outcome
 from .preflight import preflight
+from .wait import Deadline, wait_until
 from .write import Change, write
+
+# How long KEDA and the garbage collector may take to let an HPA go, seconds.
+RELEASED_S = 60.0
 
 
 def reconcile(
     kube: KubeClient,
     prometheus: PrometheusClient,
-    backend: Backend,
     autoscalers: Sequence[Autoscaler],
     rules: RuleOptions,
 ) -> Outcome:
@@ -38,6 +49,7 @@ def reconcile(
     in the outcome's errors.
     Raises: HopError before anything is changed, if there is reason to refuse.
     """
+    check_backends(autoscalers, rules)
     reader = Before(kube, prometheus, autoscalers, rules.namespace)
     existing, outcome = reader.existing, Outcome()
     rules_there = existing.rules or {}
@@ -49,25 +61,26 @@ def reconcile(
             kube, prometheus, autoscalers, existing.hpas, reader.targets, rules.evaluation_interval_s
         )
         outcome.warnings += warnings
-    desired = backend.desired_objects(autoscalers, rules)
-    recorded = {key_of(manifest)[1]: manifest for manifest in desired if manifest["kind"] != HPAS.kind}
-    written = {key_of(manifest): manifest for manifest in desired if manifest["kind"] == HPAS.kind}
+    recorded = {key_of(rule)[1]: rule for rule in all_rules(autoscalers, rules)}
     adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
-    made, _hpas = write(
+    made, _scalers = write(
         kube, outcome, [_rule_change(rules_there.get(name), manifest, adopted) for name, manifest in recorded.items()]
     )
     refused = {entry["name"] for entry in made if entry["action"] == "failed"}
     lacking = {
-        autoscaler.key: next((name for name in backend.rule_names(autoscaler) if name in refused), "")
+        autoscaler.key: next((name for name in backend_of(autoscaler).rule_names(autoscaler) if name in refused), "")
         for autoscaler in autoscalers
     }
+    existing = _released(kube, outcome, existing, autoscalers, lacking)
     changes = [
-        Change(existing.hpas.get(key), manifest, adopt=key in adopted, lacks=lacking[key])
-        for key, manifest in written.items()
+        Change(existing.scaler(manifest), manifest, adopt=autoscaler.key in adopted, lacks=lacking[autoscaler.key])
+        for autoscaler in autoscalers
+        for manifest in [backend_of(autoscaler).scaler(autoscaler, rules)]
     ]
     _rules, scaled = write(kube, outcome, changes)
+    written = [change.manifest for change in changes]
     left = [] if outcome.errors else [rule for name, rule in rules_there.items() if name not in recorded]
-    removed = _remove_unused(kube, backend, outcome, existing, left, rules.inventory, written=written)
+    removed = _remove_unused(kube, outcome, existing, left, rules.inventory, written=written)
     behaviors, places = describe_behaviors(autoscalers)
     for entry, place in zip(scaled, places, strict=True):
         entry["behavior"] = place
@@ -78,7 +91,6 @@ def reconcile(
 def narrow_rules(
     kube: KubeClient,
     prometheus: PrometheusClient,
-    backend: Backend,
     autoscalers: Sequence[Autoscaler],
     rules: RuleOptions,
     outcome: Outcome,
@@ -94,34 +106,35 @@ def narrow_rules(
         return
     narrowed, _warnings = with_exporter_labels(rules, gpu_jobs(prometheus), autoscalers, live.values())
     if narrowed.exporter_labels:
-        wanted = [rule for rule in backend.desired_objects(autoscalers, narrowed) if rule["kind"] != HPAS.kind]
+        wanted = all_rules(autoscalers, narrowed)
         write(kube, outcome, [_rule_change(live.get(key_of(rule)[1]), rule, ()) for rule in wanted])
 
 
-def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
+def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
     """Remove autoscalers, and each recording rule with its last user. What was not made for this inventory stays."""
     keys = list(dict.fromkeys(read_keys(params)))
     existing = read_existing(kube, rules.namespace, {namespace for namespace, _name in keys})
     outcome = Outcome()
-    there = {key: existing.hpas[key] for key in keys if key in existing.hpas}
-    ours = {key: hpa for key, hpa in there.items() if is_of(hpa, rules.inventory)}
+    # KEDA's HPA goes with its ScaledObject, and would come back without it.
+    there = {key: found for key in keys if (found := existing.scaled_objects.get(key) or existing.hpas.get(key))}
+    ours = {key: scaler for key, scaler in there.items() if is_of(scaler, rules.inventory)}
     outcome.warnings += [
-        f"HPA {'/'.join(key)} {maker(hpa)}, not to {rules.inventory}, and stays"
-        if is_managed(hpa)
-        else f"HPA {'/'.join(key)} was not made by this module and stays"
-        for key, hpa in there.items()
+        f"{_title(scaler)} {maker(scaler)}, not to {rules.inventory}, and stays"
+        if is_managed(scaler)
+        else f"{_title(scaler)} was not made by this module and stays"
+        for key, scaler in there.items()
         if key not in ours
     ]
     _changed, entries = write(kube, outcome, _deletions(ours.values(), rules.inventory))
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
-    left = {key: hpa for key, hpa in existing.hpas.items() if key not in gone}
+    left = existing.scalers(gone)
     rules_there = (existing.rules or {}).values()
     may_be_used = [rule for rule in rules_there if is_of(rule, rules.inventory) and not existing.are_users_known(rule)]
-    if kept := backend.unused_rules(may_be_used, left):
+    if kept := unused_rules(may_be_used, left):
         names = enumeration(sorted(rule["metadata"]["name"] for rule in kept))
         outcome.warnings.append(f"{existing.unread}; an HPA elsewhere may use PrometheusRule {names}, which stays")
-    removed = _remove_unused(kube, backend, outcome, existing, rules_there, rules.inventory, gone=gone)
+    removed = _remove_unused(kube, outcome, existing, rules_there, rules.inventory, gone=gone)
     absent = {key: {"namespace": key[0], "name": key[1], "metric": "", "action": "unchanged"} for key in keys}
     outcome.result = {"autoscalers": [*{**absent, **done}.values()], "rules": removed}
     return outcome
@@ -129,32 +142,90 @@ def remove(kube: KubeClient, backend: Backend, params: Sequence[Mapping[str, Any
 
 def _remove_unused(
     kube: KubeClient,
-    backend: Backend,
     outcome: Outcome,
     existing: Existing,
     rules: Iterable[Manifest],
     inventory: str,
     *,
-    written: Mapping[Key, Manifest] = MappingProxyType({}),
+    written: Sequence[Manifest] = (),
     gone: Collection[Key] = (),
 ) -> list[dict[str, Any]]:
     """Remove those of these rules that this inventory made and that no HPA uses. Returns an entry for each.
 
-    What else reads a rule, an alert, a dashboard or a ScaledObject for instance, cannot be seen in full: a rule stays
-    for HPAs alone.
-    written, gone: HPAs that this run has made, and removed.
+    What else reads a rule, an alert, a dashboard or a ScaledObject of others, cannot be seen in full: a rule stays for
+    HPAs and ScaledObjects of this collection alone.
+    written, gone: HPAs and ScaledObjects that this run has made, and removed.
     """
-
-    def unused_beside(hpas: Mapping[Key, Manifest], rules: Iterable[Manifest]) -> list[Manifest]:
-        left = {key: hpa for key, hpa in hpas.items() if key not in gone}
-        return backend.unused_rules(rules, {**left, **written})
-
     ours = [rule for rule in rules if is_of(rule, inventory) and existing.are_users_known(rule)]
-    unused = unused_beside(existing.hpas, ours)
+    unused = unused_rules(ours, [*existing.scalers(gone, written), *written])
     if unused:  # another run may have found such a rule in place and made its HPA meanwhile
-        unused = unused_beside(read_reachable_hpas(kube, existing.namespaces)[0], unused)
+        now = replace(
+            existing,
+            hpas=read_reachable_hpas(kube, existing.namespaces)[0],
+            scaled_objects=read_scaled_objects(kube, existing.namespaces),
+        )
+        unused = unused_rules(unused, [*now.scalers(gone, written), *written])
     removed, _entries = write(kube, outcome, _deletions(unused, inventory))
     return removed
+
+
+def _released(
+    kube: KubeClient,
+    outcome: Outcome,
+    existing: Existing,
+    autoscalers: Sequence[Autoscaler],
+    lacking: Mapping[Key, str],
+) -> Existing:
+    """Take HPAs from KEDA whose autoscalers have another backend by now. No replica moves: each HPA stays as it is.
+
+    Without its ScaledObject an HPA gets no value, so it keeps the count until it is written.
+    """
+    kept = {autoscaler.key for autoscaler in autoscalers if backend_of(autoscaler).kind == SCALED_OBJECTS.kind}
+    leaving = {
+        autoscaler.key: found
+        for autoscaler in autoscalers
+        if autoscaler.key not in kept
+        and not lacking[autoscaler.key]
+        and (found := existing.scaled_objects.get(autoscaler.key))
+    }
+    if not leaving:
+        return existing
+    _rules, entries = write(
+        kube, outcome, [Change(before=found, after=None, orphan=True) for found in leaving.values()]
+    )
+    freed = {(entry["namespace"], entry["name"]) for entry in entries if entry["action"] != "failed"}
+    hpas = {key: hpa for key in freed if (hpa := _without_owner(kube, key))}
+    scaled_objects = {key: found for key, found in existing.scaled_objects.items() if key not in freed}
+    return replace(existing, hpas={**existing.hpas, **hpas}, scaled_objects=scaled_objects)
+
+
+def _without_owner(kube: KubeClient, key: Key) -> Manifest | None:
+    """The HPA, once KEDA has let its ScaledObject go and the garbage collector has taken the owner from the HPA.
+
+    Raises: HopError if that takes too long.
+    """
+    namespace, name = key
+
+    def look() -> tuple[Manifest | None, bool]:
+        hpa = kube.get(HPAS, name, namespace)
+        is_owned = hpa is not None and any(kind == SCALED_OBJECTS.kind for kind, _name in owners(hpa))
+        return hpa, is_owned or kube.get(SCALED_OBJECTS, name, namespace) is not None
+
+    is_final = kube.dry_run
+    hpa, is_held = wait_until(look, lambda seen: is_final or not seen[1], Deadline(RELEASED_S))
+    if is_held and not is_final:
+        raise HopError(
+            Hop.HPA,
+            seen=f"ScaledObject {namespace}/{name} is still being deleted after {RELEASED_S:g} s, so its HPA was not "
+            "changed. It keeps the replicas as they are",
+            fix="check that KEDA's operator runs: it removes the finalizer. Then run again",
+        )
+    return hpa and {**hpa, "kind": HPAS.kind}
+
+
+def _title(scaler: Manifest) -> str:
+    kind = "HPA" if scaler["kind"] == HPAS.kind else scaler["kind"]
+    return f"{kind} {'/'.join(key_of(scaler))}"
 
 
 def _deletions(objects: Iterable[Manifest], inventory: str) -> list[Change]:

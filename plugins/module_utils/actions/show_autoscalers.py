@@ -13,7 +13,6 @@ from ..marks import is_managed
 from ..reading.existing import read_autoscalers
 from ..reading.observe import Observer
 from ..reading.prometheus_replicas import read_replicas
-from .backend import Backend
 from .outcome import Outcome
 from .verify import describe, verify
 from .wait import Deadline
@@ -22,7 +21,6 @@ from .wait import Deadline
 def show_autoscalers(
     kube: KubeClient,
     prometheus: PrometheusClient,
-    backend: Backend,
     *,
     namespace: str | None,
     keys: Collection[Key],
@@ -50,11 +48,11 @@ def show_autoscalers(
             kube,
             prometheus,
             autoscalers,
-            Observer(kube, prometheus, backend, read_replicas(kube, prometheus)).observe(autoscalers),
+            Observer(kube, prometheus, read_replicas(kube, prometheus)).observe(autoscalers),
             outcome,
         )
     else:
-        verify(kube, prometheus, backend, autoscalers, deadline, outcome)
+        verify(kube, prometheus, autoscalers, deadline, outcome)
     return outcome
 
 

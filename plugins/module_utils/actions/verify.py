@@ -14,7 +14,6 @@ from ..errors import HopError, enumeration
 from ..reading.intervals import Intervals
 from ..reading.observe import Observer
 from ..reading.prometheus_replicas import read_replicas
-from .backend import Backend
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
@@ -25,7 +24,6 @@ LONGEST_POLL_S = 5.0
 def verify(
     kube: KubeClient,
     prometheus: PrometheusClient,
-    backend: Backend,
     autoscalers: Sequence[Autoscaler],
     deadline: Deadline,
     outcome: Outcome,
@@ -35,7 +33,7 @@ def verify(
     A target without pods is not waited for: nothing can be seen of it. The outcome's entries get the evidence. Its
     errors get the first error of each autoscaler that is not proven.
     """
-    observer = Observer(kube, prometheus, backend, read_replicas(kube, prometheus))
+    observer = Observer(kube, prometheus, read_replicas(kube, prometheus))
     states = _observe_until(observer, autoscalers, deadline)
     describe(kube, prometheus, autoscalers, states, outcome)
     unproven = [

@@ -10,7 +10,7 @@ from typing import Any
 from ..autoscaling.manifests import Manifest, metric_of
 from ..chain.objects import key_of
 from ..cluster.errors import ApiError
-from ..cluster.kube import HPAS, RULES, KubeClient, Resource
+from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient, Resource
 from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
 from ..cluster.parallel import in_parallel
 from ..errors import HopError, enumeration
@@ -18,7 +18,7 @@ from ..hops import Hop
 from ..marks import MANAGER, inventory_of, is_managed, is_of
 from .outcome import Outcome
 
-_RESOURCES = {resource.kind: resource for resource in (RULES, HPAS)}
+_RESOURCES = {resource.kind: resource for resource in (RULES, HPAS, SCALED_OBJECTS)}
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Change:
     adopt: take its fields over from others, also if it was not made for this inventory.
     lacks: a rule that it reads and that was refused. It is not sent then: an HPA would read what nobody records.
     may_go: whether it is still to be deleted, if it has changed since it was read.
+    orphan: what it has made stays when it is deleted.
     """
 
     before: Manifest | None
@@ -35,6 +36,7 @@ class Change:
     adopt: bool = False
     lacks: str = ""
     may_go: Callable[[Manifest], bool] = is_managed
+    orphan: bool = False
 
     @property
     def manifest(self) -> Manifest:
@@ -73,18 +75,19 @@ def write(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Send what is needed, many at once, and note in the outcome what came of each.
 
-    Returns: an entry for each rule, and one for each HPA.
+    Returns: an entry for each rule, and one for each HPA or ScaledObject.
     """
     needed = [change for change in changes if change.is_needed]
     results = dict(zip(map(id, needed), in_parallel(lambda change: _send(kube, change), needed), strict=True))
-    entries: dict[str, list[dict[str, Any]]] = {RULES.kind: [], HPAS.kind: []}
+    rules: list[dict[str, Any]] = []
+    scalers: list[dict[str, Any]] = []
     for change in changes:
         action = outcome.record(change.before, results[id(change)]) if id(change) in results else "unchanged"
         namespace, name = key_of(change.manifest)
         outcome.warnings += _notes(change, results.get(id(change)))
         entry = {"namespace": namespace, "name": name, "metric": metric_of(change.manifest), "action": action}
-        entries[change.manifest["kind"]].append(entry)
-    return entries[RULES.kind], entries[HPAS.kind]
+        (rules if change.resource is RULES else scalers).append(entry)
+    return rules, scalers
 
 
 def _notes(change: Change, result: Manifest | HopError | ApiError | None) -> list[str]:
@@ -108,7 +111,7 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
             fix="mend what the rule was refused for, then run again",
         )
     if change.after is None:
-        kube.delete(change.resource, change.manifest, change.may_go)
+        kube.delete(change.resource, change.manifest, change.may_go, orphan=change.orphan)
         return None
     try:
         written = kube.apply(change.resource, change.after, change.before, force=change.takes_over)

@@ -19,7 +19,18 @@ from .pod_names import pod_names
 from .promql import quoted
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
-from .spec import EXTERNAL, OBJECT, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target, workload_rule_name
+from .spec import (
+    ADAPTER,
+    EXTERNAL,
+    KEDA,
+    OBJECT,
+    PODS,
+    WORKLOAD_LABELS,
+    Autoscaler,
+    MetricTarget,
+    Target,
+    workload_rule_name,
+)
 
 Manifest = dict[str, Any]
 
@@ -28,6 +39,8 @@ METRIC_LABEL = "kubegpu.autoscale/metric"
 AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
 # On the rule of a profile: the labels of the scrape targets that it believes.
 EXPORTER_ANNOTATION = "kubegpu.autoscale/exporter-labels"
+# On an HPA that KEDA makes: target values and tolerances that the recording rules apply in the HPA's place.
+DECISION_ANNOTATION = "kubegpu.autoscale/decision"
 # On an HPA: what its scaling rules were computed from. Without it they are measured anew.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
@@ -38,6 +51,7 @@ class RuleOptions:
 
     exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target, None if still unknown.
     inventory:       id of the inventory that the objects are made for.
+    prometheus_url:  Prometheus as KEDA reaches it; empty if that takes a login or an authority of its own.
     """
 
     namespace: str = defaults.NAMESPACE
@@ -45,14 +59,7 @@ class RuleOptions:
     evaluation_interval_s: int = defaults.EVALUATION_INTERVAL_S
     exporter_labels: Mapping[str, str] | None = None
     inventory: str = DEFAULT_INVENTORY
-
-
-def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """All that has to exist: the PrometheusRules, then a HorizontalPodAutoscaler for each autoscaler."""
-    return [
-        *prometheus_rules(autoscalers, rules),
-        *(horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in autoscalers),
-    ]
+    prometheus_url: str = f"http://{defaults.SERVICE}.{defaults.NAMESPACE}.svc:{defaults.PORT}"
 
 
 def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
@@ -118,7 +125,7 @@ def profile_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> M
         rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
     is_noted = exporter and any(metric.parts for metric in profile.recorded)
     notes = {"annotations": {EXPORTER_ANNOTATION: json.dumps(exporter, sort_keys=True)}} if is_noted else {}
-    return _prometheus_rule(profile.rule_name(namespace), profile.name, recordings, rules, namespace, **notes)
+    return rule_object(profile.rule_name(namespace), profile.name, recordings, rules, namespace, **notes)
 
 
 def query_in(namespace: str, query: str) -> str:
@@ -142,7 +149,7 @@ def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         ),
     ]
     recordings = [{"record": series, "expr": query, "labels": labels} for series, query in queries]
-    return _prometheus_rule(
+    return rule_object(
         workload_rule_name(autoscaler.key),
         autoscaler.profile.name,
         recordings,
@@ -156,7 +163,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
     metadata: Manifest = {
         "name": autoscaler.name,
         "namespace": autoscaler.namespace,
-        "labels": _labels(autoscaler.profile.name, inventory),
+        "labels": object_labels(autoscaler.profile.name, inventory),
     }
     if autoscaler.is_measured:
         metadata["annotations"] = {DEAD_TIME_ANNOTATION: str(autoscaler.dead_time)}
@@ -165,7 +172,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
         "kind": "HorizontalPodAutoscaler",
         "metadata": metadata,
         "spec": {
-            "scaleTargetRef": _reference(autoscaler.target),
+            "scaleTargetRef": reference(autoscaler.target),
             "minReplicas": autoscaler.min_replicas,
             "maxReplicas": autoscaler.max_replicas,
             "metrics": [
@@ -175,7 +182,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
                 ),
                 *(dict(raw) for raw in autoscaler.raw_metrics),
             ],
-            "behavior": {"scaleUp": _behavior(autoscaler.scale_up), "scaleDown": _behavior(autoscaler.scale_down)},
+            "behavior": {"scaleUp": behavior_of(autoscaler.scale_up), "scaleDown": behavior_of(autoscaler.scale_down)},
         },
     }
 
@@ -186,6 +193,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     CPU and memory stay raw, and so does a metric of another object than the target: its value is not the target's.
     queries: what is recorded, by series.
     """
+    hpa = _as_decided(hpa)
     spec, metadata = hpa["spec"], hpa["metadata"]
     labels = metadata.get("labels") or {}
     ref = spec["scaleTargetRef"]
@@ -210,12 +218,44 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         raw_metrics=tuple(entry for entry in entries if entry not in of_target),
         dead_time=dead_time or ASSUMED_DEAD_TIME_S,
         is_measured=bool(measured),
+        backend=KEDA if _decision(hpa) else ADAPTER,
     )
     return replace(
         computed,
         given_scale_up=behavior.scale_up.apart_from(computed.scale_up),
         given_scale_down=behavior.scale_down.apart_from(computed.scale_down),
     )
+
+
+def decision_annotation(targets: Iterable[MetricTarget], scale_up: ScalingRules, scale_down: ScalingRules) -> str:
+    """What `autoscaler_of` needs to read KEDA's HPA back: there, one metric is two, and the tolerance is 0."""
+    tolerances = {"scaleUp": scale_up.tolerance, "scaleDown": scale_down.tolerance}
+    given = {way: format_quantity(tolerance) for way, tolerance in tolerances.items() if tolerance is not None}
+    values = {target.metric.name: format_quantity(target.value) for target in targets}
+    return json.dumps({"targets": values, "tolerances": given})
+
+
+def _as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An HPA of KEDA with the Pods metrics and tolerances that its rules apply; any other HPA as it is."""
+    decision, spec = _decision(hpa), hpa["spec"]
+    if not decision:
+        return hpa
+    metrics = [
+        {"type": PODS, "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": value}}}
+        for name, value in decision["targets"].items()
+    ]
+    behavior = {}
+    for way, rules in (spec.get("behavior") or {}).items():
+        given = {"tolerance": decision["tolerances"][way]} if way in decision["tolerances"] else {}
+        behavior[way] = {**{key: value for key, value in rules.items() if key != "tolerance"}, **given}
+    return {**hpa, "spec": {**spec, "metrics": metrics, "behavior": behavior}}
+
+
+def _decision(scaler: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of an HPA of KEDA or a ScaledObject that this collection made; empty for all else."""
+    text = (scaler["metadata"].get("annotations") or {}).get(DECISION_ANNOTATION)
+    decision: Mapping[str, Any] = json.loads(text) if text is not None and is_managed(scaler) else {}
+    return decision
 
 
 def measured_dead_time(hpa: Mapping[str, Any]) -> int:
@@ -284,7 +324,12 @@ def metric_of(manifest: Manifest) -> str:
 
 
 def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:
-    """What an HPA asks the metrics APIs for, by metrics of these types."""
+    """What an HPA asks the metrics APIs for, by metrics of these types.
+
+    Of KEDA's HPAs and of ScaledObjects of this collection, what their rules read.
+    """
+    if decision := _decision(hpa):
+        return {name for metric in decision["targets"] for name in (metric, f"{metric}_decision", f"{metric}_target")}
     entries = [entry for entry in hpa["spec"].get("metrics") or () if entry["type"] in types]
     return {entry[entry["type"].lower()]["metric"]["name"] for entry in entries}
 
@@ -303,7 +348,7 @@ def _object_metric(metric_target: MetricTarget, autoscaler: Autoscaler) -> Manif
         if metric_target.is_total
         else {"type": "Value", "value": format_quantity(metric_target.value)}
     )
-    described = {"metric": {"name": metric_target.metric.name}, "describedObject": _reference(autoscaler.target)}
+    described = {"metric": {"name": metric_target.metric.name}, "describedObject": reference(autoscaler.target)}
     return {"type": OBJECT, "object": {**described, "target": target}}
 
 
@@ -393,7 +438,7 @@ unless on ()
 )"""
 
 
-def _prometheus_rule(
+def rule_object(
     name: str,
     profile: str,
     recordings: Sequence[Manifest],
@@ -402,7 +447,11 @@ def _prometheus_rule(
     **metadata: Manifest,
 ) -> Manifest:
     """namespace: the one that the rule serves; empty if it serves all."""
-    labels = {**rules.labels, **_labels(profile, rules.inventory), **({NAMESPACE: namespace} if namespace else {})}
+    labels = {
+        **rules.labels,
+        **object_labels(profile, rules.inventory),
+        **({NAMESPACE: namespace} if namespace else {}),
+    }
     group = {"name": name, "interval": f"{rules.evaluation_interval_s}s", "rules": list(recordings)}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -412,15 +461,15 @@ def _prometheus_rule(
     }
 
 
-def _reference(target: Target) -> Manifest:
+def reference(target: Target) -> Manifest:
     return {"apiVersion": target.api_version, "kind": target.kind, "name": target.name}
 
 
-def _labels(profile: str, inventory: str) -> dict[str, str]:
+def object_labels(profile: str, inventory: str) -> dict[str, str]:
     return {**inventory_labels(inventory), METRIC_LABEL: profile}
 
 
-def _behavior(rules: ScalingRules) -> Manifest:
+def behavior_of(rules: ScalingRules) -> Manifest:
     behavior: Manifest = {
         "stabilizationWindowSeconds": rules.stabilization_window_seconds,
         "selectPolicy": rules.select_policy,

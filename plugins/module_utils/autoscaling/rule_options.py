@@ -22,7 +22,9 @@ def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFA
 
     Raises: HopError if the API server or Prometheus would reject the rules for it.
     """
-    options = Options(given, ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels"), path)
+    options = Options(
+        given, ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels", "prometheus_url"), path
+    )
     default = RuleOptions()
     check_labels(options, "rule_labels")
     return RuleOptions(
@@ -33,6 +35,7 @@ def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFA
         ),
         exporter_labels=_exporter_labels(options),
         inventory=inventory,
+        prometheus_url=options.text("prometheus_url", default.prometheus_url),
     )
 
 

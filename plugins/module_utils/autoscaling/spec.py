@@ -37,6 +37,9 @@ API_VERSIONS = {
 
 PODS, OBJECT, EXTERNAL = "Pods", "Object", "External"
 
+# How the HPA controller gets metrics: from prometheus-adapter, or from KEDA, which makes the HPA as well.
+ADAPTER, KEDA = "adapter", "keda"
+
 SMALLEST_TARGET = SMALLEST_QUANTITY
 _METRIC_OPTIONS = ("metric", "metric_type", "target_value", "target_values")
 _OPTIONS = (
@@ -109,6 +112,7 @@ class Autoscaler:
     is_given:      whether the user gives the dead time. is_measured: whether it comes from this workload's pods.
     adopt:         take over an HPA of this name that somebody else has made.
     demand:        whose requests tell the load beyond what the GPUs can do; its metric is the last of metric_targets.
+    backend:       ADAPTER or KEDA.
     """
 
     name: str
@@ -127,6 +131,7 @@ class Autoscaler:
     is_measured: bool = False
     adopt: bool = False
     demand: Demand | None = None
+    backend: str = ADAPTER
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -182,10 +187,11 @@ class Autoscaler:
         return replace(self, dead_time=seconds, is_measured=True)
 
     @classmethod
-    def from_params(cls, params: Mapping[str, Any], path: str = "") -> Autoscaler:
+    def from_params(cls, params: Mapping[str, Any], path: str = "", backend: str = ADAPTER) -> Autoscaler:
         """The autoscaler that a user's options describe, defaults included.
 
-        path: where they stand among all options, for errors.
+        path:    where they stand among all options, for errors.
+        backend: that brings its metrics to the HPA controller.
         Raises: HopError at hop "autoscaler spec" if the API server would reject it, options contradict each other or
         something is missing. It names the option by its path.
         """
@@ -222,6 +228,7 @@ class Autoscaler:
             is_given="dead_time_seconds" in options,
             adopt=options.truth("adopt"),
             demand=demand,
+            backend=backend,
         )
         autoscaler._validate(options)
         return autoscaler
@@ -257,12 +264,15 @@ def workload_rule_name(key: tuple[str, str]) -> str:
     return f"kubegpu-{key[0]}.{key[1]}"
 
 
-def read_specs(specs: Any) -> list[Autoscaler]:
-    """The autoscalers that options describe. Raises: HopError that names what is wrong with each."""
+def read_specs(specs: Any, backend: str = ADAPTER) -> list[Autoscaler]:
+    """The autoscalers that options describe. Raises: HopError that names what is wrong with each.
+
+    backend: that brings their metrics to the HPA controller.
+    """
     found, errors = [], []
     for path, spec in _listed(specs):
         try:
-            found.append(Autoscaler.from_params(spec, path))
+            found.append(Autoscaler.from_params(spec, path, backend))
         except HopError as err:
             errors.append(err)
     if errors:

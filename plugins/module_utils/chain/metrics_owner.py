@@ -20,6 +20,8 @@ class Owner:
     def __str__(self) -> str:
         if self.is_prometheus_adapter:
             return "prometheus-adapter"
+        if self.is_keda:
+            return "KEDA"
         return f"service {self.service}" if self.service else f"the server of {self.group}"
 
     @property
@@ -30,9 +32,16 @@ class Owner:
 
     @property
     def is_prometheus_adapter(self) -> bool:
+        return self._is_called("prometheus-adapter")
+
+    @property
+    def is_keda(self) -> bool:
+        return self._is_called("keda-operator-metrics-apiserver")
+
+    def _is_called(self, name: str) -> bool:
         labels = ((self.api_service or {}).get("metadata") or {}).get("labels") or {}
         names = (self.service, labels.get("app.kubernetes.io/name", ""), labels.get("app", ""))
-        return any("prometheus-adapter" in name for name in names)
+        return any(name in found for found in names)
 
     @property
     def unavailable(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..autoscaling.manifests import Manifest
@@ -14,7 +14,9 @@ from ..marks import MANAGED_BY, MANAGER, maker
 from .errors import ANONYMOUS, ApiError
 from .ownership import is_up_to_date
 from .rights import nobody
-from .transport import Transport
+
+if TYPE_CHECKING:  # imports the client library, which filters do without
+    from .transport import Transport
 
 
 @dataclass(frozen=True)
@@ -259,17 +261,19 @@ class KubeClient:
         path = resource.path(metadata.get("namespace"), metadata["name"])
         return self._send("PUT", path, query=self._write_query, body=manifest, retry=False)
 
-    def delete(self, resource: Resource, seen: Manifest, may_go: Callable[[Manifest], bool]) -> bool:
+    def delete(
+        self, resource: Resource, seen: Manifest, may_go: Callable[[Manifest], bool], *, orphan: bool = False
+    ) -> bool:
         """Delete the object that was seen, and what it has made; False if it was gone already.
 
-        may_go: judges the object anew if it has changed since.
+        may_go: judges the object anew if it has changed since. orphan: keep what it has made.
         Raises: HopError if it may not go any more, or another object has its name by now.
         """
         metadata = seen["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace")
         for _attempt in range(DELETIONS):
             try:
-                self._send("DELETE", resource.path(namespace, name), query={}, body=self._deletion(seen))
+                self._send("DELETE", resource.path(namespace, name), query={}, body=self._deletion(seen, orphan=orphan))
                 return True
             except ApiError as err:
                 if err.is_not_found:
@@ -289,14 +293,15 @@ class KubeClient:
             fix="check who else works on it, then run again",
         )
 
-    def _deletion(self, seen: Manifest) -> Manifest:
+    def _deletion(self, seen: Manifest, *, orphan: bool) -> Manifest:
         """Options of the request. Where there is a body, the API server ignores those of the query."""
         metadata = seen["metadata"]
         preconditions = {field: metadata[field] for field in ("uid", "resourceVersion") if metadata.get(field)}
         return {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "propagationPolicy": "Background",  # said, since a Job would leave its pods behind by default
+            # Said, since a Job would leave its pods behind by default.
+            "propagationPolicy": "Orphan" if orphan else "Background",
             "preconditions": preconditions,
             **({"dryRun": ["All"]} if self.dry_run else {}),
         }

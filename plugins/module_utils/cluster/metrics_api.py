@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..autoscaling.quantity import parse_quantity
-from ..autoscaling.spec import EXTERNAL, OBJECT, PODS
+from ..autoscaling.spec import ADAPTER, EXTERNAL, KEDA, OBJECT, PODS, Autoscaler, MetricTarget
 from .errors import ApiError
 from .prometheus import RawGetter
 
@@ -15,10 +15,17 @@ CUSTOM_METRICS = "custom.metrics.k8s.io"
 EXTERNAL_METRICS = "external.metrics.k8s.io"
 # The API that an HPA asks for a metric of this type.
 GROUPS = {PODS: CUSTOM_METRICS, OBJECT: CUSTOM_METRICS, EXTERNAL: EXTERNAL_METRICS}
+# What KEDA's HPA decides on for a metric of the pods is two external metrics.
+_GROUPS = {ADAPTER: GROUPS, KEDA: {PODS: EXTERNAL_METRICS}}
 
 # What the controller's client can read of custom.metrics.k8s.io. Of external.metrics.k8s.io it reads v1beta1 only.
 _KNOWN_VERSIONS = ("v1beta2", "v1beta1")
 _EXTERNAL_VERSION = "v1beta1"
+
+
+def group_of(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
+    """The API that the HPA of an autoscaler asks for one of its metrics."""
+    return _GROUPS[autoscaler.backend][metric_target.type]
 
 
 @dataclass(frozen=True)

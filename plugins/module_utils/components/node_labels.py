@@ -27,7 +27,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class LabelPlan:
+class LabelChanges:
     """add, remove: nodes. refused: the error before any change. warning: where no node has a GPU now."""
 
     add: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class LabelPlan:
     warning: str = ""
 
 
-def label_plan(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Mapping[str, Any]) -> LabelPlan:
+def label_changes(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Mapping[str, Any]) -> LabelChanges:
     """Labels for the nodes with a GPU that have all labels of `pool`. Nodes outside of it lose the role's own label.
 
     A node has a GPU by its server's PCI devices, by a label, or by what its device plugin offers.
@@ -48,8 +48,8 @@ def label_plan(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Mappi
     seen = [name_of(node) for node in nodes if has_gpu_label(labels_of(node)) or offers_gpus(node)]
     with_gpu = list(dict.fromkeys([*detected, *seen, *(name_of(node) for node in nodes if LABEL in labels_of(node))]))
     if refused := _nothing_found(servers, nodes, with_gpu) or _no_node(detected, nodes):
-        return LabelPlan(refused=refused)
-    return LabelPlan(
+        return LabelChanges(refused=refused)
+    return LabelChanges(
         add=tuple(name for name in with_gpu if name in in_pool and name not in labelled),
         remove=tuple(name for name in owned(nodes) if pool and name not in in_pool),
         warning="" if in_pool.intersection(with_gpu) else _WARNING.format(count=len(in_pool)),

@@ -25,16 +25,21 @@ CONFIG_ANNOTATION = "kubegpu.autoscale/device-plugin-config"
 # As the plugin's configuration names them.
 _STRATEGIES = {"time-slicing": "timeSlicing", "mps": "mps"}
 DEFAULT = "default"
+_CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """Options of role nvidia_device_plugin: sharing and replicas of all nodes that are in no pool, and the pools."""
+    """Options of role nvidia_device_plugin: sharing and replicas of all nodes that are in no pool, and the pools.
+
+    driver_root: where the plugin finds the driver for its CDI specification; empty if it writes none.
+    """
 
     sharing: str = "none"
     replicas: int = 1
     pools: Sequence[Pool] = field(default_factory=tuple)
     feature_discovery: bool = True
+    driver_root: str = ""
 
     def all(self) -> list[Pool]:
         return [{"name": DEFAULT, "sharing": self.sharing, "replicas": self.replicas}, *self.pools]
@@ -55,6 +60,16 @@ def configurations(options: Sharing) -> dict[str, str]:
     if not options.pools and options.sharing == "none":
         return {}
     return {str(pool["name"]): _text(pool) for pool in options.all()}
+
+
+def chart_values(options: Sharing) -> dict[str, Any]:
+    """Values of the plugin's chart. With CDI the plugin names the hook where the node has it."""
+    configs = configurations(options)
+    cdi = {"nvidiaDriverRoot": options.driver_root, "cdi": {"nvidiaHookPath": _CDI_HOOK}}
+    return {
+        **({"config": {"map": configs, "default": DEFAULT}} if configs else {}),
+        **(cdi if options.driver_root else {}),
+    }
 
 
 def shares_gpus(options: Sharing) -> bool:

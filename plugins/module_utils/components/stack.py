@@ -145,10 +145,52 @@ def is_overfull(kept: str, volume: str) -> bool:
 def public_dashboards(revisions: Mapping[Any, Any]) -> dict[str, Any]:
     """Dashboards of grafana.com as Grafana's chart takes them: revisions by id.
 
-    `prometheus` is the uid that kube-prometheus-stack gives to its data source.
+    `prometheus` is the uid that kube-prometheus-stack gives to its data source. `stack_faults` reports a wrong id.
     """
     source = [{"name": "DS_PROMETHEUS", "value": "prometheus"}]
     return {
-        f"dashboard-{number}": {"gnetId": int(number), "revision": int(revision), "datasource": source}
+        f"dashboard-{number}": {"gnetId": _number(number), "revision": _number(revision), "datasource": source}
         for number, revision in revisions.items()
     }
+
+
+def _number(given: Any) -> Any:
+    """A number that the inventory has as text."""
+    return int(given) if str(given).isdecimal() else given
+
+
+def grafana_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of Grafana's chart by the options of role prometheus_stack, as its argument specification types them."""
+    if not options["grafana"]:
+        return {"enabled": False}
+    dashboards = options.get("public_dashboards") or {}
+    return {
+        "enabled": True,
+        "admin": {"existingSecret": options["grafana_secret"]},
+        "sidecar": {"datasources": {"alertmanager": {"enabled": _has_alertmanager(options)}}},
+        **(_public_values(dashboards) if dashboards else {}),
+    }
+
+
+def _has_alertmanager(options: Mapping[str, Any]) -> bool:
+    """The chart names one to Grafana whether it is installed or not."""
+    given = ((options.get("values") or {}).get("alertmanager") or {}).get("enabled")
+    return bool(options["alertmanager"] if given is None else given)
+
+
+def _public_values(revisions: Mapping[Any, Any]) -> dict[str, Any]:
+    """Grafana's pod fetches these dashboards before it starts."""
+    provider = {
+        "name": _PUBLIC,
+        "orgId": 1,
+        "folder": "Public",
+        "type": "file",
+        "options": {"path": f"/var/lib/grafana/dashboards/{_PUBLIC}"},
+    }
+    return {
+        "dashboardProviders": {"kubegpu.yaml": {"apiVersion": 1, "providers": [provider]}},
+        "dashboards": {_PUBLIC: public_dashboards(revisions)},
+    }
+
+
+_PUBLIC = "kubegpu-public"

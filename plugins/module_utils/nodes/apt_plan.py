@@ -39,8 +39,7 @@ APT: dict[str, Any] = {
     "survey": {"type": "dict", "default": {}, "options": SURVEY},
 }
 APT_OFFER: dict[str, Any] = {
-    "brings": {"type": "dict", "required": True},
-    "reasons": {"type": "dict", "default": {}},
+    "plans": {"type": "dict", "required": True},
     "mirror": {"type": "str", "default": ""},
     "answer": _RESULT,
 }
@@ -105,8 +104,10 @@ def _survey(read: Mapping[str, Any]) -> AptSurvey:
 
 def apt_offer_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     """`params` are as APT_OFFER has them."""
-    failed = frozenset(role for role, reasons in params["reasons"].items() if reasons)
-    offer = AptOffer(host, params["brings"], params["mirror"], failed, params["answer"].get("result") or {})
+    plans = params["plans"]
+    brings = {role: (plan.get("packages") or {}).get("sources") or [] for role, plan in plans.items()}
+    failed = frozenset(role for role, plan in plans.items() if plan.get("refused"))
+    offer = AptOffer(host, brings, params["mirror"], failed, params["answer"].get("result") or {})
     return {
         "refused": errors(OFFER, offer),
         "broken": [],

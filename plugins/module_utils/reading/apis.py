@@ -40,6 +40,7 @@ def read_api(
         api_service,
         owner=str(owner),
         is_prometheus_adapter=owner.is_prometheus_adapter,
+        is_keda=owner.is_keda,
         unavailable=owner.unavailable,
         listed=listed if isinstance(listed, frozenset) else None,
         silence=f": {message_of(listed)}" if isinstance(listed, Exception) else "",

@@ -6,14 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from ..autoscaling.backends import all_rules, backend_of
 from ..autoscaling.capacity import gpus_of
-from ..autoscaling.manifests import (
-    Manifest,
-    RuleOptions,
-    horizontal_pod_autoscaler,
-    prometheus_rules,
-    resources_of,
-)
+from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, resources_of
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..chain.metrics_owner import Owner
 from ..chain.objects import Key
@@ -23,11 +18,11 @@ from ..chain.state.cluster import State
 from ..chain.state.metric import MetricState
 from ..chain.state.prometheus import PrometheusState
 from ..chain.state.proposal import Proposal
-from ..cluster.kube import APISERVICES, HPAS, NAMESPACES, RESOURCE_SLICES, KubeClient
-from ..cluster.metrics_api import GROUPS
+from ..cluster.kube import APISERVICES, HPAS, NAMESPACES, RESOURCE_SLICES, SCALED_OBJECTS, KubeClient
+from ..cluster.metrics_api import group_of
 from ..cluster.ownership import is_up_to_date, other_managers
 from ..cluster.prometheus import PrometheusClient
-from ..marks import MANAGER, is_of
+from ..marks import MANAGER, is_managed, is_of
 from .existing import Existing, read_existing, shared
 from .gaps import attempt
 from .observe import sources_of
@@ -73,19 +68,20 @@ class Before(Reader):
         return State(
             0.0,
             proposal=proposal,
+            server_version=self._server_version,
             nodes=self.nodes,
             resource_slices=self._claimable,
             prometheuses=self.prometheuses,
             namespaces=self.namespaces if self._are_namespaces_selected else (),
             hpas=[*{**self.existing.hpas, **wanted}.values()],
-            scaled_objects=self.scaled_objects,
+            scaled_objects=self._scaled_objects,
             prometheus=PrometheusState(self._prometheus.name, error=trial.error),
             apis=[_api(Owner(group, self.api_service(group, "v1beta1"))) for group in self._groups],
             autoscalers=[
                 AutoscalerState(
                     {**wanted[autoscaler.key], "kind": HPAS.kind},
                     self.targets[autoscaler.key].manifest,
-                    metrics=[_metric(metric_target) for metric_target in autoscaler.metric_targets],
+                    metrics=[_metric(autoscaler, metric_target) for metric_target in autoscaler.metric_targets],
                 )
                 for autoscaler in self._autoscalers
                 if autoscaler.key not in proposal.unserved | proposal.unscalable
@@ -94,9 +90,26 @@ class Before(Reader):
         )
 
     def _wanted(self, rules: RuleOptions) -> dict[Key, Manifest]:
-        return {
-            autoscaler.key: horizontal_pod_autoscaler(autoscaler, rules.inventory) for autoscaler in self._autoscalers
-        }
+        """The HPAs, with the ScaledObject that owns each one if there is to be one."""
+        return {autoscaler.key: _wanted_hpa(autoscaler, rules) for autoscaler in self._autoscalers}
+
+    @cached_property
+    def _server_version(self) -> str | None:
+        """Read only for KEDA's HPAs, which need a field of newer versions."""
+        if not any(map(_is_by_keda, self._autoscalers)):
+            return None
+        version = self.take("version", lambda: self.kube.get_raw("/version"), None)
+        return version.get("gitVersion") if isinstance(version, Mapping) else None
+
+    @property
+    def _scaled_objects(self) -> list[Manifest]:
+        """Without those that go: their autoscalers have another backend by now."""
+        leaving = {autoscaler.key for autoscaler in self._autoscalers if not _is_by_keda(autoscaler)}
+        return [
+            found
+            for found in self.scaled_objects
+            if not (is_managed(found) and (found["metadata"]["namespace"], found["metadata"]["name"]) in leaving)
+        ]
 
     def _proposal(self, rules: RuleOptions) -> Proposal:
         trial, targets, hpas = self.trial, self.targets, self.existing.hpas
@@ -122,8 +135,13 @@ class Before(Reader):
     @property
     def _groups(self) -> list[str]:
         """The APIs that the autoscalers' metrics need."""
-        types = [metric_target.type for autoscaler in self._autoscalers for metric_target in autoscaler.metric_targets]
-        return list(dict.fromkeys(GROUPS[metric_type] for metric_type in types))
+        return list(
+            dict.fromkeys(
+                group_of(autoscaler, metric_target)
+                for autoscaler in self._autoscalers
+                for metric_target in autoscaler.metric_targets
+            )
+        )
 
     @cached_property
     def _claimable(self) -> Sequence[Manifest]:
@@ -163,7 +181,7 @@ def _rules_of_others(autoscalers: Sequence[Autoscaler], existing: Existing, rule
     """Rules that would have to change and that another inventory made, by name."""
     theirs = {name: rule for name, rule in (existing.rules or {}).items() if not is_of(rule, rules.inventory)}
     kept = [autoscaler for autoscaler in autoscalers if not autoscaler.adopt]
-    wanted = {rule["metadata"]["name"]: rule for rule in prometheus_rules(kept, rules)} if theirs else {}
+    wanted = {rule["metadata"]["name"]: rule for rule in all_rules(kept, rules)} if theirs else {}
     return {
         name: theirs[name]
         for name, rule in wanted.items()
@@ -184,17 +202,29 @@ def _api(owner: Owner) -> ApiState:
         owner.api_service,
         owner=str(owner),
         is_prometheus_adapter=owner.is_prometheus_adapter,
+        is_keda=owner.is_keda,
         unavailable=owner.unavailable,
         listed=frozenset(),
     )
 
 
-def _metric(metric_target: MetricTarget) -> MetricState:
+def _is_by_keda(autoscaler: Autoscaler) -> bool:
+    return backend_of(autoscaler).kind == SCALED_OBJECTS.kind
+
+
+def _wanted_hpa(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
+    hpa = horizontal_pod_autoscaler(autoscaler, rules.inventory)
+    owner = {"kind": SCALED_OBJECTS.kind, "name": autoscaler.name}
+    return {**hpa, "metadata": {**hpa["metadata"], **({"ownerReferences": [owner]} if _is_by_keda(autoscaler) else {})}}
+
+
+def _metric(autoscaler: Autoscaler, metric_target: MetricTarget) -> MetricState:
     metric = metric_target.metric
     return MetricState(
         metric.name,
-        GROUPS[metric_target.type],
+        group_of(autoscaler, metric_target),
         metric_target.type,
+        backend=autoscaler.backend,
         series=metric_target.series,
         sources=sources_of(metric),
         reporter=metric.reporter,

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..autoscaling.manifests import METRIC_LABEL, Manifest, RecordedQueries, autoscaler_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Key, key_of
 from ..cluster.errors import ApiError
-from ..cluster.kube import HPAS, RULES, KubeClient
-from ..cluster.listing import list_in
+from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient
+from ..cluster.listing import list_in, list_in_reach
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import INVENTORY, MANAGED_BY, MANAGER, inventory_of, is_managed, namespace_of
@@ -27,12 +27,26 @@ class Existing:
     rules:  recording rules of this collection, for whichever inventory, by name; None if their kind is not served.
     unread: why only HPAs of the autoscalers' own namespaces are known; empty if all are.
     namespaces: those of the autoscalers.
+    scaled_objects: of KEDA, by namespace and name; those of others too. Empty if they may not be read.
     """
 
     hpas: dict[Key, Manifest]
     rules: dict[str, Manifest] | None
     unread: str = ""
     namespaces: frozenset[str] = frozenset()
+    scaled_objects: dict[Key, Manifest] = field(default_factory=dict)
+
+    def scaler(self, wanted: Manifest) -> Manifest | None:
+        """The live object of a wanted HPA or ScaledObject."""
+        return (self.hpas if wanted["kind"] == HPAS.kind else self.scaled_objects).get(key_of(wanted))
+
+    def scalers(self, gone: Collection[Key] = (), written: Collection[Manifest] = ()) -> list[Manifest]:
+        """HPAs and ScaledObjects, without those of autoscalers that are gone, and those that were written anew."""
+        anew = {(manifest["kind"], key_of(manifest)) for manifest in written}
+        found = [*self.hpas.values(), *self.scaled_objects.values()]
+        return [
+            scaler for scaler in found if key_of(scaler) not in gone and (scaler["kind"], key_of(scaler)) not in anew
+        ]
 
     def are_users_known(self, rule: Manifest) -> bool:
         """Whether all HPAs that may use the rule have been seen."""
@@ -43,7 +57,18 @@ def read_existing(kube: KubeClient, rule_namespace: str, namespaces: Collection[
     """namespaces: of the autoscalers that it is about."""
     rules = read_rules(kube, rule_namespace)
     hpas, unread = read_reachable_hpas(kube, namespaces)
-    return Existing(hpas, rules, unread, frozenset(namespaces))
+    return Existing(hpas, rules, unread, frozenset(namespaces), read_scaled_objects(kube, namespaces))
+
+
+def read_scaled_objects(kube: KubeClient, namespaces: Collection[str]) -> dict[Key, Manifest]:
+    """None where the user may not list them: then the HPAs that KEDA makes tell which rules are used."""
+    try:
+        found = list_in_reach(kube, SCALED_OBJECTS, namespaces)
+    except ApiError as err:
+        if err.status != 403:
+            raise
+        return {}
+    return {key_of(manifest): {**manifest, "kind": SCALED_OBJECTS.kind} for manifest in found}
 
 
 def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manifest]:

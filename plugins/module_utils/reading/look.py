@@ -36,7 +36,7 @@ from ..cluster.kube import (
     Resource,
 )
 from ..cluster.listing import list_in, list_in_reach
-from ..cluster.metrics_api import GROUPS
+from ..cluster.metrics_api import GROUPS, group_of
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
@@ -51,7 +51,6 @@ from .pods import without_ended
 from .prometheus import ask_prometheus, with_scrape_errors
 from .prometheus_replicas import pods_of_service, replicas_of
 from .reader import Reader
-from .served import AdapterMetrics
 from .targets import TargetState, read_targets
 
 _CONTROL_PLANE = "kube-system"
@@ -190,11 +189,8 @@ class Look(Reader):
     def _api_services(self) -> dict[str, Manifest | None]:
         """Those that the autoscalers' metrics need, by group; the newer version where there is no other."""
         wanted, _targets = self._wanted
-        types = [metric_target.type for autoscaler in wanted for metric_target in autoscaler.metric_targets]
-        return {
-            group: self.api_service(group, "v1beta1", "v1beta2")
-            for group in dict.fromkeys(GROUPS[metric_type] for metric_type in types)
-        }
+        groups = [group_of(autoscaler, target) for autoscaler in wanted for target in autoscaler.metric_targets]
+        return {group: self.api_service(group, "v1beta1", "v1beta2") for group in dict.fromkeys(groups)}
 
     @cached_property
     def _agents(self) -> Agents:
@@ -272,7 +268,7 @@ class Look(Reader):
     @cached_property
     def autoscalers(self) -> list[AutoscalerState]:
         wanted, _targets = self._wanted
-        observer = Observer(self.kube, self._client, AdapterMetrics(self.kube), self._replicas)
+        observer = Observer(self.kube, self._client, self._replicas)
         seen = without_ended(self.kube, self.take("metrics", lambda: observer.observe(wanted), {}))
         self._note_forbidden_metrics()
         intervals = Intervals(self.kube, self._client)

@@ -20,13 +20,13 @@ from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import HPAS, KubeClient
 from ..cluster.listing import list_in
-from ..cluster.metrics_api import CUSTOM_METRICS, GROUPS, MetricValue
+from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue, group_of
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
 from .demands import read_demands
 from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
-from .served import ServedMetrics
+from .served import served_metrics
 from .targets import TargetState, read_targets
 
 # Under load the values of the adapter and of Prometheus move between two reads: any sample of this window counts.
@@ -53,14 +53,14 @@ class Observer:
         self,
         kube: KubeClient,
         prometheus: PrometheusClient,
-        served: ServedMetrics,
         replicas: Sequence[PrometheusClient] = (),
     ) -> None:
         """replicas: the pods behind the Service of Prometheus, if there are several that may be asked."""
         self._kube = kube
         self._prometheus = prometheus
         self._replicas = list(replicas)
-        self._served = served
+        self._api = MetricsApi(kube.get_raw)
+        self._served = served_metrics(self._api, prometheus)
         self._targets: dict[Key, TargetState] = {}
         self._intervals: dict[str, float] | None = None
         self._agreed: dict[tuple[Key, str, str], frozenset[str]] = {}
@@ -96,7 +96,7 @@ class Observer:
                         autoscaler,
                         metric_target,
                         ready,
-                        listed[metric_target.type],
+                        listed[group_of(autoscaler, metric_target)],
                         answers[autoscaler.key, metric_target.metric.name, metric_target.type],
                         recorded.get((metric_target.series, autoscaler.namespace), {}),
                         now_s,
@@ -120,10 +120,10 @@ class Observer:
         recorded: Mapping[str, Series],
         now_s: float,
     ) -> MetricState:
-        metric, group = metric_target.metric, GROUPS[metric_target.type]
+        metric, group = metric_target.metric, group_of(autoscaler, metric_target)
         listed = None
         if offered is not None:
-            listed = self._served.discovery_name(metric_target, autoscaler.target) in offered
+            listed = self._served[autoscaler.backend].discovery_name(metric_target, autoscaler) in offered
             # KEDA lists one name for all that it serves, so only a listed name says something.
             listed = listed if group == CUSTOM_METRICS else listed or None
         of_target = {autoscaler.target.name} if ready else ()
@@ -132,6 +132,7 @@ class Observer:
             metric.name,
             group,
             metric_target.type,
+            backend=autoscaler.backend,
             series=metric_target.series,
             sources=sources_of(metric),
             reporter=metric.reporter or ("dcgm-exporter" if metric.name.startswith("DCGM_FI_") else ""),
@@ -151,14 +152,14 @@ class Observer:
         return state
 
     def _listed(self, autoscalers: Sequence[Autoscaler]) -> dict[str, set[str] | None]:
-        """The metrics that the API for each type offers, None if it does not answer."""
+        """The metrics that each API offers, by its group; None if it does not answer."""
         listed: dict[str, set[str] | None] = {}
-        types = {target.type for autoscaler in autoscalers for target in autoscaler.metric_targets}
-        for metric_type in types:
+        groups = {group_of(autoscaler, target) for autoscaler in autoscalers for target in autoscaler.metric_targets}
+        for group in groups:
             try:
-                listed[metric_type] = self._served.listed(metric_type)
+                listed[group] = self._api.listed(group)
             except ApiError:
-                listed[metric_type] = None
+                listed[group] = None
         return listed
 
     def _values(
@@ -168,14 +169,18 @@ class Observer:
 
         Many autoscalers that share a namespace and a metric are asked for together, with all pods of the namespace.
         """
-        sharers: dict[tuple[str, str], list[Autoscaler]] = {}
+        sharers: dict[tuple[str, str, str], list[Autoscaler]] = {}
         wanted = [(autoscaler, target) for autoscaler in autoscalers for target in autoscaler.metric_targets]
+
+        def place_of(autoscaler: Autoscaler, target: MetricTarget) -> tuple[str, str, str]:
+            return autoscaler.backend, autoscaler.namespace, target.metric.name
+
         for autoscaler, target in wanted:
             if target.type == PODS_METRIC:
-                sharers.setdefault((autoscaler.namespace, target.metric.name), []).append(autoscaler)
+                sharers.setdefault(place_of(autoscaler, target), []).append(autoscaler)
 
         def request(autoscaler: Autoscaler, target: MetricTarget) -> tuple[str, ...]:
-            place = autoscaler.namespace, target.metric.name
+            place = place_of(autoscaler, target)
             if target.type != PODS_METRIC:
                 return (*place, target.type, autoscaler.target.name)
             is_alone = len(sharers[place]) <= AUTOSCALERS_ASKED_ALONE
@@ -184,8 +189,8 @@ class Observer:
         requests = {request(autoscaler, target): (autoscaler, target) for autoscaler, target in wanted}
 
         def read(item: tuple[tuple[str, ...], tuple[Autoscaler, MetricTarget]]) -> list[MetricValue]:
-            (namespace, _metric, _type, pods), (autoscaler, target) = item
-            return self._served.read(target, autoscaler.target, namespace, pods)
+            (*_place, pods), (autoscaler, target) = item
+            return self._served[autoscaler.backend].read(target, autoscaler, pods)
 
         answers = dict(zip(requests, in_parallel(read, list(requests.items())), strict=True))
         return {

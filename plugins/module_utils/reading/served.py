@@ -1,27 +1,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The values that an HPA would get: one implementation for each way in which a cluster may serve them."""
+"""The values that an HPA decides on: one implementation for each backend."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
+from ..autoscaling.keda_rules import Decisions
 from ..autoscaling.manifests import external_labels
-from ..autoscaling.spec import EXTERNAL, PODS, WORKLOAD_LABELS, MetricTarget, Target
-from ..cluster.kube import KubeClient
-from ..cluster.metrics_api import GROUPS, MetricsApi, MetricValue
+from ..autoscaling.promql import quoted
+from ..autoscaling.spec import ADAPTER, EXTERNAL, KEDA, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
+from ..cluster.errors import ApiError, QueryError
+from ..cluster.metrics_api import MetricsApi, MetricValue
+from ..cluster.prometheus import PrometheusClient
 
 
 class ServedMetrics(Protocol):
-    """Metrics as the HPA controller reads them."""
+    """Metrics as the HPA controller gets them."""
 
-    def listed(self, metric_type: str) -> set[str]:
-        """The metrics that the API for this type offers, as discovery names them. Raises ApiError."""
-
-    def discovery_name(self, metric_target: MetricTarget, target: Target) -> str:
+    def discovery_name(self, metric_target: MetricTarget, autoscaler: Autoscaler) -> str:
         """How discovery names the metric of a metric_target."""
 
-    def read(self, metric_target: MetricTarget, target: Target, namespace: str, pods: str) -> list[MetricValue]:
-        """The values that the HPA would get. Raises ApiError.
+    def read(self, metric_target: MetricTarget, autoscaler: Autoscaler, pods: str) -> list[MetricValue]:
+        """The values that the HPA decides on. Raises ApiError.
 
         pods: label selector; empty for all pods of the namespace.
         """
@@ -30,26 +31,56 @@ class ServedMetrics(Protocol):
 class AdapterMetrics:
     """Those of prometheus-adapter, with the generic rules of the role prometheus_adapter."""
 
-    def __init__(self, kube: KubeClient) -> None:
-        self._api = MetricsApi(kube.get_raw)
+    def __init__(self, api: MetricsApi) -> None:
+        self._api = api
 
-    def listed(self, metric_type: str) -> set[str]:
-        return self._api.listed(GROUPS[metric_type])
-
-    def discovery_name(self, metric_target: MetricTarget, target: Target) -> str:
+    def discovery_name(self, metric_target: MetricTarget, autoscaler: Autoscaler) -> str:
         name = metric_target.metric.name
         if metric_target.type == EXTERNAL:
             return name
-        return f"pods/{name}" if metric_target.type == PODS else f"{_plural(target)}/{name}"
+        return f"pods/{name}" if metric_target.type == PODS else f"{_plural(autoscaler.target)}/{name}"
 
-    def read(self, metric_target: MetricTarget, target: Target, namespace: str, pods: str) -> list[MetricValue]:
-        name = metric_target.metric.name
+    def read(self, metric_target: MetricTarget, autoscaler: Autoscaler, pods: str) -> list[MetricValue]:
+        name, target, namespace = metric_target.metric.name, autoscaler.target, autoscaler.namespace
         if metric_target.type == EXTERNAL:
             labels = ",".join(f"{key}={value}" for key, value in external_labels(metric_target, target).items())
             return self._api.external(name, namespace=namespace, label_selector=labels)
         if metric_target.type == PODS:
             return self._api.custom(name, namespace=namespace, label_selector=pods)
         return self._api.custom(name, namespace=namespace, resource=_plural(target), name=target.name)
+
+
+class KedaMetrics:
+    """The pods' values that the recorded decisions consist of.
+
+    KEDA hands these decisions on. That they arrive is shown by the HPA, which has a value of each external metric.
+    """
+
+    def __init__(self, prometheus: PrometheusClient) -> None:
+        self._prometheus = prometheus
+
+    def discovery_name(self, metric_target: MetricTarget, autoscaler: Autoscaler) -> str:
+        """One name for all that KEDA serves."""
+        return "externalmetrics"
+
+    def read(self, metric_target: MetricTarget, autoscaler: Autoscaler, pods: str) -> list[MetricValue]:
+        """Of all pods of the namespace whose workloads have a decision."""
+        series = Decisions(metric_target.metric.name).value
+        query = f"{series}{{namespace={quoted(autoscaler.namespace)}}} / 1000"
+        try:
+            found = self._prometheus.query(query)
+        except QueryError as err:
+            raise ApiError(200, str(err), f"query {query}") from err
+        return [
+            MetricValue("Pod", autoscaler.namespace, row.labels["pod"], row.values[-1], "")
+            for row in found
+            if "pod" in row.labels
+        ]
+
+
+def served_metrics(api: MetricsApi, prometheus: PrometheusClient) -> Mapping[str, ServedMetrics]:
+    """By backend."""
+    return {ADAPTER: AdapterMetrics(api), KEDA: KedaMetrics(prometheus)}
 
 
 def _plural(target: Target) -> str:

@@ -11,15 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     EXPORTER_ANNOTATION,
     Manifest,
     RuleOptions,
     autoscaler_of,
-    manifests,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_query_each
@@ -82,7 +81,7 @@ def run(
 ) -> Any:
     kube = KubeClient(transport, dry_run=dry_run)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return reconcile(kube, prometheus, PrometheusAdapter(kube), wanted, rules)
+    return reconcile(kube, prometheus, wanted, rules)
 
 
 def state_before(transport: FakeTransport, wanted: list[Autoscaler]) -> State:
@@ -282,7 +281,7 @@ def test_a_rule_made_before_there_were_rows_is_narrowed_once_they_are_proven(
     transport = cluster(("chat",), live, **seen, **{f"PATCH {RULES}/kubegpu-gpu": narrow})
     kube, outcome = KubeClient(transport), Outcome()
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    narrow_rules(kube, prometheus, PrometheusAdapter(kube), wanted, rules, outcome)
+    narrow_rules(kube, prometheus, wanted, rules, outcome)
     sent = [request.body["metadata"]["annotations"] for request in transport.requests if request.method == "PATCH"]
     assert sent == ([{EXPORTER_ANNOTATION: json.dumps(after)}] if after else [])
     assert outcome.changed is bool(after)
@@ -568,11 +567,12 @@ def test_removal_needs_neither_prometheus_nor_targets() -> None:
         {f"GET {HPAS}": {"items": [hpa]}, f"GET {RULES}": {"items": [rule]}, **{f"DELETE {path}": {} for path in paths}}
     )
     kube = KubeClient(transport)
-    outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    outcome = remove(kube, [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
     assert outcome.changed
     hpa_path, rule_path = (f"DELETE {path}" for path in paths)
     # Whether somebody has begun to use the rule meanwhile is looked at once more.
-    assert transport.asked == [f"GET {RULES}", f"GET {HPAS}", hpa_path, f"GET {HPAS}", rule_path]
+    keda = "GET /apis/keda.sh/v1alpha1/scaledobjects"
+    assert transport.asked == [f"GET {RULES}", f"GET {HPAS}", keda, hpa_path, f"GET {HPAS}", keda, rule_path]
 
 
 PATCH_CHAT = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
@@ -723,7 +723,7 @@ def test_a_rule_of_a_namespace_goes_with_its_last_user_where_others_cannot_be_se
     }
     transport = cluster(("chat",), [rule, elsewhere], **answers)
     kube = KubeClient(transport)
-    outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    outcome = remove(kube, [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
     assert [asked for asked in transport.asked if asked.startswith("DELETE")] == deletions
     assert len(outcome.warnings) == 1
     assert "PrometheusRule kubegpu.web.queue, which stays" in outcome.warnings[0]
@@ -738,7 +738,7 @@ def test_an_hpa_elsewhere_keeps_no_rule_of_a_namespace() -> None:
     answers = {deletion: {} for deletion in deletions}
     transport = cluster(("chat",), [rule, hpa, other_rule, other_hpa], **answers)
     kube = KubeClient(transport)
-    remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    remove(kube, [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
     assert [asked for asked in transport.asked if asked.startswith("DELETE")] == deletions
 
 
@@ -778,7 +778,7 @@ def test_what_another_inventory_made_is_not_removed() -> None:
     rule, hpa = map(of_inventory_a, manifests(autoscalers("chat"), RULE_OPTIONS))
     transport = cluster(("chat",), [rule, hpa])
     kube = KubeClient(transport)
-    outcome = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], OPTIONS_OF_B)
+    outcome = remove(kube, [{"namespace": "ml", "name": "chat"}], OPTIONS_OF_B)
     assert not outcome.changed
     assert outcome.warnings == ["HPA ml/chat belongs to inventory a, not to b, and stays"]
     # Nor is a rule that nobody uses any more.
@@ -795,7 +795,7 @@ def test_a_list_of_hpas_that_is_not_served_does_not_mean_that_there_is_none() ->
     transport = cluster(("chat",), [rule], **{f"GET {HPAS}": refusal(404, "not found")})
     kube = KubeClient(transport)
     with pytest.raises(HopError, match="so it is unknown which HPAs exist"):
-        remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+        remove(kube, [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
     assert {request.method for request in transport.requests} == {"GET"}
 
 
@@ -883,7 +883,7 @@ def test_who_has_the_rights_of_a_namespace_alone_is_told_and_served() -> None:
     assert "no right to list nodes of apiGroup '' at the cluster scope" in warning
 
     kube = KubeClient(transport, dry_run=True)
-    left = remove(kube, PrometheusAdapter(kube), [{"namespace": "ml", "target": {"name": "chat"}}], RULE_OPTIONS)
+    left = remove(kube, [{"namespace": "ml", "target": {"name": "chat"}}], RULE_OPTIONS)
     assert left.result["rules"] == []
     assert "an HPA elsewhere may use PrometheusRule kubegpu-gpu, kubegpu-other, which stays" in left.warnings[0]
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import AUTOSCALERS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import unused_rules
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     RuleOptions,
@@ -17,9 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metr
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.pod_names import LONGEST_NAME
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.request_counters import COUNTERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from fake_cluster import FakeTransport
 
 OWN = {"offered": "asked_total", "served": 'asked_total{code="200"}'}
 
@@ -93,10 +91,9 @@ def test_the_rule_that_a_demand_reads_stays() -> None:
     wanted = [Autoscaler.from_params(spec(metric="mig"))]
     rules = prometheus_rules(wanted, RuleOptions())
     hpas = {autoscaler.key: horizontal_pod_autoscaler(autoscaler) for autoscaler in wanted}
-    backend = PrometheusAdapter(KubeClient(FakeTransport({})))
     assert len(rules) == 2
-    assert backend.unused_rules(rules, hpas) == []
-    assert backend.unused_rules(rules, {}) == rules
+    assert unused_rules(rules, hpas.values()) == []
+    assert unused_rules(rules, []) == rules
 
 
 def test_each_workload_reads_its_own_series_alone() -> None:

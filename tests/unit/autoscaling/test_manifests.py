@@ -3,13 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     Manifest,
     RuleOptions,
     autoscaler_of,
     horizontal_pod_autoscaler,
-    manifests,
     metric_names,
     metrics_of,
     profile_rule,

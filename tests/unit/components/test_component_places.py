@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.component_places import component_places
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decisions import places
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decisions import prometheus as meant
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
 METRICS, OPERATOR = "metrics_server", "gpu_operator"
@@ -68,7 +69,7 @@ def resources(**server: Any) -> dict[str, Any]:
     return {"metrics_apis": {"metrics.k8s.io": {"service": "x/server", "owned": False, "release": "", **server}}}
 
 
-ON_CPU = {"metrics_server_needed": True}
+ON_CPU = {"gpu_autoscaling_autoscalers": [{"extra_metrics": [{"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
 OURS = {**OF_THAT_NAME, "owned": True}
 IDLE_OPERATOR = {"gpu_operator": [found("nvidia/gpu-operator")]}
@@ -271,58 +272,30 @@ CASES = {
     "a metrics-server is no adapter": Case(ADAPTER, resources(), ("present",)),
 }
 
-# As the roles' defaults have it.
-DEFAULTS: dict[str, dict[str, Any]] = {
-    STACK: {"namespace": "monitoring", "release": "kube-prometheus-stack"},
-    EXPORTER: {"namespace": "monitoring", "release": "dcgm-exporter"},
-    PLUGIN: {"namespace": "nvidia-device-plugin", "release": "nvidia-device-plugin"},
-    ADAPTER: {"namespace": "monitoring", "release": "prometheus-adapter"},
-    METRICS: {"namespace": "kube-system", "release": "metrics-server", "needed": False},
-    OPERATOR: {"namespace": "gpu-operator", "release": "gpu-operator", "state": "existing"},
-}
 
-
-def decided(case: Case) -> dict[str, Any]:
-    """options: by the name of the role's variable, as text where the command line gives text."""
-    wanted = {role: dict(defaults) for role, defaults in DEFAULTS.items()}
-    for option, value in case.options.items():
-        role = next((role for role in DEFAULTS if option.startswith(f"{role}_")), None)
-        if role:
-            wanted[role][option.removeprefix(f"{role}_")] = value
+def inventory(case: Case) -> dict[str, Any]:
+    """Variables of the inventory, and what was read of the cluster."""
     cluster = {"context": "test", "components": case.components, "not_looked_at": case.unread}
-    return component_places(cluster, wanted, case.options.get("kubegpu_prometheus", {}))
+    return {**case.options, "kubegpu_cluster": cluster}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_role_has_its_state_or_fails_with_the_reason(case: str) -> None:
     expected, role = CASES[case].expected, CASES[case].role
-    found = decided(CASES[case])
-    its = found["roles"][role]
+    values = inventory(CASES[case])
+    its, choice = places(values)[role], meant(values)
     if len(expected) == 1 and " " not in expected[0]:
         assert (its["state"], its["refused"]) == (expected[0], "")
     else:
-        error = its["refused"] or found["prometheus"]["several"] or found["prometheus"]["missing"]
+        error = its["refused"] or choice["several"] or choice["missing"]
         assert [words for words in expected if words not in error] == []
         assert "Nothing was changed. Next: " in error
 
 
-def test_text_of_the_command_line_is_a_truth() -> None:
-    """`-e dcgm_exporter_adopt=false` is text, and does not adopt."""
-    theirs = Case(EXPORTER, {"exporter": [OF_THAT_NAME]}, (), {"dcgm_exporter_adopt": "false"})
-    assert decided(theirs)["roles"][EXPORTER]["state"] == "existing"
-    adopted = Case(EXPORTER, {"exporter": [OF_THAT_NAME]}, (), {"dcgm_exporter_adopt": "true"})
-    assert decided(adopted)["roles"][EXPORTER]["state"] == "present"
-
-
 def test_intervals_of_a_large_fleet_are_told_to_the_modules() -> None:
-    cluster = {"components": {}}
-    options = component_places(cluster, DEFAULTS, {}, 9)["prometheus"]["options"]
-    assert options["evaluation_interval"] == 9
-    assert (
-        component_places(cluster, DEFAULTS, {"evaluation_interval": 3}, 9)["prometheus"]["options"][
-            "evaluation_interval"
-        ]
-        == 3
-    )
-    assert "evaluation_interval" not in component_places(cluster, DEFAULTS)["prometheus"]["options"]
-    assert "monitor_labels" not in options
+    large = {"kubegpu_fleet": {"nodes": 2500}}
+    assert meant(large)["options"]["evaluation_interval"] == 9
+    own = {"kubegpu_prometheus": {"evaluation_interval": 3}}
+    assert meant(large | own)["options"]["evaluation_interval"] == 3
+    assert "evaluation_interval" not in meant({})["options"]
+    assert "monitor_labels" not in meant({})["options"]

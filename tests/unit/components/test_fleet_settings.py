@@ -6,8 +6,7 @@ from dataclasses import astuple
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.filter import fleet_settings as filters
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decisions import fleet
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.fleet import fleet_settings
 
 
@@ -31,13 +30,22 @@ def test_settings_follow_the_size(nodes: int, autoscalers: int, period: int | No
     assert astuple(fleet_settings(nodes, autoscalers, period)) == expected
 
 
-@pytest.mark.parametrize("size", [{"nodes": "many", "autoscalers": 1}, {"nodes": None, "autoscalers": 1}, {"nodes": 1}])
+@pytest.mark.parametrize("size", [{"nodes": "many"}, {"nodes": None}, {"autoscalers": "1.5"}])
 def test_a_size_that_is_no_number_is_rejected_with_the_options_to_set(size: dict[str, Any]) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"is not a fleet size\. Next: set kubegpu_fleet"):
-        filters.fleet_settings(size)
+    with pytest.raises(ValueError, match=r"is not a fleet size\. Next: set kubegpu_fleet"):
+        fleet({"kubegpu_fleet": size})
 
 
 def test_numbers_may_be_text_and_a_period_of_zero_is_rejected() -> None:
-    assert filters.fleet_settings({"nodes": "600", "autoscalers": "500"}, "5")["workers"] == 10  # type: ignore[arg-type]
-    with pytest.raises(AnsibleFilterError, match="kubernetes_hpa_sync_period"):
-        filters.fleet_settings({"nodes": 1, "autoscalers": 1}, 0)
+    size = {"kubegpu_fleet": {"nodes": "600", "autoscalers": "500"}}
+    assert fleet({**size, "kubernetes_hpa_sync_period": "5"})["workers"] == 10
+    assert fleet({**size, "kubernetes_hpa_sync_period": ""})["workers"] == 10
+    with pytest.raises(ValueError, match="kubernetes_hpa_sync_period"):
+        fleet({"kubernetes_hpa_sync_period": 0})
+
+
+def test_what_is_counted_gives_way_to_what_is_given() -> None:
+    counted = {"groups": {"kube_node": ["a"] * 600}, "gpu_autoscaling_autoscalers": [{}] * 501}
+    assert (fleet(counted)["memory_mib"], fleet(counted)["workers"]) == (3000, 11)
+    given = fleet({**counted, "kubegpu_fleet": {"autoscalers": 1250}})
+    assert (given["memory_mib"], given["workers"]) == (3000, 25)

@@ -9,7 +9,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_
     ANNOTATION,
     LABEL,
     Server,
-    label_plan,
+    label_changes,
     offers_gpus,
 )
 
@@ -26,18 +26,18 @@ FOUND, NONE, UNSEEN = Server("gpu1", "gpu1", True), Server("cp1", "cp1", False),
 
 def test_nodes_with_a_gpu_are_labelled_once() -> None:
     nodes = [node("cp1"), node("gpu1"), node("cloud", **{"cloud.google.com/gke-accelerator": "l4"}), node("dra", "2")]
-    plan = label_plan([FOUND, NONE], nodes, {})
-    assert (plan.add, plan.remove, plan.refused, plan.warning) == (("gpu1", "cloud", "dra"), (), "", "")
-    again = [node("cp1"), *(node(name, owned=True) for name in plan.add)]
-    assert label_plan([FOUND, NONE], again, {}).add == ()
+    changes = label_changes([FOUND, NONE], nodes, {})
+    assert (changes.add, changes.remove, changes.refused, changes.warning) == (("gpu1", "cloud", "dra"), (), "", "")
+    again = [node("cp1"), *(node(name, owned=True) for name in changes.add)]
+    assert label_changes([FOUND, NONE], again, {}).add == ()
 
 
 def test_a_pool_of_numbers_keeps_its_label_and_other_nodes_lose_theirs() -> None:
     """Labels are text: without that all nodes would lose the label that plugin and exporter select."""
     nodes = [node("a", owned=True, tier="1"), node("b", owned=True, tier="2"), node("c", "1", tier="1")]
-    plan = label_plan([], nodes, {"tier": 1})
-    assert (plan.add, plan.remove) == (("c",), ("b",))
-    assert label_plan([], nodes, {}).remove == ()
+    changes = label_changes([], nodes, {"tier": 1})
+    assert (changes.add, changes.remove) == (("c",), ("b",))
+    assert label_changes([], nodes, {}).remove == ()
 
 
 @pytest.mark.parametrize(
@@ -50,21 +50,21 @@ def test_a_pool_of_numbers_keeps_its_label_and_other_nodes_lose_theirs() -> None
 def test_servers_without_a_gpu_are_an_error_that_counts_those_surveyed(
     servers: list[Server], seen: str, following: str
 ) -> None:
-    refused = label_plan(servers, [node("cp1")], {}).refused
+    refused = label_changes(servers, [node("cp1")], {}).refused
     assert f"Seen: {seen}" in refused
     assert following in refused
 
 
 def test_a_server_with_a_gpu_has_to_be_a_node() -> None:
-    plan = label_plan([FOUND], [node("cp1", "1")], {})
-    assert plan.refused.startswith("GPU -> node: gpu1 has a GPU and is not a node of the cluster. Nodes: cp1.")
-    assert plan.add == ()
+    changes = label_changes([FOUND], [node("cp1", "1")], {})
+    assert changes.refused.startswith("GPU -> node: gpu1 has a GPU and is not a node of the cluster. Nodes: cp1.")
+    assert changes.add == ()
 
 
 def test_a_cluster_whose_pool_is_at_zero_is_a_warning() -> None:
-    plan = label_plan([], [node("cp1")], {})
-    assert "none of 1 nodes has a GPU now" in plan.warning
-    assert plan.refused == ""
+    changes = label_changes([], [node("cp1")], {})
+    assert "none of 1 nodes has a GPU now" in changes.warning
+    assert changes.refused == ""
 
 
 @pytest.mark.parametrize(("gpus", "expected"), [("", False), ("0", False), ("8", True)])

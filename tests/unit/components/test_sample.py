@@ -10,7 +10,6 @@ from ansible_collections.kubegpu.autoscale.plugins.filter.sample_workload import
 OPTIONS: dict[str, Any] = {
     "name": "sample",
     "namespace": "gpus",
-    "inventory": "prod",
     "image": "python:3",
     "runtime_class": "",
     "node_selector": {},
@@ -31,7 +30,7 @@ NAMESPACE = {"kind": "Namespace", "metadata": {"name": "gpus"}}
 
 
 def sample(found: Any = None, state: str = "present", **options: Any) -> dict[str, Any]:
-    made: dict[str, Any] = sample_workload(OPTIONS | options, SCRIPTS, found, state)
+    made: dict[str, Any] = sample_workload(OPTIONS | options | {"state": state}, SCRIPTS, "prod", found)
     return made
 
 
@@ -91,7 +90,7 @@ def test_the_namespace_belongs_to_whoever_made_it() -> None:
 
 def test_another_script_or_image_is_another_check() -> None:
     first, again = sample(**ALL), sample(**ALL)
-    other = sample_workload(OPTIONS | ALL, {**SCRIPTS, "vector_add.py": "more()"})
+    other = sample_workload(OPTIONS | ALL, {**SCRIPTS, "vector_add.py": "more()"}, "prod")
     image = sample(**ALL, image="python:4")
 
     assert first["check_name"] == again["check_name"]

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.filter.component_places import component_places
-from ansible_collections.kubegpu.autoscale.plugins.filter.component_wanted import component_wanted
-from ansible_collections.kubegpu.autoscale.plugins.lookup.component_variables import LookupModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decisions import BOOLEANS, places
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.places import COMPONENTS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.wanted import variables, wanted
 from collection import ROOT
 
 ROLES = ROOT / "roles"
@@ -26,25 +25,26 @@ def defaults_of(role: str) -> dict[str, Any]:
 def test_the_table_has_the_defaults_of_the_role(role: str) -> None:
     """They apply in plays without the role."""
     known = {option: defaults_of(role)[f"{role}_{option}"] for option in COMPONENTS[role].options}
-    assert {**component_wanted({})[role], "needed": None} == {**known, "needed": None} | {
+    assert {**wanted({})[role], "needed": None} == {**known, "needed": None} | {
         option: False for option, value in known.items() if value == ""
     }
 
 
 def test_the_names_are_those_of_options() -> None:
-    names = LookupModule().run([])
+    names = variables()
     options = {name for role in COMPONENTS for name in defaults_of(role)} | {"gpu_autoscaling_autoscalers"}
     assert set(names) <= options
     assert len(names) == len(set(names))
+    assert set(BOOLEANS) <= options
 
 
 def test_a_value_wins_over_the_default_and_an_empty_one_does_not() -> None:
-    given = {"dcgm_exporter_namespace": "gpus", "dcgm_exporter_release": "", "dcgm_exporter_adopt": "false"}
-    assert component_wanted(given)["dcgm_exporter"] == {
+    given = {"dcgm_exporter_namespace": "gpus", "dcgm_exporter_release": "", "dcgm_exporter_adopt": True}
+    assert wanted(given)["dcgm_exporter"] == {
         "state": "auto",
         "namespace": "gpus",
         "release": "dcgm-exporter",
-        "adopt": "false",
+        "adopt": True,
         "host_engine": False,
         "needed": True,
     }
@@ -62,14 +62,13 @@ def test_a_value_wins_over_the_default_and_an_empty_one_does_not() -> None:
     ],
 )
 def test_a_metric_of_cpu_or_memory_needs_metrics_server(extra_metrics: Any, is_needed: bool) -> None:
-    wanted = component_wanted({"gpu_autoscaling_autoscalers": [{}, {"extra_metrics": extra_metrics}]})
-    assert wanted["metrics_server"]["needed"] is is_needed
-    assert wanted["prometheus_stack"]["needed"] is True
+    options = wanted({"gpu_autoscaling_autoscalers": [{}, {"extra_metrics": extra_metrics}]})
+    assert options["metrics_server"]["needed"] is is_needed
+    assert options["prometheus_stack"]["needed"] is True
 
 
 def test_what_is_wanted_is_decided_upon() -> None:
-    roles = component_places({"components": {}}, component_wanted({}))["roles"]
-    assert {role: place["state"] for role, place in roles.items()} == {
+    assert {role: place["state"] for role, place in places({}).items()} == {
         **dict.fromkeys(COMPONENTS, "present"),
         "metrics_server": "existing",
         "gpu_operator": "existing",

@@ -10,6 +10,7 @@ A file holds
                query without an answer has no series.
   cases:       by what has changed: `patch`, `findings` with the id, object and seen of each, and in `unasked` the
                answers that nobody asks for then.
+A written file is YAML: `$prometheus` begins the paths of its Prometheus, and shapes.py has what else begins with `$`.
 A patch is a JSON merge patch (RFC 7386) for each answer, with `#namespace/name` for one object of a list.
 """
 
@@ -21,16 +22,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from fake_cluster import FakeTransport
+from shapes import expanded
 
-CLUSTERS = {
-    path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).with_name("answers").glob("*.json"))
-}
+# Where the paths of a written cluster's Prometheus begin.
+PROMETHEUS = "$prometheus"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file holds, with the objects that a written one has in short."""
+    cluster = json.loads(path.read_text()) if path.suffix == ".json" else expanded(yaml.safe_load(path.read_text()))
+    proxy = "/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy".format(**cluster["prometheus"])
+    for holder, name in [(cluster, "answers"), *((case, "patch") for case in cluster["cases"].values())]:
+        holder[name] = {path.replace(PROMETHEUS, proxy, 1): body for path, body in holder[name].items()}
+    for case in cluster["cases"].values():
+        case["unasked"] = [path.replace(PROMETHEUS, proxy, 1) for path in case.get("unasked", ())]
+    return cluster
+
+
+_FILES = [path for path in Path(__file__).with_name("answers").iterdir() if path.stem != "shared"]
+CLUSTERS = {path.stem: _read(path) for path in sorted(_FILES)}
 CASES = [(name, case) for name, cluster in CLUSTERS.items() for case in cluster["cases"]]
 
 _NO_SERIES = {"status": "success", "data": {"resultType": "vector", "result": []}}

@@ -1000,7 +1000,8 @@ def scaled_object(cluster: Cluster, **annotations: str) -> None:
     """KEDA's, which owns the HPA. Annotations without their prefix, with _ for -."""
     keda = {f"autoscaling.keda.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
     metadata = {**meta("theirs", "ml"), "annotations": keda}
-    trigger = {"type": "prometheus", "metadata": {"query": "avg(DCGM_FI_DEV_GPU_UTIL)"}}
+    query = {"query": "avg(DCGM_FI_DEV_GPU_UTIL)", "ignoreNullValues": "false"}
+    trigger = {"type": "prometheus", "metadata": query}
     cluster.scaled_objects = [
         {"metadata": metadata, "spec": {"scaleTargetRef": {"name": "chat"}, "triggers": [trigger]}}
     ]
@@ -1349,6 +1350,41 @@ def _(cluster: Cluster) -> None:
     message = "error parsing prometheus metadata: missing required parameter query"
     conditions = [turned("Ready", "False", 900, reason="ScaledObjectCheckFailed", message=message)]
     cluster.scaled_objects[0]["status"] = {"conditions": conditions}
+
+
+@fault("HPA_EMPTY_IS_ZERO")
+def _(cluster: Cluster) -> None:
+    """KEDA's default."""
+    scaled_object(cluster)
+    del cluster.scaled_objects[0]["spec"]["triggers"][0]["metadata"]["ignoreNullValues"]
+
+
+@fault("HPA_EMPTY_IS_ZERO", "of a workload that is not looked at")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    cluster.scaled_objects[0]["spec"]["scaleTargetRef"] = {"name": "other"}
+    cluster.scaled_objects[0]["spec"]["triggers"][0]["metadata"]["ignoreNullValues"] = "true"
+    del cluster.hpa["metadata"]["ownerReferences"]
+
+
+def served_by_keda(cluster: Cluster) -> None:
+    """The HPA's metric is KEDA's, for ScaledObject theirs."""
+    selector = {"matchLabels": {"scaledobject.keda.sh/name": "theirs"}}
+    target = {"type": "AverageValue", "averageValue": "1"}
+    metric = {"name": "s0-prometheus", "selector": selector}
+    cluster.hpa["spec"]["metrics"].append({"type": "External", "external": {"metric": metric, "target": target}})
+
+
+@fault("HPA_WITHOUT_SCALED_OBJECT")
+def _(cluster: Cluster) -> None:
+    served_by_keda(cluster)
+
+
+@fault("HPA_SCALED_OBJECT_STUCK")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    metadata = cluster.scaled_objects[0]["metadata"]
+    metadata |= {"deletionTimestamp": at(900), "finalizers": ["finalizer.keda.sh"]}
 
 
 @fault("WORKLOAD_PAUSED")

@@ -34,6 +34,16 @@ SEEN = [
     ("PROMETHEUS_REPLICAS_DIFFER", "prometheus-1 (shard 1) has no x, which the other has", "any of its shards"),
     ("HPA_NOT_ACTIVE", "FailedGetResourceMetric: unable to fetch metrics from resource metrics API", "metrics.k8s.io"),
     ("HPA_NOT_ACTIVE", "FailedGetPodsMetric: no metrics returned", "cannot work out"),
+    (
+        "HPA_NOT_ACTIVE",
+        "FailedGetExternalMetric: timeout while waiting to establish gRPC connection to KEDA Metrics Service server",
+        "does not reach the operator",
+    ),
+    (
+        "HPA_NOT_ACTIVE",
+        "FailedGetExternalMetric: error when getting metric values metric:s0-prometheus encountered error",
+        "no value from the source of a trigger",
+    ),
     ("HPA_AT_MAXIMUM", "ScalingLimited for 40 minutes at max_replicas 4", "more replicas than it may have"),
     ("HPA_AT_MAXIMUM", "ScalingLimited for 40 minutes at max_replicas and min_replicas 4", "can never scale"),
     ("HPA_DOWN_DISABLED", "spec.behavior.scaleDown.selectPolicy is Disabled; ScaleDownLimit", "own scaling rules"),

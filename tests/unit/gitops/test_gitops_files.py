@@ -9,8 +9,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gitops_files import FilterModule
 from jsonschema import Draft202012Validator
-
-from lab.upstream.crds import RECORDED, recorded
+from recorded_schemas import RECORDED, of_kind
 
 gitops_files = FilterModule().filters()["gitops_files"]
 Object = dict[str, Any]
@@ -64,7 +63,7 @@ def test_charts_come_from_the_mirror_of_a_site_without_internet(given: str, repo
 
 
 def wrong(manifest: Object) -> list[str]:
-    schema = recorded(manifest["apiVersion"], manifest["kind"])
+    schema = of_kind(manifest["apiVersion"], manifest["kind"])
     return [error.message for error in Draft202012Validator(schema).iter_errors(manifest["spec"])]
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
+from charts_check import LAB_VALUES, releases
 from jsonschema import Draft7Validator, Draft202012Validator
+from record_charts import read
+from recorded_schemas import of_kind
 
 from lab.charts import HERE
-from lab.charts.check import LAB_VALUES, releases
-from lab.charts.record import read
 from lab.charts.values import pinned, recorded, schema
-from lab.upstream.crds import recorded as recorded_kind
 from lab.versions import CHECKOUT, versions
 
 SWITCHES = (
@@ -102,7 +102,7 @@ def test_grafana_gets_public_dashboards_by_id_beside_those_of_the_user(
 def test_the_operator_knows_what_its_chart_hands_on(given_by_roles: dict[str, dict[str, Any]]) -> None:
     """The chart gives `serviceMonitor` to the ClusterPolicy as a whole, whatever is in it."""
     exporter = given_by_roles["defaults"]["gpu-operator"]["values"]["dcgmExporter"]
-    known = recorded_kind("nvidia.com/v1", "ClusterPolicy")["properties"]["dcgmExporter"]
+    known = of_kind("nvidia.com/v1", "ClusterPolicy")["properties"]["dcgmExporter"]
     handed_on = {**exporter, "config": {"name": exporter["config"]["name"]}}
     assert exporter["serviceMonitor"]["interval"] == "2s"
     assert [error.message for error in Draft202012Validator(known).iter_errors(handed_on)] == []

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lab.load.earlier import Earlier
 from lab.load.scenario import Autoscaler, NotReached, Recording, Sample, Step, play, steps
-from lab.load.summary import Chain, summarise, verdict
+from lab.load.summary import Chain, only_overshoots, summarise, verdict
 from lab.load.timeline import timeline
 from lab.load.view import line, summary_table
 
@@ -153,6 +153,18 @@ def test_overshoot_is_named() -> None:
     summary = summarise(played(FakeCluster(overshoot=2)), PLAN, COUNTED)
     [problem] = verdict(summary, AUTOSCALER, CHAIN)
     assert problem.startswith("HPA -> Deployment: 7 replicas at the peak, 5 are right")
+
+
+def test_a_replica_too_many_alone_may_be_judged_again() -> None:
+    overshoots = verdict(summarise(played(FakeCluster(overshoot=1)), PLAN, COUNTED), AUTOSCALER, CHAIN)
+    fails = verdict(summarise(played(FakeCluster(overshoot=1)), PLAN, {**COUNTED, "failed": 1}), AUTOSCALER, CHAIN)
+    missed = str(NotReached(PLAN[1], Sample(0, "step up", 1, 1, 0, 0, {}, 6, 5)))
+    fix = "  fix:  `kubectl -n gpu-workload describe hpa sample`"
+
+    assert only_overshoots("\n".join([*overshoots, fix]))
+    assert not only_overshoots("\n".join([*fails, fix]))
+    assert not only_overshoots("\n".join([missed, *overshoots, fix]))
+    assert not only_overshoots("")
 
 
 def test_failed_requests_are_named() -> None:

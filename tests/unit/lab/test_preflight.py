@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Sequence
@@ -41,6 +42,11 @@ def test_a_machine_that_can_carry_the_lab_is_not_refused(machine: Machine) -> No
         (replace(FINE, apt=False), "podman not found, and no apt-get", "install them"),
         (replace(FINE, overlay_below=True), "lies on an overlay", "mount a volume at /var/lib/containers"),
         (replace(FINE, memory_gib=2.5), "6 GiB of memory are needed, 2.5 are available", "stop"),
+        (
+            replace(FINE, locked={"inet firewalld filter_FORWARD": "Operation not permitted"}),
+            "the chain inet firewalld filter_FORWARD filters the packets of the lab's pods",
+            "systemctl stop firewalld",
+        ),
         (replace(FINE, free_gib={"/": 14.0}), "15 GiB of disk are needed on /, 14 are free", "XDG_CACHE_HOME"),
     ],
 )
@@ -75,6 +81,45 @@ def test_a_first_build_says_what_it_takes_and_changes() -> None:
     assert "installs podman, loads the kernel modules br_netfilter, adds a rule" in changes
     assert "some 4 minutes (16 processors)" in preflight.announcement(replace(FINE, cores=16), [])[0]
     assert preflight.announcement(replace(FINE, cache_filled=True), ["br_netfilter"]) == []
+
+
+def test_a_first_build_names_the_firewall_that_drops() -> None:
+    _, changes = preflight.announcement(replace(FINE, drops=True), [])
+
+    assert "adds a rule for each lab to iptables, since the policy of FORWARD is DROP here" in changes
+
+
+def test_a_profile_that_may_stop_logins_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(preflight, "PROFILES", tmp_path / "profiles")
+    assert not preflight.look().confines_pam
+
+    (tmp_path / "profiles").write_text("unix-chkpwd (complain)\n")
+    assert not preflight.look().confines_pam
+
+    (tmp_path / "profiles").write_text("runc (unconfined)\nunix-chkpwd (enforce)\n")
+    assert preflight.look().confines_pam
+    assert preflight.announcement(replace(FINE, confines_pam=True), [])[-1] == preflight.CONFINED
+
+
+def test_a_chain_that_accepts_no_rule_is_found(program: Callable[..., None]) -> None:
+    def chain(table: str, name: str, **hook: str) -> dict[str, object]:
+        return {"chain": {"family": "inet", "table": table, "name": name, "handle": 1, **hook}}
+
+    forward = {"hook": "forward", "type": "filter", "policy": "accept"}
+    chains = [
+        chain("firewalld", "filter_FORWARD", **forward),
+        chain("firewalld", "filter_FWD_public"),
+        chain("firewalld", "filter_INPUT", **forward | {"hook": "input"}),
+        chain("site", "forward", **forward),
+        chain("netavark", "FORWARD", **forward),
+    ]
+    listed = json.dumps({"nftables": [{"metainfo": {}}, *chains]})
+    program(
+        "nft",
+        f"case $* in *list*) echo '{listed}' ;; *firewalld*) echo 'Operation not permitted' >&2; exit 1 ;; esac",
+    )
+
+    assert preflight.look().locked == {"inet firewalld filter_FORWARD": "Operation not permitted"}
 
 
 def test_the_disk_of_the_containers_is_looked_at_as_well() -> None:

@@ -19,6 +19,7 @@ PINNED = [
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
     ("kubernetes", "github.com/prometheus/alertmanager", "{alertmanager}"),
     ("kubernetes", "github.com/prometheus/node_exporter", "{node-exporter}"),
+    ("alertmanager", "github.com/prometheus/alertmanager", "{alertmanager}"),
     ("prometheus-adapter", "sigs.k8s.io/prometheus-adapter", "{prometheus-adapter}"),
     ("containerd", "github.com/containernetworking/plugins", "{cni-plugins}"),
     ("argo-cd", "github.com/argoproj/argo-cd/v3", "{argo-cd}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from typing import Any
 
@@ -16,14 +17,17 @@ GENERATOR: dict[str, Any] = {
     "inventory": "prod",
     "image": "k6",
     "files": {"plan.json": "{}"},
-    "seconds": "165",
     "start_timeout": 30,
 }
+STAGES: list[dict[str, Any]] = [
+    {"name": "rise", "seconds": 65, "first": 2.0, "last": 40.0},
+    {"name": "hold", "seconds": 100, "first": 40.0, "last": 40.0},
+]
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "loadtest-chat", "uid": "u"}
 
 
 def made(owners: Any = (), **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    [secret, job] = loadtest_objects(GENERATOR | options, owners)
+    [secret, job] = loadtest_objects(GENERATOR | options, STAGES, owners)
     return secret, job
 
 
@@ -42,6 +46,17 @@ def test_the_job_reads_the_files_of_the_secret() -> None:
     [plan, _tmp] = job["spec"]["template"]["spec"]["volumes"]
     assert b64decode(secret["data"]["plan.json"]) == b"{}"
     assert plan["secret"]["secretName"] == secret["metadata"]["name"]
+
+
+def test_k6_gets_the_plan_with_a_scenario_of_the_stages() -> None:
+    """Numbers of a command line are text."""
+    plan = {"url": "http://chat", "timeout_s": "3", "most_users": "50"}
+    secret, _job = made(files={"k6.js": "//"}, plan=plan)
+    written = json.loads(b64decode(secret["data"]["plan.json"]))
+    assert (written["url"], written["scenario"]["maxVUs"]) == ("http://chat", 50)
+    assert "most_users" not in written
+    assert b64decode(secret["data"]["k6.js"]) == b"//"
+    assert "plan.json" not in made(files={}, plan={})[0]["data"]
 
 
 @pytest.mark.parametrize(

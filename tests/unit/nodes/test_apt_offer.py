@@ -27,9 +27,12 @@ BRINGS = {
 }
 
 
+PLANS = {role: {"refused": [], "packages": {"sources": sets}} for role, sets in BRINGS.items()}
+
+
 def plan(*missing: dict[str, Any], failures: tuple[str, ...] = (), **params: Any) -> dict[str, Any]:
     answer = {"result": {"missing": [*missing], "failures": [*failures]}} if missing else {}
-    return planned(apt_offer_plan, APT_OFFER, {"brings": BRINGS, "answer": answer, **params})
+    return planned(apt_offer_plan, APT_OFFER, {"plans": PLANS, "answer": answer, **params})
 
 
 def row(package: str, *offered: str, role: str = "containerd", uri: str = URI) -> dict[str, Any]:
@@ -57,7 +60,8 @@ def test_apt_is_asked_for_all_that_roles_install() -> None:
 
 
 def test_nothing_is_asked_if_nothing_is_installed() -> None:
-    assert not plan(brings={"docker": []})["steps"]["ask"]
+    assert not plan(plans={"docker": PLANS["docker"]})["steps"]["ask"]
+    assert not plan(plans={"docker": {}, "kubernetes": {"skipped": True}})["steps"]["ask"], "no plan was made"
     assert plan()["steps"]["ask"]
     assert plan()["refused"] == []
 
@@ -85,8 +89,8 @@ def test_headers_that_are_gone_are_not_expected_in_the_drivers_repository() -> N
 
 
 def test_a_role_that_fails_anyway_reports_nothing_more() -> None:
-    reasons = {"containerd": ["it is not managed by this collection"], "kubernetes": []}
-    [refusal] = plan(row("a"), row("b", role="kubernetes"), reasons=reasons)["refused"]
+    plans = PLANS | {"containerd": {**PLANS["containerd"], "refused": ["it is not managed by this collection"]}}
+    [refusal] = plan(row("a"), row("b", role="kubernetes"), plans=plans)["refused"]
     assert "kubernetes_version" in refusal
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
@@ -96,7 +96,7 @@ def cluster(names: tuple[str, ...] = NAMES, **answers: Any) -> FakeTransport:
 def observe(transport: FakeTransport, *wanted: Autoscaler) -> list[AutoscalerState]:
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    seen = Observer(kube, prometheus, PrometheusAdapter(kube)).observe(wanted)
+    seen = Observer(kube, prometheus).observe(wanted)
     return [seen[autoscaler.key] for autoscaler in wanted]
 
 
@@ -139,7 +139,7 @@ def test_a_second_look_reads_no_targets_and_no_rules() -> None:
     transport = cluster(("chat",))
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    observer = Observer(kube, prometheus, PrometheusAdapter(kube))
+    observer = Observer(kube, prometheus)
     observer.observe([autoscaler("chat")])
     transport.requests.clear()
     observer.observe([autoscaler("chat")])
@@ -163,7 +163,7 @@ def test_pods_need_not_agree_with_prometheus_all_at_once() -> None:
     }
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    observer = Observer(kube, prometheus, PrometheusAdapter(kube))
+    observer = Observer(kube, prometheus)
     chat = autoscaler("chat")
     assert [observer.observe([chat])[chat.key].is_proven for _ in looks] == [False, True]
 
@@ -209,7 +209,7 @@ def observe_replicas(transport: FakeTransport) -> AutoscalerState:
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     chat = autoscaler("chat")
-    observer = Observer(kube, prometheus, PrometheusAdapter(kube), read_replicas(kube, prometheus))
+    observer = Observer(kube, prometheus, read_replicas(kube, prometheus))
     return observer.observe([chat])[chat.key]
 
 
@@ -291,3 +291,41 @@ def test_what_does_not_answer_leaves_no_evidence() -> None:
 def test_a_target_that_is_gone() -> None:
     (seen,) = observe(cluster(()), autoscaler("chat"))
     assert (seen.target, seen.is_hopeless, seen.is_proven) == (None, True, False)
+
+
+def test_of_keda_the_values_are_those_that_the_decision_consists_of() -> None:
+    """A mixed namespace: neither backend is asked for the other's pods."""
+    decided = {"metric": {"namespace": "ml", "pod": "embed-0"}, "value": [0, "41.5"]}
+    transport = cluster(("chat", "embed"))
+    answers = transport.answers
+    answers["GET /apis/external.metrics.k8s.io/v1beta1"] = {"resources": [{"name": "externalmetrics"}]}
+    by_keda = replace(autoscaler("embed"), backend="keda")
+
+    class Decided(FakeTransport):
+        def __call__(self, method: str, path: str, **request: Any) -> Any:
+            answer = super().__call__(method, path, **request)
+            query = request["query"].get("query", "")
+            if query == 'namespace_workload_pod:gpu_decision:value{namespace="ml"} / 1000':
+                return {"status": "success", "data": {"resultType": "vector", "result": [decided]}}
+            return answer
+
+    by_adapter, seen = observe(Decided(answers), autoscaler("chat"), by_keda)
+    assert dict(seen.metrics[0].values) == {"embed-0": 41.5}
+    assert (seen.metrics[0].group, seen.metrics[0].backend) == ("external.metrics.k8s.io", "keda")
+    assert seen.metrics[0].listed
+    assert seen.metrics[0].is_proven
+    assert by_adapter.metrics[0].group == "custom.metrics.k8s.io"
+    assert by_adapter.metrics[0].is_proven
+
+
+def test_a_refused_query_of_decisions_is_the_refusal_of_the_metric() -> None:
+    class Refusing(FakeTransport):
+        def __call__(self, method: str, path: str, **request: Any) -> Any:
+            if "gpu_decision:value" in request["query"].get("query", ""):
+                raise refusal(422, "too many samples", errorType="execution", error="too many samples")
+            return super().__call__(method, path, **request)
+
+    transport = Refusing(cluster(("chat",)).answers)
+    (seen,) = observe(transport, replace(autoscaler("chat"), backend="keda"))
+    assert "too many samples" in seen.metrics[0].refusal
+    assert not seen.metrics[0].is_proven

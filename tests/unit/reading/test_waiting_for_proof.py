@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.backend import PrometheusAdapter
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
@@ -35,7 +34,7 @@ def run(transport: FakeTransport, clock: Clock) -> Outcome:
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     outcome = Outcome(result={"autoscalers": [{}]})
-    verify(kube, prometheus, PrometheusAdapter(kube), [autoscaler("chat")], clock.deadline, outcome)
+    verify(kube, prometheus, [autoscaler("chat")], clock.deadline, outcome)
     return outcome
 
 

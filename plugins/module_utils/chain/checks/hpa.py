@@ -139,6 +139,17 @@ HPA_NOT_ACTIVE = FindingType(
             "the scale subresource of the target has no selector that can be read",
             "see status.selector of the target's scale subresource, which its controller sets",
         ),
+        Evidence(
+            r"gRPC connection to KEDA",
+            "KEDA's metrics server does not reach the operator, although its pod is ready",
+            "check that keda-operator runs and that port 9666 is open to it; then kubectl -n keda rollout restart "
+            "deployment keda-operator-metrics-apiserver",
+        ),
+        Evidence(
+            r"metric:s\d+-\S+ encountered error",
+            "KEDA got no value from the source of a trigger",
+            "read the cause in the log of keda-operator, and try the trigger's query in Prometheus",
+        ),
     ),
 )
 

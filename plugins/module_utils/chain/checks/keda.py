@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...errors import enumeration
 from ...hops import Hop
-from ..objects import Manifest, condition, key_of
+from ..objects import Manifest, condition, key_of, name_of
 from ..signs import ABOUT_GPUS
 from ..state.cluster import State
-from ..texts import condition_text
+from ..texts import condition_text, quote
 from .workload import target_of
 
 _START_GRACE_S = 120
 KEDA = "autoscaling.keda.sh/"
+# On each metric of KEDA's HPA: the name of its ScaledObject.
+_NAME_LABEL = "scaledobject.keda.sh/name"
+_FINALIZER = "finalizer.keda.sh"
 
 HPA_PAUSED = FindingType(
     "HPA_PAUSED",
@@ -28,14 +32,9 @@ HPA_PAUSED = FindingType(
 
 @check("no ScaledObject of GPUs is paused", HPA_PAUSED, needs=("scaled_objects",))
 def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
-    """Of ScaledObjects whose target is looked at, or whose triggers are about GPUs: without an HPA nothing else is."""
-    targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
-    for scaled_object in state.scaled_objects:
+    """Without an HPA nothing else is looked at."""
+    for scaled_object in _of_gpus(state):
         (namespace, name), annotations = key_of(scaled_object), scaled_object["metadata"].get("annotations") or {}
-        in_scope = not state.scope.name and state.scope.namespace in (None, namespace)
-        triggers = json.dumps(scaled_object["spec"].get("triggers") or [])
-        if target_of(scaled_object) not in targets and not (in_scope and ABOUT_GPUS.search(triggers)):
-            continue
         annotation = "paused-replicas" if KEDA + "paused-replicas" in annotations else "paused"
         if annotation == "paused-replicas" or is_set(scaled_object, annotation):
             yield CheckResult(
@@ -45,6 +44,110 @@ def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
                 age_s=state.clock.last_change_age_s(scaled_object),
                 template_vars={"namespace": namespace, "name": name, "annotation": KEDA + annotation},
             )
+
+
+HPA_EMPTY_IS_ZERO = FindingType(
+    "HPA_EMPTY_IS_ZERO",
+    Hop.HPA,
+    "warning",
+    cause="KEDA counts an empty result of a query as 0: without an exporter or a rule the HPA scales to its minimum",
+    fix='set ignoreNullValues: "false" in the metadata of the trigger; without a value the HPA then keeps its replicas',
+)
+
+
+@check("KEDA counts no missing value as 0", HPA_EMPTY_IS_ZERO, needs=("scaled_objects",))
+def empty_is_no_zero(state: State) -> Iterator[CheckResult]:
+    for scaled_object in _of_gpus(state):
+        triggers = scaled_object["spec"].get("triggers") or ()
+        queries = [
+            metadata.get("query", "")
+            for trigger in triggers
+            if trigger.get("type") == "prometheus" and not _is_false(metadata := trigger.get("metadata") or {})
+        ]
+        if queries:
+            yield CheckResult(
+                HPA_EMPTY_IS_ZERO,
+                f"ScaledObject {name_of(scaled_object)}",
+                f"ignoreNullValues is not false for {enumeration([quote(query) for query in queries])}",
+                age_s=state.clock.last_change_age_s(scaled_object),
+            )
+
+
+def _is_false(metadata: Mapping[str, str]) -> bool:
+    """As KEDA reads it: true by default."""
+    return str(metadata.get("ignoreNullValues", "true")).lower() in ("false", "f", "0")
+
+
+HPA_WITHOUT_SCALED_OBJECT = FindingType(
+    "HPA_WITHOUT_SCALED_OBJECT",
+    Hop.HPA,
+    "error",
+    cause="KEDA serves the HPA's metrics for a ScaledObject that does not exist: the HPA keeps its replicas",
+    fix="create the ScaledObject again; or remove the HPA, which moves no replica: kubectl -n {namespace} delete hpa "
+    "{name}",
+    grace_s=_START_GRACE_S,
+)
+
+
+@check("KEDA's HPAs have a ScaledObject", HPA_WITHOUT_SCALED_OBJECT, needs=("hpas", "scaled_objects"))
+def hpas_have_scaled_objects(state: State) -> Iterator[CheckResult]:
+    live = {key_of(scaled_object) for scaled_object in state.scaled_objects}
+    for autoscaler in state.autoscalers:
+        namespace, name = autoscaler.key
+        for wanted in sorted(_served_for(autoscaler.hpa)):
+            if (namespace, wanted) not in live:
+                yield CheckResult(
+                    HPA_WITHOUT_SCALED_OBJECT,
+                    f"HPA {autoscaler}",
+                    f"it asks for metrics of ScaledObject {namespace}/{wanted}, which does not exist",
+                    state.affected_by([autoscaler]),
+                    state.clock.condition_age_s(autoscaler.hpa, "ScalingActive"),
+                    template_vars={"namespace": namespace, "name": name},
+                )
+
+
+def _served_for(hpa: Manifest) -> set[str]:
+    """The ScaledObjects whose metrics an HPA asks KEDA for."""
+    entries = [entry["external"]["metric"] for entry in hpa["spec"].get("metrics") or () if entry["type"] == "External"]
+    labels = [(metric.get("selector") or {}).get("matchLabels") or {} for metric in entries]
+    return {found[_NAME_LABEL] for found in labels if _NAME_LABEL in found}
+
+
+HPA_SCALED_OBJECT_STUCK = FindingType(
+    "HPA_SCALED_OBJECT_STUCK",
+    Hop.HPA,
+    "error",
+    cause="KEDA's operator does not remove its finalizer from a ScaledObject that is being deleted",
+    fix="check that keda-operator runs, and read its log; where KEDA is uninstalled, remove the finalizer: "
+    "kubectl -n {namespace} edit scaledobject {name}",
+    grace_s=_START_GRACE_S,
+)
+
+
+@check("KEDA lets deleted ScaledObjects go", HPA_SCALED_OBJECT_STUCK, needs=("scaled_objects",))
+def scaled_objects_end(state: State) -> Iterator[CheckResult]:
+    for scaled_object in _of_gpus(state):
+        metadata = scaled_object["metadata"]
+        age_s = state.clock.seconds_since(metadata.get("deletionTimestamp"))
+        if age_s is not None and _FINALIZER in (metadata.get("finalizers") or ()):
+            namespace, name = key_of(scaled_object)
+            yield CheckResult(
+                HPA_SCALED_OBJECT_STUCK,
+                f"ScaledObject {namespace}/{name}",
+                f"it was deleted {age_s:.0f} s ago and still has the finalizer {_FINALIZER}",
+                age_s=age_s,
+                template_vars={"namespace": namespace, "name": name},
+            )
+
+
+def _of_gpus(state: State) -> Iterator[Manifest]:
+    """ScaledObjects whose target is looked at, or whose triggers are about GPUs."""
+    targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
+    for scaled_object in state.scaled_objects:
+        in_scope = not state.scope.name and state.scope.namespace in (None, scaled_object["metadata"]["namespace"])
+        triggers = json.dumps(scaled_object["spec"].get("triggers") or [])
+        if target_of(scaled_object) in targets or (in_scope and ABOUT_GPUS.search(triggers)):
+            yield scaled_object
 
 
 HPA_SCALED_OBJECT_FAILS = FindingType(

@@ -244,7 +244,8 @@ METRICS_API_OF_ANOTHER = FindingType(
     Hop.METRICS_API,
     "error",
     cause="{group} belongs to {owner}, which does not know recorded series. A cluster has one server of that API",
-    fix="remove that server and run the prometheus_adapter role, or scale on a metric that it serves",
+    fix="remove that server and run the prometheus_adapter role (install KEDA for backend keda), or scale on a metric "
+    "that it serves",
     grace_s=_START_GRACE_S,
     before="refuse",
 )
@@ -260,11 +261,12 @@ def api_knows_series(state: State) -> Iterator[CheckResult]:
             for metric in autoscaler.metrics
             if metric.group == api.group
             and metric.series
+            and metric.backend not in api.backends
             and (metric.expected_objects or state.is_before)
             and not (metric.values or metric.listed)
         ]
         is_judged = state.is_before or not api.unavailable
-        if lacking and api.service is not None and not api.is_prometheus_adapter and is_judged:
+        if lacking and api.service is not None and is_judged:
             users = list(dict.fromkeys(str(autoscaler) for autoscaler, _metric in lacking))
             ages = [state.missing_for_s(autoscaler, metric.missing_in_api) for autoscaler, metric in lacking]
             yield CheckResult(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from ...autoscaling.spec import ADAPTER, KEDA
 from ..objects import Manifest, containers_of, flag, seconds
 
 
@@ -37,6 +38,7 @@ class ApiState:
     _by_name: KW_ONLY
     owner: str = ""
     is_prometheus_adapter: bool = False
+    is_keda: bool = False
     unavailable: str = ""
     listed: frozenset[str] | None = None
     silence: str = ""
@@ -47,6 +49,12 @@ class ApiState:
     def option(self, name: str) -> str:
         """What the adapter's command line gives for an option."""
         return next(filter(None, (flag(container, name) for container in containers_of(self.adapter or {}))), "")
+
+    @property
+    def backends(self) -> frozenset[str]:
+        """Those whose metrics it can serve."""
+        known = {ADAPTER: self.is_prometheus_adapter, KEDA: self.is_keda}
+        return frozenset(backend for backend, is_it in known.items() if is_it)
 
     @property
     def relist_s(self) -> float:

@@ -9,6 +9,7 @@ from math import isnan
 from typing import Any
 
 from ...autoscaling.promql import DCGM_EXPORTER
+from ...autoscaling.spec import ADAPTER
 
 # A value agrees with Prometheus if it lies no further from its samples than this share of the target value.
 TOLERANCE = 0.05
@@ -20,6 +21,7 @@ class MetricState:
 
     group:            the API that the HPA asks.
     type:             of the HPA's entry: Pods, Object or External.
+    backend:          that brings it to the HPA.
     series:           the recorded series behind it; empty if somebody else serves the metric.
     sources:          the exporters' series that the rule reads. reporter: who serves these.
     expected_objects: who has to have a value: each ready pod, or the target itself.
@@ -34,6 +36,7 @@ class MetricState:
     group: str
     type: str
     _by_name: KW_ONLY
+    backend: str = ADAPTER
     series: str = ""
     sources: tuple[str, ...] = ()
     reporter: str = ""

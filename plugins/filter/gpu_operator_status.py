@@ -1,0 +1,51 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.operator import operator_status
+
+DOCUMENTATION = r"""
+name: gpu_operator_status
+short_description: Check whether the GPU operator has set up the nodes
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns what the GPU operator reports of the cluster, and how many of its validators are ready.
+options:
+  _input:
+    description: Three lists of objects. ClusterPolicies, the DaemonSet of the validators, and nodes with a GPU.
+    type: list
+    elements: list
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show whether the operator is ready
+  ansible.builtin.debug:
+    msg: "{{ (found.result.objects | kubegpu.autoscale.gpu_operator_status).verdict }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - The C(verdict) of the operator, how many validators are C(valid), the number of ready C(nodes), and whether the
+      whole is C(ready).
+  type: dict
+"""
+
+
+def gpu_operator_status(objects: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    status = operator_status(*objects)
+    return {**asdict(status), "ready": status.ready}
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gpu_operator_status": gpu_operator_status}

@@ -1,0 +1,49 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.stack import grafana_values
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
+
+DOCUMENTATION = r"""
+name: grafana_values
+short_description: Describe Grafana for the chart of the monitoring stack
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the values of Grafana's chart, with dashboards of grafana.com, which its pod fetches before it starts.
+options:
+  _input:
+    description: Options of role prometheus_stack, as P(kubegpu.autoscale.role_options#lookup) returns them.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show whether Grafana is installed
+  ansible.builtin.debug:
+    msg: "{{ (options | kubegpu.autoscale.grafana_values).enabled }}"
+  vars:
+    options: "{{ lookup('kubegpu.autoscale.role_options', 'prometheus_stack') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Values of the chart.
+  type: dict
+"""
+
+
+def values(options: Mapping[str, Any]) -> dict[str, Any]:
+    return grafana_values(plain(options))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"grafana_values": values}

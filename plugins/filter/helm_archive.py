@@ -1,0 +1,60 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.helm import archive
+
+DOCUMENTATION = r"""
+name: helm_archive
+short_description: Describe the archive of a helm release
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the file name, the address and the checksum of the archive from which helm is installed.
+positional: _input, pinned, platform, mirror
+options:
+  _input:
+    description: The release to install, with C(version), and C(sha256) by platform.
+    type: dict
+    required: true
+  pinned:
+    description: The release that the collection pins. Its checksums apply to its version only.
+    type: dict
+    required: true
+  platform:
+    description: The platform as helm names it.
+    type: str
+    required: true
+  mirror:
+    description: C(kubegpu_chart_mirror).
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Show from where helm is downloaded
+  ansible.builtin.debug:
+    msg: "{{ (pin | kubegpu.autoscale.helm_archive(pin, 'linux-amd64')).url }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(name), C(url) and C(checksum) of the archive.
+  type: dict
+"""
+
+
+def helm_archive(pin: Mapping[str, Any], pinned: Mapping[str, Any], platform: str, mirror: str = "") -> dict[str, str]:
+    return asdict(archive(pin, pinned, platform, mirror))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"helm_archive": helm_archive}

@@ -1,0 +1,46 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.helm import platform
+
+DOCUMENTATION = r"""
+name: helm_platform
+short_description: Name a platform as helm does
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the operating system and the architecture as in the names of helm's archives.
+options:
+  _input:
+    description: What C(uname -sm) prints.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the platform of the controller
+  ansible.builtin.debug:
+    msg: "{{ 'Linux x86_64' | kubegpu.autoscale.helm_platform }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The platform, C(linux-amd64) for example.
+  type: str
+"""
+
+
+def helm_platform(uname: str) -> str:
+    return platform(uname)
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"helm_platform": helm_platform}

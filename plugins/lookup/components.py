@@ -1,0 +1,80 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: components
+short_description: Decide about the components of a cluster by the variables of an inventory
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Reads the variables by which an inventory configures the chart roles, and the fact C(kubegpu_cluster), which the
+    roles set to what P(kubegpu.autoscale.gpu_cluster_info#module) returned.
+  - A variable that is not defined has the default of its role, so that plays without the role decide alike.
+options:
+  _terms:
+    description:
+      - V(wanted) are the options of each chart role that decide whether it installs its component.
+      - V(places) is what each role does, and why one has to fail before it changes anything.
+      - V(prometheus) is the Prometheus that the inventory means.
+      - V(fleet) are the settings that follow the number of GPU nodes and autoscalers.
+      - V(hpa_sync_period) is the default of C(kubernetes_hpa_sync_period) for a fleet of this size.
+      - V(operator_roles) are the roles of servers that the GPU operator replaces.
+    type: list
+    elements: str
+    choices: [wanted, places, prometheus, fleet, hpa_sync_period, operator_roles]
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show whether the exporter is installed
+  ansible.builtin.debug:
+    msg: "{{ lookup('kubegpu.autoscale.components', 'places').dcgm_exporter.state }}"
+"""
+
+RETURN = r"""
+_raw:
+  description:
+    - V(wanted) has C(state), C(namespace), C(release) and C(adopt) by role, and C(needed) of a role that C(auto)
+      installs only on demand.
+    - V(places) has C(state), C(refused) and C(warning) by role.
+    - V(prometheus) has C(address), C(options), C(url), C(public_url), C(is_ours), C(has_monitors), C(full_name), and
+      the errors C(several) and C(missing).
+    - V(fleet) has C(workers) of the HPA controller, C(requests) per second, and C(memory_mib) and C(millicores) that
+      Prometheus requests. Its periods are in seconds, C(interval) of scrapes and rule evaluations, C(sync) of HPAs, and
+      C(relist) of the adapter.
+    - V(hpa_sync_period) is in seconds.
+    - V(operator_roles) has names.
+  type: list
+  elements: raw
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decisions import BOOLEANS, PARTS
+
+
+class LookupModule(LookupBase):
+    """One part of the decisions for each term."""
+
+    def run(self, terms: list[Any], variables: Mapping[str, Any] | None = None, **kwargs: Any) -> list[Any]:
+        unknown = [str(term) for term in terms if term not in PARTS]
+        if unknown:
+            raise AnsibleLookupError(
+                f"components: unknown part {', '.join(unknown)}. Next: name one or more of {', '.join(PARTS)}."
+            )
+        return [self._decided(term, variables or {}) for term in terms]
+
+    def _decided(self, part: str, variables: Mapping[str, Any]) -> Any:
+        given = {name: variables[name] for name in PARTS[part].reads if name in variables}
+        values = dict(self._templar.template(given))
+        values |= {name: boolean(values[name]) for name in BOOLEANS if values.get(name, "") != ""}
+        try:
+            return PARTS[part].decide(values)
+        except ValueError as err:
+            raise AnsibleLookupError(str(err)) from err

@@ -1,0 +1,225 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""PromQL of the decision that the HPA controller makes on a Pods metric, for an HPA that gets External metrics.
+
+The controller ignores the states of pods for an External metric, so Prometheus applies its arithmetic (replicas.py) and
+records two series per workload, which the HPA combines by its rule that the largest proposal wins:
+
+wanted  target type AverageValue, target 1: proposes this number of replicas; 0 for "as many as there are".
+stays   target type Value, target 1: 1 proposes `spec.replicas` as the controller has read it in the same look, 0
+        proposes none.
+
+So "stay" needs no copy of the current count, which would be a scrape old. Both series need a tolerance of 0 in the HPA:
+the tolerance of the autoscaler is part of the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import dedent
+
+from .promql import quoted
+from .replicas import Tolerance, in_thousandths
+
+Recording = tuple[str, str]
+
+# kube-state-metrics' series of the replicas that a workload is asked to have, by kind as the owner rule calls it.
+_SPEC_REPLICAS = {
+    "deployment": ("deployment", "kube_deployment_spec_replicas"),
+    "statefulset": ("statefulset", "kube_statefulset_replicas"),
+}
+WORKLOAD_TYPES = {"Deployment": "deployment", "StatefulSet": "statefulset"}
+
+_OF_WORKLOAD = "namespace, workload, workload_type"
+
+# The HPA reads `wanted` before `stays`, and an evaluation may come between. Two zeros would then propose the minimum.
+# So `stays` is 1 for longer than two reads are apart: KEDA gives a query 3 s.
+HELD_S = 10
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Names of what is recorded for the workloads that scale on one metric."""
+
+    metric: str
+
+    @property
+    def target(self) -> str:
+        return f"namespace_workload:{self.metric}_target:milli"
+
+    @property
+    def lowest(self) -> str:
+        """The lowest ratio of usage to target at which the count stays."""
+        return f"namespace_workload:{self.metric}_tolerance:lowest"
+
+    @property
+    def highest(self) -> str:
+        return f"namespace_workload:{self.metric}_tolerance:highest"
+
+    @property
+    def ratio(self) -> str:
+        """Usage of the pods that have a value, over their target."""
+        return self._of("ratio")
+
+    @property
+    def value(self) -> str:
+        """Of each pod that counts, in thousandths."""
+        return f"namespace_workload_pod:{self.metric}_decision:value"
+
+    @property
+    def wanted(self) -> str:
+        return self._of("wanted")
+
+    @property
+    def stays(self) -> str:
+        return self._of("stays")
+
+    def _of(self, part: str) -> str:
+        return f"namespace_workload:{self.metric}_decision:{part}"
+
+    def of_target(self, value: float, tolerance: Tolerance) -> list[Recording]:
+        """What the rule of one workload tells the shared rule: target and tolerance, as the controller reads them."""
+        lowest, highest = tolerance.band
+        return [
+            (self.target, f"vector({in_thousandths(value)})"),
+            (self.lowest, f"vector({lowest!r})"),
+            (self.highest, f"vector({highest!r})"),
+        ]
+
+    def recordings(self, values: str, interval_s: int, namespace: str = "") -> Iterator[Recording]:
+        """For all workloads with a target, in the order of evaluation. A workload without a value gets no decision.
+
+        values:     recorded series of the metric, one per namespace and pod.
+        interval_s: between two evaluations.
+        namespace:  the only one to look at; empty for all.
+        """
+        within = f"{{namespace={quoted(namespace)}}}" if namespace else ""
+        and_within = f",namespace={quoted(namespace)}" if namespace else ""
+        pods, value = f"namespace_workload_pod:{self.metric}_decision:pods", self.value
+        pending = f'(max by (namespace, pod) (kube_pod_status_phase{{phase="Pending"{and_within}}}) == 1)'
+        failed = f'(max by (namespace, pod) (kube_pod_status_phase{{phase="Failed"{and_within}}}) == 1)'
+        said, missing, waiting = self._of("values"), self._of("missing"), self._of("pending")
+        total, voters, cautious, asked = self._of("total"), self._of("voters"), self._of("cautious"), self._of("asked")
+        yield _recording(
+            pods,
+            f"""
+            max by ({_OF_WORKLOAD}, pod) (
+              namespace_workload_pod:kube_pod_owner:relabel{within}
+              and on ({_OF_WORKLOAD})
+              {self.target}{within}
+            )
+            unless on (namespace, pod)
+            kube_pod_deletion_timestamp{within}
+            unless on (namespace, pod)
+            {failed}""",
+        )
+        yield _recording(
+            value,
+            f"""
+            {pods}{within}
+            * on (namespace, pod) group_left ()
+            floor(1000 * max by (namespace, pod) ({values}{within} < Inf))
+            unless on (namespace, pod)
+            {pending}""",
+        )
+        yield said, f"count by ({_OF_WORKLOAD}) ({value}{within})"
+        yield total, f"sum by ({_OF_WORKLOAD}) ({value}{within})"
+        yield _recording(
+            waiting,
+            f"""
+            count by ({_OF_WORKLOAD}) (
+              {pods}{within}
+              and on (namespace, pod)
+              {pending}
+            )
+            or
+            0 * {said}{within}""",
+        )
+        yield _recording(
+            missing,
+            f"""
+            count by ({_OF_WORKLOAD}) (
+              {pods}{within}
+              unless on (namespace, pod)
+              {value}{within}
+              unless on (namespace, pod)
+              {pending}
+            )
+            or
+            0 * {said}{within}""",
+        )
+        yield self.ratio, f"floor({total}{within} / {said}{within}) / {self.target}{within}"
+        ratio, goal = f"{self.ratio}{within}", f"{self.target}{within}"
+        yield _recording(
+            voters,
+            f"""
+            {said}{within}
+            + {missing}{within} * ({ratio} != bool 1)
+            + {waiting}{within} * ({ratio} > bool 1)""",
+        )
+        yield _recording(
+            cautious,
+            f"""
+            floor(
+              ({total}{within} + {missing}{within} * {goal} * ({ratio} < bool 1)) / {voters}{within}
+            ) / {goal}""",
+        )
+        spoken, votes = f"{cautious}{within}", f"{voters}{within}"
+        yield _recording(
+            asked,
+            f"""
+            ceil({spoken} * {votes})
+            unless ({spoken} >= {self.lowest}{within} <= {self.highest}{within})
+            unless (({ratio} - 1) * ({spoken} - 1) < 0)""",
+        )
+        # All pods speak: what is asked for. Else never against the direction; a count that is not known is not left.
+        agreed = f"({asked}{within} and {votes} == {said}{within})"
+        fewer = f"(({asked}{within} and {spoken} < 1) < {self._of('current')}{within})"
+        yield self._of("current"), self._current(within)
+        yield _recording(
+            self.wanted,
+            f"""
+            {agreed}
+            or
+            ({asked}{within} and {spoken} > 1)
+            or
+            {fewer}
+            or
+            0 * {said}{within}""",
+        )
+        yield _recording(
+            self._of("stays_now"),
+            f"""
+            0 * {agreed}
+            or
+            0 * {fewer}
+            or
+            {said}{within} ^ 0""",
+        )
+        held_s = max(HELD_S, 3 * interval_s)
+        yield self.stays, f"max_over_time({self._of('stays_now')}{within}[{held_s}s]) and {said}{within}"
+
+    def _current(self, within: str) -> str:
+        """Replicas that the workload is asked to have, as kube-state-metrics has last been scraped."""
+        return "\nor\n".join(
+            _text(
+                f"""
+                0 * {self.target}{within}
+                + on ({_OF_WORKLOAD})
+                max by ({_OF_WORKLOAD}) (
+                  label_replace(
+                    label_replace({series}{within}, "workload", "$1", "{label}", "(.+)"),
+                    "workload_type", "{workload_type}", "", ""
+                  )
+                )"""
+            )
+            for workload_type, (label, series) in _SPEC_REPLICAS.items()
+        )
+
+
+def _recording(series: str, query: str) -> Recording:
+    return series, _text(query)
+
+
+def _text(query: str) -> str:
+    return dedent(query).strip()

@@ -1,0 +1,131 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What an inventory decides about the components of its cluster, one part at a time.
+
+Each row of `PARTS` names the variables that its part is decided by. The lookup plugin `components` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from . import wanted
+from .fleet import fleet_settings
+from .places import COMPONENTS, Cluster, Wanted, place
+from .prometheus import Choice, full_name
+
+Values = Mapping[str, Any]
+
+CLUSTER = "kubegpu_cluster"
+PROMETHEUS = "kubegpu_prometheus"
+FLEET = "kubegpu_fleet"
+SYNC_PERIOD = "kubernetes_hpa_sync_period"
+GROUPS = "groups"
+OPERATOR_DRIVER = "gpu_operator_driver"
+# Text of a command line is converted by the lookup plugin, like an option of a module.
+BOOLEANS = (*(f"{role}_adopt" for role in COMPONENTS), "prometheus_adapter_external_metrics")
+
+# Roles that the GPU operator replaces if it installs the driver.
+_OPERATOR_ROLES = ("nvidia_driver", "nvidia_container_toolkit")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One decision. reads: the names of its variables; one that is missing or empty has its default."""
+
+    reads: tuple[str, ...]
+    decide: Callable[[Values], Any]
+
+
+def fleet(values: Values) -> dict[str, int]:
+    """Settings that follow the number of GPU nodes and autoscalers.
+
+    Raises: ValueError if the size or the period is not a number, or the period is 0.
+    """
+    nodes = (values.get(GROUPS) or {}).get("kube_node") or []
+    size = {"nodes": len(nodes), "autoscalers": len(values.get(wanted.AUTOSCALERS) or [])}
+    size |= values.get(FLEET) or {}
+    period = values.get(SYNC_PERIOD, "")
+    try:
+        seconds = None if period == "" else float(period)
+        return asdict(fleet_settings(int(size["nodes"]), int(size["autoscalers"]), seconds))
+    except (TypeError, ValueError, ZeroDivisionError) as err:
+        raise ValueError(
+            f"fleet: {size} with an HPA sync period of {period!r} is not a fleet size."
+            f" Next: set {FLEET} to whole numbers of nodes and autoscalers, and {SYNC_PERIOD} to seconds above 0."
+        ) from err
+
+
+def hpa_sync_period(values: Values) -> int:
+    """Seconds between two evaluations of one HPA that suit the size of the fleet. Raises: ValueError as `fleet`."""
+    return fleet({name: value for name, value in values.items() if name != SYNC_PERIOD})["sync"]
+
+
+def places(values: Values) -> dict[str, dict[str, Any]]:
+    """The `state` of each chart role, why it is `refused`, a `warning`, and releases of `other_nfd`.
+
+    These are installations of node-feature-discovery that do not belong to the role's own release.
+    """
+    cluster = _cluster(values)
+    return {role: {**place(role, cluster), "other_nfd": _other_nfd(role, cluster)} for role in COMPONENTS}
+
+
+def _other_nfd(role: str, cluster: Cluster) -> list[str]:
+    releases = dict.fromkeys(str(entry["release"]) for entry in cluster.found("node_feature_discovery"))
+    return [release for release in releases if release != cluster.wanted[role].full_name]
+
+
+def prometheus(values: Values) -> dict[str, Any]:
+    """The Prometheus that the inventory means, and the errors if nothing tells which one that is."""
+    cluster = _cluster(values)
+    choice = Choice(cluster, values.get(PROMETHEUS) or {}, (values.get(CLUSTER) or {}).get("serves_monitors", True))
+    return {
+        "address": choice.address(),
+        "options": choice.options(fleet(values)["interval"]),
+        "url": choice.url(),
+        "public_url": choice.public_url(),
+        "is_ours": choice.is_ours(),
+        "has_monitors": choice.has_monitors(),
+        "full_name": full_name(cluster.wanted["prometheus_stack"].release),
+        "several": choice.several(),
+        "missing": choice.missing(),
+    }
+
+
+def operator_roles(values: Values) -> list[str]:
+    """Roles of servers that the GPU operator replaces."""
+    installs_driver = values.get(OPERATOR_DRIVER) == "operator"
+    present = wanted.wanted(values)["gpu_operator"]["state"] == "present"
+    return list(_OPERATOR_ROLES) if installs_driver and present else []
+
+
+def _cluster(values: Values) -> Cluster:
+    seen = values.get(CLUSTER) or {}
+    options = wanted.wanted(values)
+    return Cluster(
+        context=seen.get("context", ""),
+        components=seen.get("components") or {},
+        unread=seen.get("not_looked_at") or {},
+        wanted={role: _wanted(row) for role, row in options.items()},
+        host_engine=bool(options["dcgm_exporter"]["host_engine"]),
+        external_metrics=bool(options["prometheus_adapter"]["external_metrics"]),
+    )
+
+
+def _wanted(row: Mapping[str, Any]) -> Wanted:
+    names = {key: str(row[key]) for key in ("state", "namespace", "release")}
+    return Wanted(**names, adopt=bool(row.get("adopt")), needed=row["needed"])
+
+
+_WANTED = tuple(wanted.variables())
+_SIZE = (GROUPS, wanted.AUTOSCALERS, FLEET)
+_FLEET = (*_SIZE, SYNC_PERIOD)
+PARTS: Mapping[str, Part] = {
+    "fleet": Part(_FLEET, fleet),
+    "hpa_sync_period": Part(_SIZE, hpa_sync_period),  # the default of SYNC_PERIOD, so it must not read that
+    "wanted": Part(_WANTED, wanted.wanted),
+    "places": Part((*_WANTED, CLUSTER), places),
+    "prometheus": Part((*_WANTED, *_FLEET, CLUSTER, PROMETHEUS), prometheus),
+    "operator_roles": Part((*_WANTED, OPERATOR_DRIVER), operator_roles),
+}

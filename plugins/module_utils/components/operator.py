@@ -1,0 +1,52 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether the GPU operator has set up all nodes with a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Object = Mapping[str, Any]
+# Until node-feature-discovery has labelled a node, the operator knows of no GPU, creates nothing, and reports `ready`.
+_UNLABELLED = "NFDLabelsMissing"
+
+
+@dataclass(frozen=True)
+class OperatorStatus:
+    """verdict: the state of the ClusterPolicy. valid: validators that are ready. nodes: ready nodes with a GPU."""
+
+    verdict: str
+    valid: int
+    nodes: int
+
+    @property
+    def ready(self) -> bool:
+        return self.verdict == "ready" and self.valid >= self.nodes
+
+
+def operator_status(
+    policies: Sequence[Object], validators: Sequence[Object], nodes: Sequence[Object]
+) -> OperatorStatus:
+    """policies: of kind ClusterPolicy. validators: the operator's DaemonSet of that name, if it exists."""
+    return OperatorStatus(
+        verdict=_verdict(policies),
+        valid=sum(int((validator.get("status") or {}).get("numberReady") or 0) for validator in validators),
+        nodes=sum(_is_ready(node) for node in nodes),
+    )
+
+
+def _verdict(policies: Sequence[Object]) -> str:
+    if not policies:
+        return "no ClusterPolicy"
+    state = (policies[0].get("status") or {}).get("state") or "none yet"
+    reasons = [row.get("reason") for policy in policies for row in _conditions(policy) if row["type"] == "Ready"]
+    return f"{state}, without a label of node-feature-discovery" if _UNLABELLED in reasons else str(state)
+
+
+def _is_ready(node: Object) -> bool:
+    return any(row["type"] == "Ready" and row["status"] == "True" for row in _conditions(node))
+
+
+def _conditions(found: Object) -> Sequence[Object]:
+    return (found.get("status") or {}).get("conditions") or ()

@@ -1,0 +1,196 @@
+"""Autoscalers whose HPAs KEDA makes: what is written, kept, refused and removed, and the change of the backend."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import reconcile as reconciling
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from fake_cluster import FakeTransport, refusal
+from test_reconcile import HPAS, RULE_OPTIONS, RULES, autoscalers, cluster, run
+
+KEDA = "/apis/keda.sh/v1alpha1"
+SCALED_OBJECTS = f"{KEDA}/scaledobjects"
+SCALED_OBJECT = f"{KEDA}/namespaces/ml/scaledobjects/chat"
+HPA = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
+APISERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io"
+OF_KEDA = {"metadata": {}, "spec": {"service": {"namespace": "keda", "name": "keda-operator-metrics-apiserver"}}}
+NAMES = ("kubegpu-gpu", "kubegpu-decisions-gpu", "kubegpu-ml.chat")
+
+
+def by_keda() -> list[Autoscaler]:
+    return [replace(autoscaler, backend="keda") for autoscaler in autoscalers("chat")]
+
+
+def keda_cluster(*live: Manifest, scaled_objects: tuple[Manifest, ...] = (), **answers: Any) -> FakeTransport:
+    """It accepts what is applied."""
+    desired = {manifest["metadata"]["name"]: manifest for manifest in manifests(by_keda(), RULE_OPTIONS)}
+    applied = {f"PATCH {RULES}/{name}": desired[name] for name in NAMES}
+    return cluster(
+        ("chat",),
+        list(live),
+        **{
+            f"GET {SCALED_OBJECTS}": {"items": list(scaled_objects)},
+            f"GET {APISERVICE}": OF_KEDA,
+            "GET /version": {"gitVersion": "v1.36.3"},
+            f"PATCH {SCALED_OBJECT}": desired["chat"],
+            **applied,
+            **answers,
+        },
+    )
+
+
+def hpa_of_keda(owner: bool = True) -> Manifest:
+    """As KEDA leaves it: the labels and annotations of the ScaledObject."""
+    *_rules, wanted = manifests(by_keda(), RULE_OPTIONS)
+    [*_adapter_rules, hpa] = manifests(autoscalers("chat"), RULE_OPTIONS)
+    owners = [{"kind": "ScaledObject", "name": "chat"}] if owner else []
+    metric = {"metric": {"name": "s0-prometheus"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    spec = {**hpa["spec"], "metrics": [{"type": "External", "external": metric}]}
+    return {**hpa, "metadata": {**wanted["metadata"], "uid": "hpa-1", "ownerReferences": owners}, "spec": spec}
+
+
+def sent(transport: FakeTransport) -> list[str]:
+    return [f"{request.method} {request.path}" for request in transport.requests if request.method != "GET"]
+
+
+def test_rules_come_before_the_scaled_object_that_reads_them() -> None:
+    transport = keda_cluster()
+    outcome = run(transport, by_keda())
+    assert sent(transport) == [*(f"PATCH {RULES}/{name}" for name in NAMES), f"PATCH {SCALED_OBJECT}"]
+    assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["created"]
+    assert not outcome.errors
+
+
+def test_a_second_run_changes_nothing() -> None:
+    *rules, wanted = manifests(by_keda(), RULE_OPTIONS)
+    transport = keda_cluster(*rules, hpa_of_keda(), scaled_objects=(wanted,))
+    outcome = run(transport, by_keda())
+    assert not outcome.changed
+    assert sent(transport) == []
+
+
+def test_an_hpa_of_the_adapter_is_left_to_keda() -> None:
+    """KEDA adopts the HPA of this name, so the module neither deletes nor changes it."""
+    live = manifests(autoscalers("chat"), RULE_OPTIONS)
+    transport = keda_cluster(*live)
+    run(transport, by_keda())
+    assert f"PATCH {SCALED_OBJECT}" in sent(transport)
+    assert not any(HPA in request for request in sent(transport))
+
+
+def test_a_scaled_object_of_others_is_refused_before_anything_is_changed() -> None:
+    *_rules, wanted = manifests(by_keda(), RULE_OPTIONS)
+    theirs = {**wanted, "metadata": {**wanted["metadata"], "labels": {}}}
+    transport = keda_cluster(scaled_objects=(theirs,))
+    with pytest.raises(HopError, match="ScaledObject ml/chat is not managed by this collection"):
+        run(transport, [replace(autoscaler, adopt=True) for autoscaler in by_keda()])
+    assert sent(transport) == []
+
+
+def test_another_server_of_external_metrics_is_refused() -> None:
+    service = {"metadata": {}, "spec": {"service": {"namespace": "monitoring", "name": "prometheus-adapter"}}}
+    transport = keda_cluster(**{f"GET {APISERVICE}": service})
+    with pytest.raises(HopError, match=r"external\.metrics\.k8s\.io.*prometheus-adapter"):
+        run(transport, by_keda())
+    assert sent(transport) == []
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("v1.34.8", True), ("v1.35.0", False), ("v1.36.3-gke.1", False)])
+def test_a_cluster_that_drops_the_tolerance_is_refused(version: str, is_refused: bool) -> None:
+    transport = keda_cluster(**{"GET /version": {"gitVersion": version}})
+    with pytest.raises(HopError, match=version) if is_refused else nullcontext():
+        run(transport, by_keda())
+    assert bool(sent(transport)) is not is_refused
+    by_adapter = cluster(
+        ("chat",), manifests(autoscalers("chat"), RULE_OPTIONS), **{"GET /version": {"gitVersion": version}}
+    )
+    assert not run(by_adapter, autoscalers("chat")).errors
+    assert "GET /version" not in by_adapter.asked
+
+
+def back_to_the_adapter(*gets: Any, **answers: Any) -> FakeTransport:
+    """gets: the HPA as each look sees it."""
+    *rules, wanted = manifests(by_keda(), RULE_OPTIONS)
+    [*_rules, hpa] = manifests(autoscalers("chat"), RULE_OPTIONS)
+    left = {f"DELETE {RULES}/{name}": {} for name in NAMES[1:]}
+    return cluster(
+        ("chat",),
+        [*rules, hpa_of_keda()],
+        **{
+            f"GET {SCALED_OBJECTS}": iter([{"items": [wanted]}, {"items": []}]),
+            f"DELETE {SCALED_OBJECT}": {},
+            f"GET {HPA}": iter(gets),
+            f"PATCH {HPA}": hpa,
+            **left,
+            **answers,
+        },
+    )
+
+
+def test_back_to_the_adapter_the_hpa_outlives_its_scaled_object() -> None:
+    transport = back_to_the_adapter(hpa_of_keda(), hpa_of_keda(owner=False))
+    outcome = run(transport, autoscalers("chat"))
+    assert not outcome.errors
+    assert sent(transport)[:2] == [f"DELETE {SCALED_OBJECT}", f"PATCH {HPA}"]
+    deletion = next(request for request in transport.requests if request.method == "DELETE")
+    assert deletion.body["propagationPolicy"] == "Orphan"
+    applied = next(request for request in transport.requests if request.path == HPA and request.method == "PATCH")
+    assert applied.body["metadata"]["uid"] == "hpa-1", "no other HPA of that name may be changed"
+    assert sent(transport)[2:] == [f"DELETE {RULES}/{name}" for name in NAMES[1:]]
+
+
+def test_an_hpa_that_keda_does_not_let_go_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciling, "RELEASED_S", 0.0)
+    transport = back_to_the_adapter(hpa_of_keda(), hpa_of_keda())
+    with pytest.raises(HopError, match="ScaledObject ml/chat is still being deleted"):
+        run(transport, autoscalers("chat"))
+    assert sent(transport) == [f"DELETE {SCALED_OBJECT}"]
+
+
+def test_a_preview_of_the_change_waits_for_nothing() -> None:
+    transport = back_to_the_adapter(hpa_of_keda())
+    outcome = run(transport, autoscalers("chat"), dry_run=True)
+    assert outcome.changed
+    assert all(request.query.get("dryRun") == "All" for request in transport.requests if request.method == "PATCH")
+
+
+def test_removal_deletes_the_scaled_object_and_leaves_its_hpa_to_kubernetes() -> None:
+    *rules, wanted = manifests(by_keda(), RULE_OPTIONS)
+    transport = FakeTransport(
+        {
+            f"GET {HPAS}": iter([{"items": [hpa_of_keda()]}, {"items": []}]),
+            f"GET {RULES}": {"items": rules},
+            f"GET {SCALED_OBJECTS}": iter([{"items": [wanted]}, {"items": []}]),
+            f"DELETE {SCALED_OBJECT}": {},
+            **{f"DELETE {RULES}/{name}": {} for name in NAMES},
+        }
+    )
+    outcome = remove(KubeClient(transport), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert not outcome.errors
+    assert sent(transport) == [f"DELETE {SCALED_OBJECT}", *(f"DELETE {RULES}/{name}" for name in NAMES)]
+    deletion = next(request for request in transport.requests if request.method == "DELETE")
+    assert deletion.body["propagationPolicy"] == "Background"
+
+
+def test_without_the_right_to_list_scaled_objects_keda_s_hpa_keeps_the_rules() -> None:
+    *rules, _wanted = manifests(by_keda(), RULE_OPTIONS)
+    transport = FakeTransport(
+        {
+            f"GET {HPAS}": {"items": [hpa_of_keda()]},
+            f"GET {RULES}": {"items": rules},
+            f"GET {SCALED_OBJECTS}": refusal(403, "forbidden"),
+            f"GET {KEDA}/namespaces/ml/scaledobjects": refusal(403, "forbidden"),
+        }
+    )
+    outcome = remove(KubeClient(transport), [{"namespace": "ml", "name": "other"}], RULE_OPTIONS)
+    assert sent(transport) == []
+    assert outcome.result["rules"] == []
