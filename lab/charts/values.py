@@ -1,4 +1,4 @@
-"""Which values the charts accept: those that upstream's charts of the pinned versions know (record_charts.py of tools)."""
+"""Which values the charts accept: those that upstream's charts of the pinned versions know, of lab/upstream/charts."""
 
 from __future__ import annotations
 
