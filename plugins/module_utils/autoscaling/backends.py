@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is made for an autoscaler, by the backend that brings its metrics to the HPA controller."""
+"""The objects of an autoscaler, by the backend that serves its metrics to the HPA controller."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class RuleOptions:
 
     exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target, None if still unknown.
     inventory:       id of the inventory that the objects are made for.
-    prometheus_url:  Prometheus as KEDA reaches it; empty if that takes a login or an authority of its own.
+    prometheus_url:  Address at which KEDA queries Prometheus; empty if that needs a login or a private CA.
     """
 
     namespace: str = defaults.NAMESPACE

@@ -191,7 +191,7 @@ class Autoscaler:
         """The autoscaler that a user's options describe, defaults included.
 
         path:    where they stand among all options, for errors.
-        backend: that brings its metrics to the HPA controller.
+        backend: serves its metrics to the HPA controller.
         Raises: HopError at hop "autoscaler spec" if the API server would reject it, options contradict each other or
         something is missing. It names the option by its path.
         """
@@ -267,7 +267,7 @@ def workload_rule_name(key: tuple[str, str]) -> str:
 def read_specs(specs: Any, backend: str = ADAPTER) -> list[Autoscaler]:
     """The autoscalers that options describe. Raises: HopError that names what is wrong with each.
 
-    backend: that brings their metrics to the HPA controller.
+    backend: serves their metrics to the HPA controller.
     """
     found, errors = [], []
     for path, spec in _listed(specs):

@@ -90,7 +90,7 @@ class Before(Reader):
         )
 
     def _wanted(self, rules: RuleOptions) -> dict[Key, Manifest]:
-        """The HPAs, with the ScaledObject that owns each one if there is to be one."""
+        """The HPAs, each with the ScaledObject that owns it, if it should have one."""
         return {autoscaler.key: _wanted_hpa(autoscaler, rules) for autoscaler in self._autoscalers}
 
     @cached_property

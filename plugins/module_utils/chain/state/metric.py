@@ -21,7 +21,7 @@ class MetricState:
 
     group:            the API that the HPA asks.
     type:             of the HPA's entry: Pods, Object or External.
-    backend:          that brings it to the HPA.
+    backend:          serves it to the HPA controller.
     series:           the recorded series behind it; empty for an external metric without a rule.
     sources:          the exporters' series that the rule reads. reporter: who serves these.
     expected_objects: who has to have a value: each ready pod, or the target itself.
