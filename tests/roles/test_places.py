@@ -38,7 +38,7 @@ WHICH = ("the cluster has team-a/a and team-b/b", "set kubegpu_prometheus to the
 # Of an agent, or of a Thanos Ruler: nothing of it answers queries.
 OPERATOR_ALONE = {"prometheus_operator": [found("a/operator")]}
 NO_PROMETHEUS = (
-    "no Prometheus that answers queries, and ours is not installed beside DaemonSet a/operator.",
+    "does not install one beside DaemonSet a/operator.",
     "kubegpu_prometheus",
 )
 
