@@ -7,5 +7,5 @@ NAMESPACE = "monitoring"
 RELEASE = "kube-prometheus-stack"
 SERVICE = f"{RELEASE}-prometheus"
 PORT = 9090
-# Seconds between two evaluations of a recording rule, and between two scrapes.
+# Seconds between two evaluations of a recording rule, and between two scrapes. components/fleet.py changes it by size.
 EVALUATION_INTERVAL_S = 2

@@ -35,7 +35,7 @@ class GpuLabel:
 
 
 GPU_LABELS = (
-    GpuLabel("nvidia.com/gpu.present", ("true",)),  # GPU feature discovery, the GPU operator, gpu_node_labels
+    GpuLabel("nvidia.com/gpu.present", ("true",)),  # the GPU operator, gpu_node_labels
     GpuLabel("feature.node.kubernetes.io/pci-10de.present", ("true",)),  # node-feature-discovery of NVIDIA's charts
     GpuLabel("feature.node.kubernetes.io/pci-0300_10de.present", ("true",)),  # node-feature-discovery's own default
     GpuLabel("feature.node.kubernetes.io/pci-0302_10de.present", ("true",)),
