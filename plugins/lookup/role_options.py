@@ -58,7 +58,8 @@ class LookupModule(LookupBase):
         result = ArgumentSpecValidator(spec).validate(given)
         if result.error_messages:
             raise AnsibleLookupError(f"role {role}: {'; '.join(result.error_messages)}. Next: correct its options.")
-        return {name.removeprefix(prefix): value for name, value in result.validated_parameters.items()}
+        unset = {name: value for name, value in given.items() if value == {}}  # not a dictionary of defaults
+        return {name.removeprefix(prefix): value for name, value in (result.validated_parameters | unset).items()}
 
 
 @cache

@@ -27,6 +27,10 @@ def test_other_variables_are_left_out_and_templates_are_rendered() -> None:
     assert found == {"image": "mirror/python"}
 
 
+def test_an_empty_dictionary_stays_empty() -> None:
+    assert options("gpu_workload", gpu_workload_route={}) == {"route": {}}
+
+
 def test_a_wrong_type_is_an_error_with_the_name_of_the_option() -> None:
     with pytest.raises(AnsibleError, match=r"role gpu_workload: .*gpu_workload_scrape_interval.*Next: correct"):
         options("gpu_workload", gpu_workload_scrape_interval="soon")
