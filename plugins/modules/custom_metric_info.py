@@ -197,7 +197,7 @@ result:
   contains:
     api: {description: 'V(custom) or V(external).', type: str}
     metric: {description: Name of the metric., type: str}
-    namespace: {description: Namespace of the query, or null., type: str}
+    namespace: {description: "Namespace of the query, or null.", type: str}
     items:
       description:
         - The values. In Jinja use C(answer.result['items']), because C(answer.result.items) is a method of the
@@ -208,7 +208,7 @@ result:
         kind: {description: Kind of the object. Empty for an external metric., type: str}
         namespace: {description: Namespace of the object. Empty for a cluster-scoped object., type: str}
         name: {description: Name of the object. Empty for an external metric., type: str}
-        value: {description: The value as a number, for example 19.6 for C(19600m) in the API., type: float}
+        value: {description: "The value as a number, for example 19.6 for C(19600m) in the API.", type: float}
         timestamp: {description: Time of the value. With prometheus-adapter it is the time of the query., type: str}
         labels: {description: Labels of the series of an external metric., type: dict}
     listed:

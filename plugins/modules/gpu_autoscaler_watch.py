@@ -89,7 +89,7 @@ result:
     min_replicas: {description: Minimum number of replicas., type: int}
     max_replicas: {description: Maximum number of replicas., type: int}
     behavior: {description: Scaling rules of the HPA. Empty if it has the defaults of Kubernetes., type: dict}
-    scale_down_window_s: {description: Stabilization window for scaling down, in seconds., type: int}
+    scale_down_window_s: {description: "Stabilization window for scaling down, in seconds.", type: int}
     samples:
       description:
         - Samples in order, including the last one before each change.

@@ -69,14 +69,14 @@ result:
   returned: success
   type: dict
   contains:
-    recorded_since: {description: Start of the data in these weeks, with a precision of ten minutes., type: str}
+    recorded_since: {description: "Start of the data in these weeks, with a precision of ten minutes.", type: str}
     weeks:
       description: The weeks, oldest first.
       type: list
       elements: dict
       contains:
         start: {description: Start of the week (Monday) in UTC., type: str}
-        end: {description: End of the week, or time of the query for the current week, in UTC., type: str}
+        end: {description: "End of the week, or time of the query for the current week, in UTC.", type: str}
         recorded_hours: {description: Hours of the week that are recorded., type: float}
         offered_hours: {description: GPU hours that the nodes offered., type: float}
         free_hours: {description: GPU hours that nodes offered and no pod requested., type: float}

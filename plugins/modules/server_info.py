@@ -76,7 +76,7 @@ result:
       description: Identity of the machine and of its cluster.
       type: dict
       contains:
-        node: {description: Name of its node, which does not have to exist., type: str, sample: gpu1}
+        node: {description: "Name of its node, which does not have to exist.", type: str, sample: gpu1}
         machine_id: {description: Content of C(/etc/machine-id)., type: str, sample: 8f2c0d7e4b1a4c0f9d3e5a6b7c8d9e0f}
         authorities:
           description: SHA-256 of the CA certificates of its cluster. Empty if the server is not part of a cluster.

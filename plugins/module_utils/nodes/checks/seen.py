@@ -7,7 +7,7 @@ from ...diagnosis.check import CheckResult, FindingType
 from ..host import Host
 
 
-def seen_on(host: Host, finding_type: FindingType, seen: str, /, **words: str) -> CheckResult:
+def seen_on(server: Host, finding_type: FindingType, seen: str, /, **words: str) -> CheckResult:
     """words: for the texts of the type."""
-    affected = frozenset({f"server {host.name}"})
-    return CheckResult(finding_type, host.name, seen, affected=affected, template_vars=words)
+    affected = frozenset({f"server {server.name}"})
+    return CheckResult(finding_type, server.name, seen, affected=affected, template_vars=words)
