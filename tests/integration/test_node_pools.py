@@ -78,7 +78,7 @@ def test_each_node_of_a_pool_has_its_configuration(site: Site) -> None:
 def test_a_configuration_that_a_person_has_given_stays(site: Site) -> None:
     site.core.patch_node("inference", {"metadata": {"labels": {CONFIG: "by-hand"}}})
     _changed, said = bring_pools(site, {"name": "all", "nodes": SEEN, "config": SHARED})
-    assert "inference is to have configuration all, and has by-hand" in said
+    assert "inference needs configuration all, but has by-hand" in said
     assert bring_pools(site, nvidia_device_plugin_state="absent")[0] == 0
     assert labels(site, CONFIG) == {"inference": "by-hand"}
     _changed, said = bring_pools(site, {"name": "default", "nodes": {}, "config": {}})
