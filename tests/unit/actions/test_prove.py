@@ -1,0 +1,212 @@
+"""One run of the proof against a cluster that keeps what is written: what is proven, kept, refused and removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof import manifests
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server
+from fake_cluster import FakeTransport, refusal
+from fake_cluster import Request as Asked
+
+NAMESPACE = "kubegpu-proof"
+RECORD = "/api/v1/namespaces/kube-system/configmaps/kubegpu-proof"
+NAMESPACE_PATH = f"/api/v1/namespaces/{NAMESPACE}"
+CLASS_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses/kubegpu-proof"
+OPTIONS = manifests.Options("default", NAMESPACE, "python:3", {"cuda_proof.py": "", "sample_service.py": ""})
+MINE = {
+    "app.kubernetes.io/managed-by": "kubegpu.autoscale",
+    "app.kubernetes.io/part-of": "proof",
+    "kubegpu.autoscale/inventory": "default",
+}
+
+
+class Cluster(FakeTransport):
+    """It keeps what is written. leaves: what CUDA pods leave in their status, by node."""
+
+    def __init__(self, **nodes: int) -> None:
+        self.leaves = {name: result(gpus) for name, gpus in nodes.items()}
+        self.pods: dict[str, Any] = {}
+        super().__init__(
+            {
+                "GET /version": {"gitVersion": "v1.36.3"},
+                "GET /api/v1/nodes": {"items": [node(name, gpus) for name, gpus in nodes.items()]},
+                "GET /apis/apps/v1/daemonsets": {"items": []},
+                "GET /apis/apps/v1/deployments": {"items": []},
+                "GET /api/v1/pods": {"items": []},
+                "GET /api/v1/events": {"items": []},
+                "GET /apis/autoscaling/v2/horizontalpodautoscalers": {"items": []},
+                "GET /apis/monitoring.coreos.com/v1/prometheuses": {"items": []},
+                "GET /apis/monitoring.coreos.com/v1/prometheusrules": {"items": []},
+            }
+        )
+
+    def __call__(self, method: str, path: str, *, body: Any = None, **more: Any) -> Any:
+        if method == "GET":
+            return super().__call__(method, path, body=body, **more)
+        self.requests.append(Asked(method, path, more["query"], body))
+        if f"{method} {path}" in self.answers:
+            return self.answer(f"{method} {path}")
+        if method == "DELETE":
+            self.answers.pop(f"GET {path}", None)
+            if path == NAMESPACE_PATH:
+                self.answers["GET /api/v1/pods"]["items"] = []
+            return {}
+        if "metadata" not in body:
+            return {"metadata": {}}  # a review, which is not kept
+        live = {**deepcopy(body), "metadata": {"uid": "uid-1", "resourceVersion": "1", **body["metadata"]}}
+        if method == "POST":
+            if path.endswith("/pods"):
+                self._run(live)
+            path = f"{path}/{live['metadata']['name']}"
+        self.answers[f"GET {path}"] = live
+        return live
+
+    def _run(self, pod: dict[str, Any]) -> None:
+        terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        name = terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+        ended = {"terminated": {"message": self.leaves[name], "exitCode": 0}}
+        pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
+        self.answers["GET /api/v1/pods"]["items"].append(pod)
+
+    @property
+    def written(self) -> list[str]:
+        return [asked for asked in self.asked if not asked.startswith("GET ") and "reviews" not in asked]
+
+    def record(self) -> Mapping[str, Any]:
+        return {key: json.loads(text) for key, text in self.answers[f"GET {RECORD}"]["data"].items()}
+
+
+def node(name: str, gpus: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {}},
+        "spec": {},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus)},
+            "nodeInfo": {"machineID": f"machine-{name}"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def result(gpus: int, error: Mapping[str, Any] | None = None) -> str:
+    rows = [] if error else [{"uuid": f"GPU-{number}", "error": None, "seconds": 0.1} for number in range(gpus)]
+    return json.dumps({"devices": ["nvidia-uvm"], "gpus": rows, "error": error, "seconds": 0.5})
+
+
+def prover(cluster: Cluster, *, check: bool = False, **request: Any) -> Prover:
+    kube = KubeClient(cluster, dry_run=check)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    asked = Request(OPTIONS, chain=False, holder="this-run")
+    return Prover(kube, prometheus, RuleOptions(), replace(asked, **request))
+
+
+def statuses(outcome: Any) -> dict[str, str]:
+    return {row["node"]: row["status"] for row in outcome.result["nodes"]}
+
+
+def test_each_node_is_proven_once_and_all_but_the_record_is_removed() -> None:
+    cluster = Cluster(gpu1=2, gpu2=1)
+    first = prover(cluster).prove()
+    assert not first.errors, first.errors
+    assert (first.changed, statuses(first)) == (True, {"gpu1": "proven", "gpu2": "proven"})
+    assert {key: entry["gpus"] for key, entry in cluster.record().items()} == {"machine-gpu1": 2, "machine-gpu2": 1}
+    assert f"GET {NAMESPACE_PATH}" not in cluster.answers
+    assert f"GET {CLASS_PATH}" not in cluster.answers
+
+    before = len(cluster.written)
+    second = prover(cluster).prove()
+    assert (second.changed, statuses(second)) == (False, {"gpu1": "kept", "gpu2": "kept"})
+    assert len(cluster.written) == before
+
+
+def test_check_mode_reports_what_is_due_and_writes_nothing() -> None:
+    cluster = Cluster(gpu1=2)
+    outcome = prover(cluster, check=True).prove()
+    assert (outcome.changed, statuses(outcome)) == (True, {"gpu1": "due"})
+    assert cluster.written == []
+
+
+def test_a_cuda_error_is_recorded_as_a_failure() -> None:
+    cluster = Cluster(gpu1=2)
+    cluster.leaves["gpu1"] = result(2, {"text": "cuInit: CUDA_ERROR_UNKNOWN", "function": "cuInit", "code": 999})
+    outcome = prover(cluster).prove()
+    assert statuses(outcome) == {"gpu1": "failed"}
+    assert len(outcome.errors) == 1
+    assert cluster.record()["machine-gpu1"]["error"]["text"]
+    assert f"GET {NAMESPACE_PATH}" not in cluster.answers
+
+
+def test_gpus_in_use_wait() -> None:
+    cluster = Cluster(gpu1=1)
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {"metadata": {"namespace": "ml", "name": "chat"}, "spec": {"nodeName": "gpu1", "containers": [container]}}
+    cluster.answers["GET /api/v1/pods"]["items"].append({**pod, "status": {"phase": "Running"}})
+    outcome = prover(cluster).prove()
+    assert statuses(outcome) == {"gpu1": "waiting"}
+    assert "ml/chat" in outcome.result["nodes"][0]["reason"]
+    assert cluster.written == []
+
+
+def test_a_gpu_that_fell_off_the_bus_fails_without_a_program() -> None:
+    cluster = Cluster(gpu1=2)
+    server = Server("gpu1", gpus=2, expected=3)
+    outcome = prover(cluster, servers=(server,), nodes=("gpu1",)).prove()
+    assert statuses(outcome) == {"gpu1": "failed"}
+    assert "2 of 3 GPUs" in outcome.errors[0].seen
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [(RECORD, "ConfigMap"), (CLASS_PATH, "PriorityClass"), (NAMESPACE_PATH, "Namespace")]
+)
+def test_an_object_that_no_proof_created_is_kept(path: str, kind: str) -> None:
+    cluster = Cluster(gpu1=1)
+    cluster.answers[f"GET {path}"] = {"metadata": {"name": "kubegpu-proof"}}
+    with pytest.raises(HopError, match=rf"{kind} kubegpu-proof .*was not created by a proof.*Nothing was changed"):
+        prover(cluster).prove()
+    assert cluster.written == []
+
+
+def test_leftover_objects_of_a_killed_run_are_removed() -> None:
+    cluster = Cluster(gpu1=1)
+    prover(cluster).prove()
+    cluster.answers[f"GET {NAMESPACE_PATH}"] = {"metadata": {"name": NAMESPACE, "uid": "uid-2", "labels": MINE}}
+    outcome = prover(cluster).prove()
+    assert (outcome.changed, statuses(outcome)) == (True, {"gpu1": "kept"})
+    assert f"DELETE {NAMESPACE_PATH}" in cluster.written
+
+
+def test_absent_removes_the_record() -> None:
+    cluster = Cluster(gpu1=1)
+    prover(cluster).prove()
+    assert prover(cluster).clear().changed
+    assert f"GET {RECORD}" not in cluster.answers
+    assert not prover(cluster).clear().changed
+
+
+def test_an_error_of_the_api_server_names_the_nodes_that_were_not_proven() -> None:
+    cluster = Cluster(gpu1=1)
+    cluster.answers[f"PATCH {CLASS_PATH}"] = refusal(500, "etcd is full")
+    outcome = prover(cluster).prove()
+    assert statuses(outcome) == {"gpu1": "failed"}
+    assert "etcd is full" in outcome.result["nodes"][0]["reason"]
+
+
+@pytest.mark.parametrize(("gpus", "reason"), [(0, "no node offers a GPU"), (1, "no GPU is free")])
+def test_a_chain_without_a_free_gpu_waits(gpus: int, reason: str) -> None:
+    cluster = Cluster(**({"gpu1": gpus} if gpus else {}))
+    for listed in cluster.answers["GET /api/v1/nodes"]["items"]:
+        listed["spec"]["unschedulable"] = True
+    outcome = prover(cluster, chain=True).prove()
+    assert outcome.result["chain"]["status"] == "waiting"
+    assert reason in outcome.result["chain"]["reason"]
