@@ -20,8 +20,8 @@ import yaml
 from sentences import descriptions, long_sentences, of_page, of_python
 
 ROOT = Path(__file__).parents[1]
-BASE = "b84737c30d70fd6679e04bed2f2b19ff2994dad8"  # subjects before it were not checked
-SUBJECT = re.compile(r"[a-z0-9_./-]+(, [a-z0-9_./-]+)*: \S.*")
+BASE = "bd1d346f0a029a62746446f6baf742a1e6c23776"  # subjects before it were not checked
+SUBJECT = re.compile(r"[a-z][a-z0-9_./-]*(, [a-z0-9_./-]+)*: \S.*")
 LONGEST_SUBJECT = 72
 
 # A pattern, and what to write instead.

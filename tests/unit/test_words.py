@@ -62,6 +62,7 @@ def test_a_task_has_a_verb_of_ansible_and_a_message_is_read(tmp_path: Path) -> N
         ("doctor: report the first broken hop", 0),
         ("doctor, plugins/modules: report the first broken hop", 0),
         ("Tell what is broken", 1),
+        ("_common: report the first broken hop", 1),
         ("doctor: " + "x" * 65, 1),
         ("Merge branch 'main'", 1),
     ],
@@ -77,10 +78,17 @@ def test_files_that_were_not_rewritten_yet_are_listed() -> None:
     assert all((words.ROOT / path).exists() for path in words.LATER)
 
 
-def test_the_commits_of_this_checkout_are_read() -> None:
-    """BASE is one of them, unless the checkout is shallow."""
-    log = subprocess.run(["git", "log", "--format=%H"], cwd=words.ROOT, check=True, capture_output=True, text=True)
-    hashes = log.stdout.split()
+def test_subjects_since_base_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*words: str) -> str:
+        user = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+        return subprocess.run(["git", *user, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
-    assert words.BASE in hashes or (words.ROOT / ".git" / "shallow").exists()
-    assert len(words.subjects(words.ROOT)) < len(hashes)
+    git("init", "--quiet")
+    for subject in ("Old", "a: first", "b: second"):
+        git("commit", "--quiet", "--allow-empty", "--message", subject)
+    base = git("rev-list", "--max-parents=0", "HEAD").strip()
+
+    monkeypatch.setattr(words, "BASE", base)
+    assert words.subjects(tmp_path) == ["b: second", "a: first"]
+    monkeypatch.setattr(words, "BASE", "0" * 40)
+    assert words.subjects(tmp_path) == [], "a history without BASE, as of a shallow clone"

@@ -249,8 +249,7 @@ METRICS_API_OF_ANOTHER = FindingType(
     Hop.METRICS_API,
     "error",
     cause="{group} is served by {owner}, which does not serve recorded series. A cluster has one server of that API",
-    fix="remove that server and run the prometheus_adapter role (install KEDA for backend keda), or scale on a metric "
-    "that it serves",
+    fix="remove that server and run the prometheus_adapter role, or scale on a metric that it serves",
     grace_s=_START_GRACE_S,
     before="refuse",
 )
