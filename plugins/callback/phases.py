@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 name: phases
 type: stdout
 short_description: Show one line for each play and each change
-version_added: 0.3.0
+version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:

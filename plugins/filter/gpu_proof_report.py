@@ -15,7 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof imp
 DOCUMENTATION = r"""
 name: gpu_proof_report
 short_description: Write a proof for people
-version_added: 0.3.0
+version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:

@@ -10,7 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import Ho
 DOCUMENTATION = r"""
 name: kubeconfig_cluster
 short_description: Name the cluster that a kubeconfig leads to
-version_added: 0.3.0
+version_added: 0.1.0
 author: kubegpu.autoscale contributors (@kubegpu)
 description:
   - Gives the context and the address of its API server, for a question to a person. No cluster is connected.

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: custom_metric_info
 short_description: Query the metrics APIs as the HorizontalPodAutoscaler controller does
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Returns the values that a HorizontalPodAutoscaler would use, from C(custom.metrics.k8s.io) or
     C(external.metrics.k8s.io). It uses the API version and the paths of the controller.

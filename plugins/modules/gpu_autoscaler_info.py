@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_autoscaler_info
 short_description: Read autoscalers, with the evidence that they work
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Reads HorizontalPodAutoscalers with their targets, their current and desired replicas and their conditions.
   - Reads the metric of each pod in the metrics API and in Prometheus.

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_autoscaler_plan
 short_description: Show what other settings of an autoscaler would have done with the recorded load
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Replays the load that Prometheus recorded through the algorithm of the HPA controller, with its windows, policies,
     tolerances, bounds, several metrics and the start time of pods.

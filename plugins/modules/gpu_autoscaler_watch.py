@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_autoscaler_watch
 short_description: Watch an autoscaler while its load changes
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Reads a HorizontalPodAutoscaler and its target twice per second. Returns the replicas over time, and the events of
     the HPA, the scheduler and the pods in order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_doctor
 short_description: Find out where autoscaling on GPU metrics is broken
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Checks the chain from the GPU to the autoscaler, for a cluster or for one autoscaler.
   - The hops are GPU nodes, device plugin, node labels, dcgm-exporter, Prometheus targets, metric labels, recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_hours_info
 short_description: Read GPU hours and idle GPU hours by week, namespace and workload
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Queries Prometheus for the GPU hours that the role P(kubegpu.autoscale.gpu_alerts#role) records once per minute.
   - A pod holds its GPUs from when it is scheduled until it ends. A share of a GPU and a MIG instance count as their

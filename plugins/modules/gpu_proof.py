@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_proof
 short_description: Prove that GPUs compute and that workloads scale on them
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Runs a CUDA program on the GPUs of each node as pods get them. It initializes CUDA, allocates memory, runs a kernel,
     and compares the result.

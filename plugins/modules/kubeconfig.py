@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kubeconfig
 short_description: Merge a cluster into a kubeconfig, or remove it
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Merges the cluster, the context and the user of one cluster's kubeconfig into a file that may have others.
     Entries of other clusters and the current context do not change.
