@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from lab.versions import versions
 from scaling_bench import manifests
 from scaling_bench.cluster import BenchCluster, NotReached, wait_until
-from scaling_bench.configurations import MAXIMUM, NAMESPACE, Workload, read_configurations
+from scaling_bench.configurations import MAXIMUM, NAMESPACE, Workload, of_a_small_fleet, read_configurations
 from scaling_bench.report import MEASURED, write
 from scaling_bench.rounds import (
     HPA_S,
@@ -35,6 +35,7 @@ from scaling_bench.rounds import (
     others,
     quick,
     slow,
+    small,
     steps,
     trace,
 )
@@ -48,6 +49,7 @@ PLANS: dict[str, Callable[[int], list[Round]]] = {
     "others": others,
     "slow": slow,
     "quick": quick,
+    "small": small,
 }
 # Of a configuration, where there are as many processors. Five on two of these starved, at a load of 89.
 MOST_LANES = 5
@@ -64,6 +66,8 @@ class Bench:
         self.inventory, self.kubeconfig = arguments.inventory, arguments.kubeconfig
         self.cluster = BenchCluster(arguments.kubeconfig)
         self.configurations = read_configurations()
+        if arguments.plan == "small":
+            self.configurations = {name: of_a_small_fleet(one) for name, one in self.configurations.items()}
         self.lanes = arguments.lanes
         self.workloads = [
             workload

@@ -76,6 +76,12 @@ def quick(_lanes: int) -> list[Round]:
     return [Round(SHAPES["step"], 5, 0, settle_s=60)]
 
 
+def small(lanes: int) -> list[Round]:
+    """Twenty phases of the step and slow pods, at the HPA controller's period for a small fleet."""
+    step = SHAPES["step"]
+    return [*[Round(step, 2, 0)] * -(-20 // lanes), *(Round(step, 2, pod_start_s) for pod_start_s in (30, 90))]
+
+
 def only(rounds: Sequence[Round], sync_s: int | None, pod_start_s: int | None) -> list[Round]:
     """Those at one period of the HPA controller, and with one start of pods, seconds; None is all."""
     return [

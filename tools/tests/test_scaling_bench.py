@@ -15,7 +15,7 @@ from scaling_bench import manifests
 from scaling_bench.balancer import Workload as Served
 from scaling_bench.balancer import load_at
 from scaling_bench.cluster import BenchCluster
-from scaling_bench.configurations import filled, read_configurations, read_recipes
+from scaling_bench.configurations import filled, of_a_small_fleet, read_configurations, read_recipes
 from scaling_bench.evaluation import Seen, direction_changes, evaluate, spread
 from scaling_bench.goals import goals
 from scaling_bench.report import MEASURED, dumps, file_name, kinds, loads, page, picture
@@ -31,6 +31,7 @@ from scaling_bench.rounds import (
     others,
     quick,
     slow,
+    small,
     steps,
 )
 from scaling_bench.shapes import HIGH, LOW, SHAPES
@@ -192,6 +193,23 @@ def test_one_period_alone_has_its_twenty_steps() -> None:
     assert only(steps(10), None, None) == steps(10)
     assert only(quick(10), 15, None) == []
     assert only(slow(10), None, 90) == [Round(STEP, 5, 90)]
+
+
+@pytest.mark.parametrize("lanes", [2, 5, 10])
+def test_the_plan_of_a_small_fleet_has_twenty_steps_and_slow_pods_at_its_period(lanes: int) -> None:
+    rounds = small(lanes)
+    assert {round_.sync_s for round_ in rounds} == {2}
+    assert sum(lanes for round_ in rounds if not round_.pod_start_s) == 20
+    assert [round_.pod_start_s for round_ in rounds if round_.pod_start_s] == [30, 90]
+
+
+def test_rules_of_a_small_fleet_are_evaluated_each_second_and_those_of_others_as_before() -> None:
+    before = read_configurations()
+    after = {name: of_a_small_fleet(one) for name, one in before.items()}
+    assert {one.evaluate_s for one in after.values() if one.is_ours} == {1}
+    assert {name: one for name, one in after.items() if not one.is_ours} == {
+        name: one for name, one in before.items() if not one.is_ours
+    }
 
 
 def test_the_full_plan_leaves_ten_minutes_of_an_hour_to_make_the_lab() -> None:
