@@ -23,7 +23,7 @@ NOT_INITIALIZED, OUT_OF_MEMORY, ECC, MPS_FAILED = 3, 2, 214, 805
 class CudaRun:
     """The result that a pod left.
 
-    gpus:    a row for each GPU, with `uuid`, `seconds` and `error`.
+    gpus:    a row for each GPU with `uuid`, and `error` if it failed; the first failures alone if there are many.
     error:   why there is no row; empty otherwise.
     devices: device nodes of NVIDIA that the container had.
     """
@@ -36,12 +36,14 @@ class CudaRun:
     @property
     def computed(self) -> tuple[str, ...]:
         """UUIDs of the GPUs that gave the right result."""
-        return tuple(str(row["uuid"]) for row in self.gpus if not row["error"])
+        return tuple(str(row["uuid"]) for row in self.gpus if not row.get("error"))
 
     @property
     def failures(self) -> list[tuple[str, Mapping[str, Any]]]:
         """What failed, and how; the first one is to be fixed first."""
-        rows = [(f"GPU {row['uuid'] or number}", row["error"]) for number, row in enumerate(self.gpus) if row["error"]]
+        rows = [
+            (f"GPU {row['uuid'] or number}", row["error"]) for number, row in enumerate(self.gpus) if row.get("error")
+        ]
         return [("CUDA", self.error), *rows] if self.error else rows
 
 
