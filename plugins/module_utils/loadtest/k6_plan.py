@@ -11,7 +11,7 @@ from typing import Any
 
 from .shapes import Stage, k6_options
 
-# A probe a second gives a hundred in the shortest load that is judged by a p95, and is no load of its own.
+# Enough for a p95 in a load of two minutes, and hardly a load itself.
 _PROBES_PER_S = 1
 # Names for the number of tokens of an answer, by what an OpenAI API takes, and what contradicts an answer of one.
 _TOKENS = ("max_completion_tokens", "max_tokens")
