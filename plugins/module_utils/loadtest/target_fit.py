@@ -86,7 +86,7 @@ def find_target(levels: Sequence[Level], goal_ms: float) -> Target:
     knee = _knee(levels)
 
     def last_within(times_ms: Sequence[float]) -> int:
-        """Index of the last level that holds the goal and is no further than the knee; -1 if there is none."""
+        """Index of the last level that holds the goal and is no further than the knee; -1 if no level does."""
         fitted = monotone(times_ms, weights)
         return max((index for index in range(knee + 1) if fitted[index] <= goal_ms), default=-1)
 
