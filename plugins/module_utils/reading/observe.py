@@ -107,11 +107,7 @@ class Observer:
                 ],
                 replicas=target.replicas if target.manifest is not None else None,
                 demand=demands.get(autoscaler.key),
-                rejections={
-                    pod: seen
-                    for (namespace, pod), seen in rejections.items()
-                    if namespace == autoscaler.namespace and pod in ready
-                },
+                rejections={pod: seen for pod, seen in rejections.get(autoscaler.key, {}).items() if pod in ready},
             )
             if not ready:  # such a target may be changed meanwhile
                 del self._targets[autoscaler.key]

@@ -14,19 +14,25 @@ _WINDOW = "5m"
 _REJECTED, _COMPLETED = "vllm:admission_rejections_total", "vllm:request_success_total"
 
 
-def read_rejections(prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> dict[Key, Rejections]:
-    """Of model servers' pods, by namespace and name; none while Prometheus does not answer.
+def read_rejections(
+    prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]
+) -> dict[Key, dict[str, Rejections]]:
+    """Of the pods in the namespace of each autoscaler that reads model servers; none while Prometheus does not answer.
 
     Only vLLM counts the requests that it does not admit.
     """
-    namespaces = {autoscaler.namespace for autoscaler in autoscalers if _reads_model_servers(autoscaler)}
-    if not namespaces:
+    readers = [autoscaler for autoscaler in autoscalers if _reads_model_servers(autoscaler)]
+    if not readers:
         return {}
+    namespaces = {autoscaler.namespace for autoscaler in readers}
     try:
         rejected, completed = (_per_second(prometheus, counter, namespaces) for counter in (_REJECTED, _COMPLETED))
     except (ApiError, QueryError):
         return {}
-    return {pod: Rejections(value, completed.get(pod, 0.0)) for pod, value in rejected.items()}
+    found: dict[str, dict[str, Rejections]] = {namespace: {} for namespace in namespaces}
+    for (namespace, pod), per_second in rejected.items():
+        found[namespace][pod] = Rejections(per_second, completed.get((namespace, pod), 0.0))
+    return {autoscaler.key: found[autoscaler.namespace] for autoscaler in readers}
 
 
 def _reads_model_servers(autoscaler: Autoscaler) -> bool:

@@ -36,7 +36,7 @@ def autoscaler(metric: str, namespace: str = "ml") -> Autoscaler:
 def test_each_pod_has_its_rates(metric: str) -> None:
     prometheus = Counted({"admission_rejections": {"a": 65.0, "b": 0.0}, "request_success": {"a": 0.7}})
     found = read_rejections(prometheus, [autoscaler(metric), autoscaler("gpu", "other")])
-    assert found == {("ml", "a"): Rejections(65.0, 0.7), ("ml", "b"): Rejections(0.0, 0.0)}
+    assert found == {("ml", "chat"): {"a": Rejections(65.0, 0.7), "b": Rejections(0.0, 0.0)}}
     assert all('namespace=~"ml"' in query for query in prometheus.queries)
 
 
