@@ -12,6 +12,7 @@ from ...errors import enumeration
 from ...hops import Hop
 from ..objects import youngest
 from ..state.api import ApiState
+from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
 
@@ -113,14 +114,17 @@ def rejections(state: State) -> Iterator[CheckResult]:
     """Silent while the HPA scales because of the metric, and at the maximum, where a lower target would not help."""
     for autoscaler in state.autoscalers:
         shares = {name: pod.share for name, pod in autoscaler.rejections.items() if pod.share >= _REJECTED_SHARE}
-        is_at_maximum = (autoscaler.replicas or 0) >= autoscaler.hpa["spec"]["maxReplicas"]
-        if not shares or is_at_maximum or any(map(_asks_for_more, autoscaler.metrics)):
+        if not shares or _is_at_maximum(autoscaler) or any(map(_asks_for_more, autoscaler.metrics)):
             continue
         averages = (
             f"{metric.name} is {_average(metric):g}, target {metric.target_value:g}" for metric in autoscaler.metrics
         )
         seen = f"{enumeration(sorted(shares))} rejected up to {max(shares.values()):.0%} of the requests"
         yield CheckResult(REJECTED_BELOW_TARGET, autoscaler.name, f"{seen}; {', '.join(averages)}")
+
+
+def _is_at_maximum(autoscaler: AutoscalerState) -> bool:
+    return (autoscaler.replicas or 0) >= autoscaler.hpa["spec"]["maxReplicas"]
 
 
 def _asks_for_more(metric: MetricState) -> bool:
