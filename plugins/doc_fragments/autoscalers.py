@@ -53,8 +53,8 @@ options:
           - V(mig) is the engine activity of MIG instances. V(shared) is for GPUs that several pods share.
           - These values are percent of a GPU, averaged over the GPUs of a pod.
           - V(llm) consists of two metrics of a model server, C(llm_requests_waiting) and C(llm_kv_cache).
-          - V(llm_in_flight) is the number of running and waiting requests in vLLM, SGLang, TGI or Triton. It requires
-            O(autoscalers[].target_value).
+          - V(llm_in_flight) is the number of running and waiting requests in vLLM, SGLang, TGI, Triton, TensorRT-LLM, a
+            NIM or llama.cpp. It requires O(autoscalers[].target_value).
           - C(query) is PromQL that returns one series per C(namespace) and C(pod). It is recorded as C(name), which
             must be lower case. With C(per=workload) it returns the workload's total, for example requests per second at
             its ingress.

@@ -8,7 +8,8 @@ from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import Generator, manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import Stage, from_dict, k6_options
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.k6_plan import k6_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import from_dict
 
 DOCUMENTATION = r"""
 name: loadtest_objects
@@ -60,16 +61,8 @@ def loadtest_objects(
     given, steps = plain(generator), [from_dict(stage) for stage in stages]
     plan = given.pop("plan", None)
     numbers = {"seconds": sum(step.seconds for step in steps), "start_timeout": int(given["start_timeout"])}
-    files = given["files"] | ({"plan.json": _k6_plan(plan, steps)} if plan else {})
+    files = given["files"] | ({"plan.json": json.dumps(k6_plan(plan, steps))} if plan else {})
     return manifests(Generator(**{**given, **numbers, "files": files}, owners=plain(owners)))
-
-
-def _k6_plan(plan: Mapping[str, Any], steps: list[Stage]) -> str:
-    """What k6.js reads."""
-    options = dict(plan)
-    most_users = int(options.pop("most_users"))
-    scenario = k6_options(steps, timeout_s=float(options["timeout_s"]), most_users=most_users)
-    return json.dumps({**options, "scenario": scenario})
 
 
 class FilterModule:

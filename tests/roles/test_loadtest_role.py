@@ -22,6 +22,7 @@ LOAD: dict[str, Any] = {
     "gpu_loadtest_high": 40,
 }
 OWN = {"image": "docker.io/blazemeter/taurus:latest", "command": ["bzt", "/plan/plan.yml"]}
+STREAM = '{"model": "m", "prompt": "Hello", "stream": true}'
 HERE = {"role_path": str(ROOT / "roles" / "gpu_loadtest")}
 NO_CLUSTER = "there is no kubeconfig at"
 
@@ -44,6 +45,23 @@ def said(folder: Path, **options: Any) -> str:
         pytest.param({"gpu_loadtest_low": "2", "gpu_loadtest_high": "40"}, NO_CLUSTER, id="text"),
         pytest.param({"gpu_loadtest_high": 1}, "that is no load to scale on", id="no load"),
         pytest.param({"gpu_loadtest_url": "grpc://chat:9000"}, "gpu_loadtest_grpc_method is ``", id="no method"),
+        pytest.param({"gpu_loadtest_goals": {"p95_ms": "2000", "rejected_percent": 1}}, NO_CLUSTER, id="goals"),
+        pytest.param(
+            {"gpu_loadtest_goals": {"ttft_p95_ms": 500}, "gpu_loadtest_body": STREAM},
+            NO_CLUSTER,
+            id="a goal of a stream",
+        ),
+        pytest.param(
+            {"gpu_loadtest_goals": {"ttft_p95_ms": 500}, "gpu_loadtest_body": "{}"},
+            "gpu_loadtest_body asks for no stream",
+            id="a goal of a stream without one",
+        ),
+        pytest.param({"gpu_loadtest_goals": {"p95": 1}}, "p95. Supported parameters include", id="an unknown goal"),
+        pytest.param(
+            {"gpu_loadtest_own": OWN, "gpu_loadtest_goals": {"p95_ms": 1}},
+            "the latency of its requests is unknown",
+            id="a goal for a generator of one's own",
+        ),
     ],
 )
 def test_what_is_taken_and_what_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
@@ -67,7 +85,7 @@ def test_numbers_may_be_text(form: Any) -> None:
     assert [stage["seconds"] for stage in role["__gpu_loadtest_stages"]] == [10, 5, 60, 90]
     assert role["__gpu_loadtest_budget"] == 12.0
     [secret, job] = role[OBJECTS]
-    assert json.loads(b64decode(secret["data"]["plan.json"]))["scenario"]["maxVUs"] == 120
+    assert json.loads(b64decode(secret["data"]["plan.json"]))["scenarios"]["load"]["maxVUs"] == 120
     assert b64decode(secret["data"]["k6.js"]).startswith(b"//")
     assert job["spec"]["activeDeadlineSeconds"] == 165 + 30 + 60
 

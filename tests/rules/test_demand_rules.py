@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_recorded_servers import recorded
 from test_rules import promtool
 
 LABELS = 'namespace="ml", deployment="chat"'
@@ -166,6 +168,15 @@ def test_who_waited_too_long_or_left_took_gpu_time(case: str, code: str, tmp_pat
     check(tmp_path, rules(source=case.partition("-")[0]), rows, expected)
 
 
+@pytest.mark.parametrize("case", ["istio", "envoy_gateway", "ingress_nginx", "traefik-ingress-by-number"])
+def test_dynamo_rejects_with_529(case: str, tmp_path: Path) -> None:
+    samples = (SAMPLES | RECORDED)[case]
+    rejected = re.sub('"(503|429)"', '"529"', samples["refused"])
+    assert rejected != samples["refused"]
+    rows = {BUSY: "100x60", samples["served"]: "0+100x60", rejected: "0+100x60"}
+    check(tmp_path, rules(source=case.partition("-")[0]), rows, [(part("offered"), 118, 100)])
+
+
 def test_a_cost_is_held_for_a_day_and_then_the_prior_counts(tmp_path: Path) -> None:
     """At the longest interval at which anything is learned, which is all that is different."""
     day = HELD_S // LONGEST_INTERVAL_S
@@ -301,11 +312,45 @@ def test_clients_that_try_again_while_nothing_is_served_are_no_demand(served_aft
 
 
 def test_a_dot_in_a_name_is_a_dot(tmp_path: Path) -> None:
-    """Traefik's and Envoy's counters are found by a pattern."""
-    other = 'envoy_cluster_upstream_rq{envoy_response_code="200",envoy_cluster_name="httproute/ml/chatXv2/rule/0"}'
+    """Traefik's counters are found by a pattern."""
+    other = 'traefik_service_requests_total{code="200",service="ml-chatXv2-80@kubernetes"}'
     mine = other.replace("chatXv2", "chat.v2")
     series = {BUSY: "100x60", mine: "0+100x60", other: "0+1000x60"}
-    check(tmp_path, rules(source="envoy_gateway", name="chat.v2"), series, [(part("offered"), 118, 50)])
+    check(tmp_path, rules(source="traefik", name="chat.v2"), series, [(part("offered"), 118, 50)])
+
+
+# Envoy 1.40.0's own text of several bursts, by route: requests that are offered and served in each of them.
+# chat: 24 answered, 57 with 429 and 3 reset; 404 and 500 do not count. cb: a circuit breaker. retry: Envoy sent 36.
+# down and empty: a closed port and no endpoint. slow: 3 timed out; 3 aborted requests are in no code.
+BURSTS = {"chat": (84, 24), "cb": (40, 4), "retry": (30, 3), "down": (9, 0), "empty": (8, 0), "slow": (3, 3)}
+
+
+@pytest.mark.parametrize("route", BURSTS)
+def test_envoy_counts_the_requests_of_a_route(route: str, tmp_path: Path) -> None:
+    """Ten of the bursts come every two seconds."""
+    offered, served = BURSTS[route]
+    series = {name: f"0+{10 * value:g}x60" for name, value in recorded("envoy-1.40-after-bursts").items()}
+    expected = [
+        (part("offered"), 118, 5 * offered),
+        (part("cost"), 118, 0.2 / served if served else None),
+    ]
+    check(tmp_path, rules(source="envoy_gateway", name=route), {BUSY: "100x60", **series}, expected)
+
+
+def test_envoy_has_no_counter_before_the_first_answer(tmp_path: Path) -> None:
+    series = {name: f"{value:g}x60" for name, value in recorded("envoy-1.40-idle").items()}
+    expected = [(part("counters"), 118, None), (part("sum"), 118, 100)]
+    check(tmp_path, rules(source="envoy_gateway"), {BUSY: "100x60", **series}, expected)
+
+
+def test_an_httproute_with_a_dot_is_counted_under_another_name() -> None:
+    """httproute/ml/echo.a.example.com/rule/0 had six requests."""
+    counted = [name for name, value in recorded("envoy-1.40-after-bursts").items() if "_upstream_rq{" in name and value]
+    assert [name.partition("{")[0] for name in counted if "ml/echo" in name] == [
+        "envoy_cluster_a_example_com_rule_0_upstream_rq"
+    ]
+    with pytest.raises(HopError, match="an HTTPRoute whose name has a dot"):
+        rules(source="envoy_gateway", name="echo.a.example.com")
 
 
 @pytest.mark.parametrize("source", ["istio", "envoy_gateway", "ingress_nginx", "traefik"])

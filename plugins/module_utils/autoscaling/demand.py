@@ -109,6 +109,13 @@ class Demand:
                 f"use one of {', '.join(COUNTERS)}; for others leave source out and give offered and served",
             )
         counter, name = COUNTERS[source], given.text("name", rule=DNS_SUBDOMAIN) or target
+        if "." in name and not counter.dots:
+            raise given.error(
+                "name",
+                f"is {shown(name)}, and Envoy counts the requests of an {counter.named} whose name has a dot under "
+                "another series",
+                f"give the {counter.named} a name without a dot, or give offered and served in place of source",
+            )
         return cls(counter.offered(namespace, name), counter.served(namespace, name), prior, source)
 
     def probes(self, workload: str) -> Iterator[Metric]:

@@ -253,19 +253,88 @@ def _profiled(*series: str, matchers: str = "") -> Source:
 _MOST_REQUESTS = 1_000_000
 
 
-def _queue(series: str) -> Source:
-    return Source(MODEL_SERVER, (series,), limit=_MOST_REQUESTS, total="sum")
+# vLLM rejects what --max-num-queued-reqs does not admit, and its gauges then show a calm server. By Little's law
+# rejected requests add to those in flight in proportion to the completed ones. They add as many at most, because
+# clients that retry at once are no demand. admission_rejections_total has no label engine.
+_REJECTED_SHARE = """\
+clamp_max(
+  (sum without (engine, reason) (rate(vllm:admission_rejections_total{$rows}[1m])) > 0)
+  / sum without (engine, finished_reason) (rate(vllm:request_success_total{$rows}[1m])),
+  1
+)"""
+_VLLM_HELD = "((vllm:num_requests_running{$rows} >= 0) + (vllm:num_requests_waiting{$rows} >= 0))"
+_VLLM_REJECTED = f"{_VLLM_HELD}\n* ignoring (engine) group_left ()\n{_REJECTED_SHARE}"
+# Triton's queue falls to 0 when it makes a batch of it, and fills again: its average of 15 s counts. What ran is known
+# when it ends. The whole duration of requests is steadier, but shows a growing queue late.
+_TRITON_RUNS_AND_WAITS = """\
+(
+  (rate(nv_inference_compute_infer_duration_us{$rows}[1m]) / 1e6 >= 0)
+  + (
+    (
+      avg_over_time(nv_inference_pending_request_count{$rows}[15s])
+      or nv_inference_pending_request_count{$rows}
+    ) >= 0
+  )
+)"""
 
 
-def _held(running: str, waiting: str, *, reporter: Reporter = MODEL_SERVER, runs: str = "{running}{{$rows}}") -> Source:
-    """Requests that run and requests that wait. `runs` makes a number of the first series where that is a counter."""
+def _queue(series: str, *, reporter: Reporter = MODEL_SERVER, matchers: str = "") -> Source:
+    return Source(reporter, (series,), limit=_MOST_REQUESTS, total="sum", matchers=matchers)
+
+
+def _held(*series: str, reporter: Reporter = MODEL_SERVER, formula: str = "", matchers: str = "") -> Source:
+    """Requests that run and requests that wait. The first series shows that there is a server."""
     # What is wrong in one of them would be hidden in the sum.
-    formula = f"({runs.format(running=running)} >= 0) + ({waiting}{{$rows}} >= 0)"
-    return Source(reporter, (running, waiting), limit=_MOST_REQUESTS, total="sum", formula=formula)
+    both = " + ".join(f"({one}{{$rows}} >= 0)" for one in series)
+    return Source(reporter, series, limit=_MOST_REQUESTS, total="sum", formula=formula or both, matchers=matchers)
 
 
-def _cache(series: str) -> Source:
-    return Source(MODEL_SERVER, (series,), limit=MOST_OF_A_RATIO, full=1, scale=100)
+def _cache(series: str, *, reporter: Reporter = MODEL_SERVER, matchers: str = "") -> Source:
+    return Source(reporter, (series,), limit=MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers)
+
+
+# Requests that wait for room. Others wait because the scheduler defers them, for a transfer of KV blocks for instance.
+_VLLM_WAITING = Source(
+    MODEL_SERVER,
+    ("vllm:num_requests_waiting_by_reason",),
+    limit=_MOST_REQUESTS,
+    total="sum",
+    formula=f"""\
+(vllm:num_requests_waiting_by_reason{{reason="capacity",$rows}} >= 0)
++ ignoring (reason) group_left ()
+(
+{indent(_VLLM_REJECTED, "  ")}
+)
+or
+vllm:num_requests_waiting_by_reason{{reason="capacity",$rows}}""",
+)
+_VLLM_IN_FLIGHT = _held(
+    "vllm:num_requests_running",
+    "vllm:num_requests_waiting",
+    formula=f"{_VLLM_HELD}\n+\n{_VLLM_REJECTED}\nor\n{_VLLM_HELD}",
+)
+_TRITON_IN_FLIGHT = _held(
+    "nv_inference_compute_infer_duration_us",
+    "nv_inference_pending_request_count",
+    reporter=TRITON,
+    formula=f"""\
+rate(nv_inference_request_duration_us{{$rows}}[1m]) / 1e6
+>
+{_TRITON_RUNS_AND_WAITS}
+or
+{_TRITON_RUNS_AND_WAITS}""",
+)
+# Names from documentation; none of these servers was run. A NIM's names have no prefix, so its label is required.
+_NIM = 'model_name!=""'
+_TRT_LLM = "nv_trt_llm_request_metrics"
+_TRT_LLM_IN_FLIGHT = _held(
+    _TRT_LLM,
+    reporter=TRITON,
+    formula=f"""\
+({_TRT_LLM}{{request_type="scheduled",$rows}} >= 0)
++ ignoring (request_type) group_left ()
+({_TRT_LLM}{{request_type="waiting",$rows}} >= 0)""",
+)
 
 
 def _memory(field: str) -> str:
@@ -358,8 +427,12 @@ PROFILES: dict[str, Profile] = {
             (
                 _metric(
                     "llm_requests_waiting",
+                    _VLLM_WAITING,
                     _queue("vllm:num_requests_waiting"),
                     _queue("sglang:num_queue_reqs"),
+                    _queue("trtllm_num_requests_waiting"),
+                    _queue(_TRT_LLM, reporter=TRITON, matchers='request_type="waiting"'),
+                    _queue("num_requests_waiting", matchers=_NIM),
                     unit="requests",
                     target_value=5,
                 ),
@@ -368,13 +441,21 @@ PROFILES: dict[str, Profile] = {
                     _cache("vllm:kv_cache_usage_perc"),
                     _cache("vllm:gpu_cache_usage_perc"),
                     _cache("sglang:token_usage"),
+                    _cache("trtllm_kv_cache_utilization"),
+                    _cache(
+                        "nv_trt_llm_kv_cache_block_metrics",
+                        reporter=TRITON,
+                        matchers='kv_cache_block_type="fraction"',
+                    ),
+                    _cache("gpu_cache_usage_perc", matchers=_NIM),
                     target_value=80,
                 ),
             ),
             caveats=(
                 "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
                 "requests wait only when a server is full: the queue does not tell how busy it is below that",
-                "TGI and Triton have a queue, but no KV cache usage: take llm_in_flight for them",
+                "TGI, llama.cpp and Triton without TensorRT-LLM have no KV cache usage: take llm_in_flight for them",
+                "a vLLM with --max-num-queued-reqs rejects what it does not admit: set the target below that number",
             ),
         ),
         Profile(
@@ -382,16 +463,14 @@ PROFILES: dict[str, Profile] = {
             (
                 _metric(
                     "llm_in_flight",
-                    _held("vllm:num_requests_running", "vllm:num_requests_waiting"),
+                    _VLLM_IN_FLIGHT,
                     _held("sglang:num_running_reqs", "sglang:num_queue_reqs"),
                     _held("tgi_batch_current_size", "tgi_queue_size"),
-                    # Triton counts the microseconds in which requests ran: a second in a second is one of them.
-                    _held(
-                        "nv_inference_compute_infer_duration_us",
-                        "nv_inference_pending_request_count",
-                        reporter=TRITON,
-                        runs="rate({running}{{$rows}}[1m]) / 1e6",
-                    ),
+                    _held("trtllm_num_requests_running", "trtllm_num_requests_waiting"),
+                    _TRT_LLM_IN_FLIGHT,
+                    _TRITON_IN_FLIGHT,
+                    _held("num_requests_running", "num_requests_waiting", matchers=_NIM),
+                    _held("llamacpp:requests_processing", "llamacpp:requests_deferred"),
                     unit="requests",
                     target_value=None,
                 ),
@@ -400,7 +479,8 @@ PROFILES: dict[str, Profile] = {
                 "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
                 "how many requests a pod is to hold depends on the model and its answers: measure it by a load test",
                 "requests that wait add up while pods start: with a dead time that is too short it asks for too many",
-                "Triton's requests that run are a mean of the last minute",
+                "Triton's requests that run are a mean of the last minute, so the value falls a minute late",
+                "a vLLM with --max-num-queued-reqs rejects what it does not admit: set the target below that number",
                 "Triton counts the time of an ensemble beside that of its models: up to twice what is in flight",
             ),
         ),

@@ -12,38 +12,44 @@ from .promql import literal, quoted
 # Prometheus reads a rule's text anew at each evaluation, and what is written as [^-@] costs it 5 ms each time.
 _TRAEFIK = "$in_namespace-$named-([a-z0-9]+@kubernetes(crd)?|http-[a-z0-9]+@kubernetesgateway)"
 # Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
-# error or a crash (500), and counted it would request them. Clients that wait too long (504), or do not wait (499, of
-# Envoy 0), had reached a pod. GPU time without counted requests would increase the cost of others.
-_SERVED = "2..|499|504|0"
-_OFFERED = f"{_SERVED}|429|502|503"
+# error or a crash (500), and counted it would request them. Clients that wait too long (504), or do not wait
+# (`aborted`), had reached a pod. GPU time without counted requests would increase the cost of others. Dynamo rejects
+# with 529.
+_SERVED = ("2..", "504")
+_REJECTED = ("429", "502", "503", "529")
 # gRPC rejects with HTTP's 200: exhausted, unavailable. Source: grpc.io/docs/guides/status-codes.
 _REFUSED_BY_GRPC = "8|14"
 
 
 @dataclass(frozen=True)
 class RequestCounter:
-    """Where one kind of proxy counts requests; all count a request when it is answered.
+    """Where one kind of proxy counts requests; all count a request when it is answered, Envoy at its headers.
 
     rows:   selectors, each for one way of scraping. `$namespace` and `$name` say whose requests, as strings;
             `$in_namespace` and `$named` are the same inside a regular expression. `$codes` is one of HTTP codes.
     named:  what `$name` is the name of.
     scrape: what Prometheus has to read.
-    grpc:   label that has the code of gRPC, if there is one.
+    grpc:    label that has the code of gRPC, if there is one.
+    aborted: code of a request whose client went away before the answer; empty if such a request is not counted.
+    dots:    whether a name with a dot is counted under the same series as one without.
     """
 
     rows: tuple[str, ...]
     named: str
     scrape: str
     grpc: str = ""
+    aborted: str = "499"
+    dots: bool = True
 
     def offered(self, namespace: str, name: str) -> tuple[str, ...]:
-        return self._selectors(namespace, name, _OFFERED)
+        return self._selectors(namespace, name, (*_SERVED, *_REJECTED))
 
     def served(self, namespace: str, name: str) -> tuple[str, ...]:
         taken = f',{self.grpc}!~"{_REFUSED_BY_GRPC}"}}' if self.grpc else "}"
         return tuple(row[:-1] + taken for row in self._selectors(namespace, name, _SERVED))
 
-    def _selectors(self, namespace: str, name: str, codes: str) -> tuple[str, ...]:
+    def _selectors(self, namespace: str, name: str, counted: tuple[str, ...]) -> tuple[str, ...]:
+        codes = "|".join(filter(None, (*counted, self.aborted)))
         names = {
             "namespace": quoted(namespace),
             "name": quoted(name),
@@ -65,6 +71,7 @@ COUNTERS: dict[str, RequestCounter] = {
         scrape="the proxies of the callers, gateways among them",
         # Source: istio.io/latest/docs/reference/config/metrics, label "gRPC Response Status".
         grpc="grpc_response_status",
+        aborted="0",
     ),
     "envoy_gateway": RequestCounter(
         (
@@ -73,6 +80,9 @@ COUNTERS: dict[str, RequestCounter] = {
         ),
         named="HTTPRoute",
         scrape="the proxies of Envoy Gateway, port 19001, path /stats/prometheus",
+        aborted="",
+        # Envoy takes what follows the first dot of a cluster's name for a part of the series' name.
+        dots=False,
     ),
     "ingress_nginx": RequestCounter(
         (

@@ -10,6 +10,7 @@ from math import ceil, floor, inf
 from typing import Any
 
 from ..autoscaling.controller import Behavior, Controller
+from .answers import answers, counts, goal_problems
 from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
 
 # Of all requests. Some are never sent while k6 makes another user; the load is still the requested one.
@@ -110,13 +111,32 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a test with its `problems`; an empty list of them is a test that passed.
 
     run: `began_s`, Unix seconds; `shape` and `stages`, see shapes.py; `samples`, see watched.py; `budget_s`, worst
-         reaction by the periods of the chain or None; `requests` with served, rejected, failed and dropped ones, or
-         none; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
+         reaction by the periods of the chain or None; `requests` as k6.js prints them, or none; `goals`, see
+         answers.py; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
     """
-    seen = figures(run)
-    requests = dict(run.get("requests") or {})
-    problems = [*_problems(run, seen, requests)]
-    return {**asdict(seen), "budget_s": run.get("budget_s"), "requests": requests, "problems": problems}
+    seen, requests = figures(run), counts(run)
+    problems = [*_problems(run, seen, requests), *goal_problems(run)]
+    return {
+        **asdict(seen),
+        "budget_s": run.get("budget_s"),
+        "requests": requests,
+        "stages": _stages(run),
+        "goals": dict(run.get("goals") or {}),
+        "problems": problems,
+    }
+
+
+def _stages(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What users got in each stage, beside its load and the replicas that were ready at its end."""
+    passed = passed_stages(run)
+    return [
+        {
+            **got,
+            "load": [part.stage.first, part.stage.last],
+            "replicas": int(part.samples[-1]["ready"]) if part.samples else None,
+        }
+        for part, got in zip(passed, answers(run), strict=False)
+    ]
 
 
 def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
 from .demands import read_demands
 from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
+from .rejections import read_rejections
 from .served import served_metrics
 from .targets import TargetState, read_targets
 
@@ -83,6 +84,7 @@ class Observer:
         answers = self._values(autoscalers, self._targets)
         recorded, now_s = self._recorded(autoscalers)
         demands = read_demands(self._prometheus, autoscalers, now_s)
+        rejections = read_rejections(self._prometheus, autoscalers)
         states = {}
         for autoscaler in autoscalers:
             target = self._targets[autoscaler.key]
@@ -105,6 +107,7 @@ class Observer:
                 ],
                 replicas=target.replicas if target.manifest is not None else None,
                 demand=demands.get(autoscaler.key),
+                rejections={pod: seen for pod, seen in rejections.get(autoscaler.key, {}).items() if pod in ready},
             )
             if not ready:  # such a target may be changed meanwhile
                 del self._targets[autoscaler.key]

@@ -8,6 +8,8 @@ from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from ..loadtest.answers import OUTCOMES
+from ..loadtest.shapes import LOAD
 from ..loadtest.verdict import Passed, judge, passed_stages
 from .elements import element
 from .page import page
@@ -82,8 +84,28 @@ def _figures(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     is_held = verdict["minimum_s"] is None and verdict["rest"] > verdict["before"]
     yield "as few as before", "not so soon, by the HPA's rules" if is_held else _seconds(verdict["minimum_s"])
     if requests := verdict["requests"]:
-        names = ("served", "rejected", "failed", "dropped")
-        yield "requests", ", ".join(f"{requests.get(name, 0):,} {name}" for name in names)
+        yield "requests", ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in requests.items())
+    for stage in verdict["stages"]:
+        if stage["name"] == LOAD:
+            yield from _times_under_load(stage, verdict["goals"])
+
+
+def _times_under_load(stage: Mapping[str, Any], goals: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for label, times, goal in (
+        ("latency under load, p50, p95, p99", stage["latency_ms"], goals.get("p95_ms")),
+        ("time to first token", stage["ttft_ms"], goals.get("ttft_p95_ms")),
+    ):
+        if times:
+            aim = f" (goal of p95: {_milliseconds(float(goal))})" if goal is not None else ""
+            yield label, _statistics(times) + aim
+
+
+def _statistics(times: Mapping[str, float] | None) -> str:
+    return ", ".join(map(_milliseconds, times.values())) if times else ""
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.0f} ms"
 
 
 def _seconds(value: float | None) -> str:
@@ -103,6 +125,7 @@ def loadtest_page(run: Run) -> str:
             element("div", element("article", _plot(run, verdict), class_="card"), class_="cards plots"),
             _table(("", "Seen"), _figures(verdict)),
             _stages(run),
+            _answers(verdict),
             _pods(run),
             _events(run),
         ),
@@ -121,6 +144,35 @@ def _table(titles: Sequence[str], rows: Iterator[Sequence[str]]) -> Element:
 def _stages(run: Run) -> list[Element]:
     rows = [(passed.stage.sentence(), _stage_line(passed)) for passed in passed_stages(run)]
     return [element("h2", "Stages"), _table(("Load", "Seen"), iter(rows))]
+
+
+def _answers(verdict: Mapping[str, Any]) -> list[Element]:
+    stages = verdict["stages"]
+    if not stages:
+        return []
+    titles = (
+        "Stage",
+        "Requests/s",
+        "Ready replicas",
+        "Latency p50, p95, p99",
+        "Time to first token p50, p95, p99",
+        "Served",
+        "Rejected",
+        "Refused in stream",
+        "Failed",
+    )
+    rows = (
+        (
+            stage["name"],
+            " to ".join(dict.fromkeys(f"{rate:g}" for rate in stage["load"])),
+            "not seen" if stage["replicas"] is None else str(stage["replicas"]),
+            _statistics(stage["latency_ms"]) or "none served",
+            _statistics(stage["ttft_ms"]) or "not measured",
+            *(f"{stage[outcome]:,}" for outcome in OUTCOMES if outcome in stage),
+        )
+        for stage in stages
+    )
+    return [element("h2", "What users got"), _table(titles, rows)]
 
 
 def _pods(run: Run) -> list[Element]:

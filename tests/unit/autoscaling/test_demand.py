@@ -123,6 +123,14 @@ def test_a_source_counts_the_requests_of_the_target_or_of_a_name(source: str) ->
     assert by_target.offered != by_target.served
 
 
+@pytest.mark.parametrize(("source", "code"), [("istio", "|0"), ("envoy_gateway", ""), ("traefik", "|499")])
+def test_an_aborted_request_has_the_code_that_the_proxy_gives_it(source: str, code: str) -> None:
+    """Envoy counts none."""
+    counter = COUNTERS[source]
+    assert all(f'~"2..|504{code}"' in selector for selector in counter.served("ml", "chat"))
+    assert all(f'~"2..|504|429|502|503|529{code}"' in selector for selector in counter.offered("ml", "chat"))
+
+
 def test_the_options_offer_each_source() -> None:
     options = AUTOSCALERS["autoscalers"]["options"]["demand"]["options"]
     assert options["source"]["choices"] == list(COUNTERS)
@@ -142,6 +150,8 @@ def test_pods_of_a_name_with_dots_are_those_of_no_other() -> None:
     [
         ({"demand": {"source": "haproxy"}}, "demand.source is 'haproxy'"),
         ({"demand": {"source": "istio", **OWN}}, "beside selectors"),
+        ({"demand": {"source": "envoy_gateway", "name": "a.b"}}, "demand.name is 'a.b', and Envoy counts"),
+        ({"target": {"name": "a.b"}, "demand": {"source": "envoy_gateway"}}, "demand.name is 'a.b', and Envoy counts"),
         ({"demand": {"offered": "asked_total"}}, "give source"),
         ({"demand": {**OWN, "name": "door"}}, "give source"),
         ({"demand": {**OWN, "offered": "rate(asked_total[1m])"}}, "no selector"),

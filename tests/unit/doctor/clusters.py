@@ -10,6 +10,7 @@ import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig, ApiState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
@@ -355,6 +356,7 @@ class Cluster:
     quotas: list[Manifest] = field(default_factory=list)
     rejected: list[Manifest] = field(default_factory=list)
     demand: DemandState | None = None
+    rejections: dict[str, Rejections] = field(default_factory=dict)
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
@@ -428,6 +430,7 @@ class Cluster:
                     replicas=self.replicas,
                     rejected_pods=self.rejected,
                     demand=self.demand,
+                    rejections=self.rejections,
                 )
             ],
             facts=self.facts,

@@ -14,6 +14,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metr
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
@@ -656,6 +657,36 @@ def no_cost(cluster: Cluster) -> None:
 @fault("DEMAND_DISAGREES")
 def requests_that_take_no_gpu(cluster: Cluster) -> None:
     follow_demand(cluster, counters=2.0, offered=100.0, cost=0.05, learned=0.05, sum=500.0)
+
+
+@fault("REJECTED_BELOW_TARGET")
+def a_capped_queue(cluster: Cluster) -> None:
+    """As recorded of vLLM 0.32 with --max-num-queued-reqs 6: 65 rejected requests a second, one completed."""
+    cluster.rejections = {"chat-0": Rejections(65.0, 0.7), "chat-1": Rejections(0.0, 0.7)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"rejections": {"chat-0": Rejections(0.04, 0.96)}}, id="few are rejected"),
+        pytest.param({"metric": metric(values={"chat-0": 67.0, "chat-1": 67.0})}, id="the HPA asks for more"),
+        pytest.param({"replicas": 8}, id="at the maximum"),
+    ],
+)
+def test_rejections_that_are_no_fault_of_the_target(change: dict[str, Any]) -> None:
+    cluster = Cluster()
+    a_capped_queue(cluster)
+    assert "REJECTED_BELOW_TARGET" in ids(cluster.report(grace=False))
+    for name, value in change.items():
+        setattr(cluster, name, value)
+    assert "REJECTED_BELOW_TARGET" not in ids(cluster.report(grace=False))
+
+
+def test_rejections_are_told_with_the_values_and_the_target() -> None:
+    cluster = Cluster()
+    a_capped_queue(cluster)
+    report = json.dumps(health_report(cluster.state()))
+    assert "chat-0 rejected up to 99% of the requests; gpu is 48, target 60" in report
 
 
 @fault("RULE_GIVES_NAN")
@@ -1595,6 +1626,7 @@ WITHOUT_A_TIME = {
     "PROFILING_FROZEN",
     "PROMETHEUS_RELOAD_FAILS",
     "PROMETHEUS_WAL_CORRUPT",
+    "REJECTED_BELOW_TARGET",
     "RIGHTS_MISSING",
     "RULE_JOINS_WRONG_POD",
     "RULE_LABEL_RENAMED",

@@ -44,7 +44,7 @@ def a_run(
         "minimum": 1,
         "maximum": 8,
         "budget_s": 10.0,
-        "requests": {"served": 12_000, "rejected": 35, "failed": 0, "dropped": 0},
+        "requests": {"served": 12_000, "rejected": 35, "refused_in_stream": 0, "failed": 0, "dropped": 0},
         "stages": as_dicts(stages),
         "samples": samples,
         "events": [
@@ -58,4 +58,32 @@ def a_run(
         * 2,
         "pods": [{"name": "chat-1", "made": "2026-11-18T11:07:27+00:00", "scheduled_s": 0.0, "ready_s": 8.0}],
         **more,
+    }
+
+
+def of_stages(**under_load: Any) -> dict[str, Any]:
+    """What k6.js prints of a test before, under and after its load; under_load changes the second."""
+    calm = {
+        "served": 60,
+        "rejected": 0,
+        "refused_in_stream": 0,
+        "failed": 0,
+        "latency_ms": {"p50": 410.04, "p95": 620, "p99": 700},
+        "ttft_ms": None,
+    }
+    load = {
+        "served": 900,
+        "rejected": 60,
+        "refused_in_stream": 40,
+        "failed": 0,
+        "latency_ms": {"p50": 2195.8, "p95": 3194.2, "p99": 3629},
+        "ttft_ms": {"p50": 830, "p95": 1310.4, "p99": 1400},
+    }
+    return {
+        "served": 1020,
+        "rejected": 60,
+        "refused_in_stream": 40,
+        "failed": 0,
+        "dropped": 0,
+        "stages": [calm, load | under_load, calm],
     }

@@ -53,7 +53,7 @@ def test_k6_gets_the_plan_with_a_scenario_of_the_stages() -> None:
     plan = {"url": "http://chat", "timeout_s": "3", "most_users": "50"}
     secret, _job = made(files={"k6.js": "//"}, plan=plan)
     written = json.loads(b64decode(secret["data"]["plan.json"]))
-    assert (written["url"], written["scenario"]["maxVUs"]) == ("http://chat", 50)
+    assert (written["url"], written["scenarios"]["load"]["maxVUs"]) == ("http://chat", 50)
     assert "most_users" not in written
     assert b64decode(secret["data"]["k6.js"]) == b"//"
     assert "plan.json" not in made(files={}, plan={})[0]["data"]

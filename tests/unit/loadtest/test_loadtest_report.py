@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_loadtest_report import gpu_loadtest_report
-from load_runs import FALLS_S, RISES_S, a_run
+from load_runs import FALLS_S, RISES_S, a_run, of_stages
 
 LATE = {0: (1, 1, 0.2), RISES_S + 20: (5, 5, 0.9)}
 
@@ -19,8 +20,28 @@ def test_lines_for_a_terminal():
         "  replicas before, needed, at most    1, 5, 5",
         "  first step down after the load fell 60 s",
         "  as few as before                    65 s",
-        "  requests                            12,000 served, 35 rejected, 0 failed, 0 dropped",
+        "  requests                            12,000 served, 35 rejected, 0 refused in stream, 0 failed, 0 dropped",
     ]
+
+
+def test_lines_with_what_users_got():
+    goals = {"p95_ms": 4000, "ttft_p95_ms": "1500"}
+    assert gpu_loadtest_report(a_run(requests=of_stages(), goals=goals))[-3:] == [
+        "  requests                            1,020 served, 60 rejected, 40 refused in stream, 0 failed, 0 dropped",
+        "  latency under load, p50, p95, p99   2,196 ms, 3,194 ms, 3,629 ms (goal of p95: 4,000 ms)",
+        "  time to first token                 830 ms, 1,310 ms, 1,400 ms (goal of p95: 1,500 ms)",
+    ]
+
+
+def test_the_page_shows_what_users_got_in_each_stage():
+    page = gpu_loadtest_report(a_run(requests=of_stages()), "html")
+    [table] = re.findall("<h2>What users got</h2>(<table>.*?</table>)", page, re.DOTALL)
+    rows = ElementTree.fromstring(table).findall(".//tbody/tr")
+    assert [[cell.text for cell in row] for row in rows[:2]] == [
+        ["before", "2", "1", "410 ms, 620 ms, 700 ms", "not measured", "60", "0", "0", "0"],
+        ["load", "100", "5", "2,196 ms, 3,194 ms, 3,629 ms", "830 ms, 1,310 ms, 1,400 ms", "900", "60", "40", "0"],
+    ]
+    assert "What users got" not in gpu_loadtest_report(a_run(), "html")
 
 
 def test_the_first_problem_is_the_headline():

@@ -23,7 +23,9 @@ def test_figures_of_a_test_that_passed():
         "minimum_s": 65.0,
         "rest": 1,
         "budget_s": 10.0,
-        "requests": {"served": 12_000, "rejected": 35, "failed": 0, "dropped": 0},
+        "requests": {"served": 12_000, "rejected": 35, "refused_in_stream": 0, "failed": 0, "dropped": 0},
+        "stages": [],
+        "goals": {},
         "problems": [],
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
@@ -329,3 +330,18 @@ def test_a_refused_query_of_decisions_is_the_refusal_of_the_metric() -> None:
     (seen,) = observe(transport, replace(autoscaler("chat"), backend="keda"))
     assert "too many samples" in seen.metrics[0].refusal
     assert not seen.metrics[0].is_proven
+
+
+def test_rejections_are_those_of_the_ready_pods_of_the_target() -> None:
+    """The same samples answer each query here, those of other pods among them."""
+    transport = cluster(("chat", "embed"))
+    chat, embed = observe(transport, autoscaler("chat", metric="llm"), autoscaler("embed"))
+    assert chat.rejections == {"chat-0": Rejections(42.0, 42.0)}
+    assert embed.rejections == {}
+
+
+def test_a_pod_that_is_not_ready_rejects_nothing() -> None:
+    pods = {"items": [pod("chat-0", "chat", ready=False)]}
+    transport = cluster(("chat",), **{"GET /api/v1/namespaces/ml/pods": pods})
+    [chat] = observe(transport, autoscaler("chat", metric="llm"))
+    assert chat.rejections == {}

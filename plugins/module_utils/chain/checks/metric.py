@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 
+from ...autoscaling.replicas import DEFAULT_TOLERANCE
 from ...autoscaling.spec import EXTERNAL
+from ...autoscaling.spec import PODS as PODS_METRIC
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..objects import youngest
 from ..state.api import ApiState
+from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
 
@@ -91,6 +95,47 @@ def values(state: State) -> Iterator[CheckResult]:
             elif metric.disagreeing:
                 seen = _difference(metric, metric.disagreeing[0])
                 yield CheckResult(METRIC_DISAGREES, name, seen, affected, youngest(settled_s), autoscaler.lag_s)
+
+
+REJECTED_BELOW_TARGET = FindingType(
+    "REJECTED_BELOW_TARGET",
+    Hop.METRIC,
+    "warning",
+    cause="the server rejects what exceeds its own limit (--max-num-queued-reqs of vLLM), and the metric is below the "
+    "target of the HPA there. So the HPA adds no replicas while users are turned away",
+    fix="set target_value below the limit, or raise the limit of the server; docs/model.md describes a capped queue",
+)
+# Of the requests of a pod: a burst now and then is what the limit is for.
+_REJECTED_SHARE = 0.05
+
+
+@check("model servers reject no requests below the target", REJECTED_BELOW_TARGET, needs=("metrics",))
+def rejections(state: State) -> Iterator[CheckResult]:
+    """Silent while the HPA scales because of the metric, and at the maximum, where a lower target would not help."""
+    for autoscaler in state.autoscalers:
+        shares = {name: pod.share for name, pod in autoscaler.rejections.items() if pod.share >= _REJECTED_SHARE}
+        if not shares or _is_at_maximum(autoscaler) or any(map(_asks_for_more, autoscaler.metrics)):
+            continue
+        averages = (
+            f"{metric.name} is {_average(metric):g}, target {metric.target_value:g}" for metric in autoscaler.metrics
+        )
+        seen = f"{enumeration(sorted(shares))} rejected up to {max(shares.values()):.0%} of the requests"
+        yield CheckResult(REJECTED_BELOW_TARGET, autoscaler.name, f"{seen}; {', '.join(averages)}")
+
+
+def _is_at_maximum(autoscaler: AutoscalerState) -> bool:
+    return (autoscaler.replicas or 0) >= autoscaler.hpa["spec"]["maxReplicas"]
+
+
+def _asks_for_more(metric: MetricState) -> bool:
+    """Also if that is not known."""
+    if metric.type != PODS_METRIC or not metric.target_value or not metric.values:
+        return True
+    return _average(metric) > DEFAULT_TOLERANCE.band[1] * metric.target_value
+
+
+def _average(metric: MetricState) -> float:
+    return fmean(metric.values.values())
 
 
 def _difference(metric: MetricState, name: str) -> str:

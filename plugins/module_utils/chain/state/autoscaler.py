@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from ...autoscaling.capacity import NVIDIA, gpus_per_pod
 from ...marks import is_managed
 from ..demand import DemandState
 from ..objects import Key, Manifest, condition, is_ready, is_unseen, owners, pod_spec, scaled_pod_spec
+from ..rejections import Rejections
 from ..rollouts import is_rollout, revisions
 from .metric import MetricState
 
@@ -28,6 +29,7 @@ class AutoscalerState:
     title:    names it in findings, where an HPA only might ask.
     rejected_pods: that a kubelet has refused to start; they have failed.
     demand:   what is recorded of it; None if the HPA follows none, or Prometheus does not say.
+    rejections: of the pods of a model server that counts them, by the pod's name.
     """
 
     hpa: Manifest
@@ -41,6 +43,7 @@ class AutoscalerState:
     title: str = ""
     rejected_pods: Sequence[Manifest] = ()
     demand: DemandState | None = None
+    rejections: Mapping[str, Rejections] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,18 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """What a model server's pod did with its requests, a second of the last minutes."""
+
+    rejected: float
+    completed: float
+
+    @property
+    def share(self) -> float:
+        """Of the requests that reached the pod, 0 to 1."""
+        requests = self.rejected + self.completed
+        return self.rejected / requests if requests else 0.0

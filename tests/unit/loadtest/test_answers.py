@@ -1,0 +1,65 @@
+"""What users got under load, and their goals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.verdict import judge
+from load_runs import a_run, of_stages
+
+
+def problems(goals: dict[str, Any], **under_load: Any) -> list[str]:
+    return judge(a_run(requests=of_stages(**under_load), goals=goals))["problems"]
+
+
+def test_each_stage_has_its_load_its_replicas_and_what_users_got() -> None:
+    before, load, after = judge(a_run(requests=of_stages()))["stages"]
+    assert load == {
+        "name": "load",
+        "load": [100.0, 100.0],
+        "replicas": 5,
+        "served": 900,
+        "rejected": 60,
+        "refused_in_stream": 40,
+        "failed": 0,
+        "latency_ms": {"p50": 2195.8, "p95": 3194.2, "p99": 3629},
+        "ttft_ms": {"p50": 830, "p95": 1310.4, "p99": 1400},
+    }
+    assert (before["name"], before["replicas"], before["latency_ms"]["p50"]) == ("before", 1, 410.0)
+    assert (after["name"], after["ttft_ms"]) == ("after", None)
+
+
+@pytest.mark.parametrize(
+    ("goals", "found"),
+    [
+        ({}, []),
+        ({"p95_ms": 3194.2, "ttft_p95_ms": 1310.4, "rejected_percent": 10}, []),
+        ({"p95_ms": None}, []),
+        ({"p95_ms": "3000"}, ["95th percentile of the latency under load: 3,194 ms, and the goal is 3,000 ms"]),
+        (
+            {"ttft_p95_ms": 500},
+            ["95th percentile of the time to first token under load: 1,310 ms, and the goal is 500 ms"],
+        ),
+        # 60 rejected and 40 in a stream of status 200, of 1,000.
+        ({"rejected_percent": 9.9}, ["rejected requests under load: 10 %, and the goal is 9.9 %"]),
+        ({"rejected_percent": 0}, ["rejected requests under load: 10 %, and the goal is 0 %"]),
+    ],
+)
+def test_a_goal_is_judged_while_the_load_is_held(goals: dict[str, Any], found: list[str]) -> None:
+    assert problems(goals) == found
+
+
+def test_a_goal_that_nothing_was_measured_for_is_not_met() -> None:
+    none = {"served": 0, "rejected": 0, "refused_in_stream": 0, "latency_ms": None, "ttft_ms": None}
+    assert problems({"p95_ms": 1, "ttft_p95_ms": 1, "rejected_percent": 1}, **none) == [
+        f"the goal {name} cannot be judged: no such request was answered under load"
+        for name in ("p95_ms", "ttft_p95_ms", "rejected_percent")
+    ]
+
+
+def test_dropped_requests_are_of_those_that_were_planned() -> None:
+    """Requests refused in a stream were sent."""
+    few = of_stages() | {"served": 900, "rejected": 0, "refused_in_stream": 90, "dropped": 10}
+    assert judge(a_run(requests=few))["problems"] == []
+    assert "11 of 1001 requests were not sent" in judge(a_run(requests=few | {"dropped": 11}))["problems"][0]
