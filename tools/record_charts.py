@@ -20,6 +20,7 @@ from lab.versions import CHECKOUT
 SOURCES = {
     "dcgm-exporter": "NVIDIA/dcgm-exporter, deployment/, tag <version of the image>-<version>",
     "gpu-operator": "NVIDIA/gpu-operator, deployments/<chart>/, tag <version>",
+    "keda": "kedacore/charts, <chart>/, main of 2026-08-13, after 2.20.2; <version> itself was not read",
     "kube-prometheus-stack": "prometheus-community/helm-charts, charts/<chart>/, tag <chart>-<version>",
     "metrics-server": "kubernetes-sigs/metrics-server, charts/<chart>/, tag metrics-server-helm-chart-<version>",
     "nvidia-device-plugin": "NVIDIA/k8s-device-plugin, deployments/helm/<chart>/, tag v<version>",

@@ -28,7 +28,7 @@ from served_kinds import SERVED_S, is_served
 
 VERSIONS = yaml.safe_load((ROOT / "roles" / "_common" / "defaults" / "main" / "versions.yml").read_text())
 CHARTS = VERSIONS["kubegpu_pinned_versions"]["charts"]
-ROLES = ("nvidia_device_plugin", "prometheus_stack", "dcgm_exporter", "prometheus_adapter", "metrics_server")
+ROLES = ("nvidia_device_plugin", "prometheus_stack", "dcgm_exporter", "prometheus_adapter", "keda", "metrics_server")
 # Without a node nothing gets ready: what is waited for elsewhere is not what is asked here.
 OPTIONS: dict[str, Any] = {**{f"{role}_wait": False for role in ROLES}, "nvidia_device_plugin_feature_discovery": False}
 

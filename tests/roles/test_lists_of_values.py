@@ -80,7 +80,7 @@ def test_a_variable_and_a_taint_more_leave_those_of_the_operator() -> None:
     assert values["node-feature-discovery"]["worker"]["tolerations"] == values["daemonsets"]["tolerations"]
 
 
-@pytest.mark.parametrize("role", ["prometheus_adapter", "metrics_server", "gpu_operator"])
+@pytest.mark.parametrize("role", ["prometheus_adapter", "keda", "metrics_server", "gpu_operator"])
 @pytest.mark.parametrize("none", [{}, None])
 def test_without_values_of_a_user_those_of_the_role_are_all(role: str, none: Any) -> None:
     assert values_of(role, **{f"{role}_values": none}) == RoleValues(role, {}, TOLD)[f"__{role}_values"]

@@ -10,7 +10,7 @@ from playbook import local, run_playbook
 from role_values import RoleValues
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
-METRICS, OPERATOR = "metrics_server", "gpu_operator"
+METRICS, OPERATOR, KEDA = "metrics_server", "gpu_operator", "keda"
 ALERTS, DASHBOARDS = "gpu_alerts", "gpu_dashboards"
 
 
@@ -70,6 +70,7 @@ def resources(**server: Any) -> dict[str, Any]:
     return {"metrics_apis": {"metrics.k8s.io": {"service": "x/server", "owned": False, "release": "", **server}}}
 
 
+BY_KEDA = {"gpu_autoscaling_autoscalers": [{"name": "a", "backend": "keda"}]}
 ON_CPU = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"extra_metrics": [{"metric": "mig"}, {"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
 OURS = {**OF_THAT_NAME, "owned": True}
@@ -117,6 +118,20 @@ CASES = {
         {"prometheus_adapter_state": "present"},
     ),
     "somebody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("present",), ON_CPU),
+    "an autoscaler uses KEDA": Case(KEDA, {"metrics_apis": apis(custom=True)}, ("present",), BY_KEDA),
+    "an autoscaler uses the KEDA of others": Case(KEDA, {"metrics_apis": apis(external=False)}, ("existing",), BY_KEDA),
+    "KEDA beside an adapter of others that serves its API": Case(
+        KEDA,
+        {"metrics_apis": apis(external=False)},
+        ("APIService external.metrics.k8s.io was not made", "a metrics API has one server"),
+        {"keda_state": "present"},
+    ),
+    "KEDA and an adapter that is to serve its API": Case(
+        KEDA,
+        {},
+        ("prometheus_adapter_external_metrics is true, and KEDA serves external.metrics.k8s.io too",),
+        {"prometheus_adapter_external_metrics": True, **BY_KEDA},
+    ),
     "an exporter that may be there": Case(
         EXPORTER,
         {},

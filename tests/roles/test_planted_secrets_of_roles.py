@@ -20,6 +20,7 @@ ROLES = sorted(path.parents[1].name for path in (ROOT / "roles").glob("*/meta/ar
 CHARTS = [
     "dcgm_exporter",
     "gpu_operator",
+    "keda",
     "metrics_server",
     "nvidia_device_plugin",
     "prometheus_adapter",

@@ -17,7 +17,7 @@ from .find import CUSTOM, EXTERNAL, RESOURCE
 Entry = Mapping[str, Any]
 
 
-_OPERATOR = "gpu_operator"
+_OPERATOR, _ADAPTER, _KEDA = "gpu_operator", "prometheus_adapter", "keda"
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ def _no_ways(_cluster: Cluster) -> list[str]:
     return []
 
 
-def _always(_autoscalers: Sequence[Mapping[str, Any]]) -> bool:
+def _always(_autoscalers: Sequence[Mapping[str, Any]], _backend: str) -> bool:
     return True
 
 
-def _reads_resources(autoscalers: Sequence[Mapping[str, Any]]) -> bool:
+def _reads_resources(autoscalers: Sequence[Mapping[str, Any]], _backend: str) -> bool:
     """Whether an entry of extra_metrics reads CPU or memory, as an HPA writes it."""
     entries = (entry for autoscaler in autoscalers for entry in autoscaler.get("extra_metrics") or ())
     return any(isinstance(entry, Mapping) and entry.get("type") in _RESOURCE_METRICS for entry in entries)
@@ -113,13 +113,18 @@ def _reads_resources(autoscalers: Sequence[Mapping[str, Any]]) -> bool:
 _RESOURCE_METRICS = ("Resource", "ContainerResource")
 
 
+def _uses_keda(autoscalers: Sequence[Mapping[str, Any]], backend: str) -> bool:
+    return _KEDA in (backend, *(autoscaler.get("backend") for autoscaler in autoscalers))
+
+
 @dataclass(frozen=True)
 class Component:
     """A role that installs one release: its row has all that is particular about it.
 
     namespace, release, state: defaults of its options, for plays without the role.
     options:  of the role that count here.
-    is_needed: whether `auto` installs it for these autoscalers, if its own release does not exist yet.
+    is_needed: whether `auto` installs it for these autoscalers and the default of their backend, if its own release
+               does not exist yet.
     rivals:   conflicting components, with any installer. reason: why they conflict.
     is_taken: whether an existing installation does what the role would install.
     reads:    kinds that are searched. If one cannot be listed, it is unknown whether a conflicting component exists.
@@ -135,7 +140,7 @@ class Component:
     ways: Callable[[Cluster], list[str]] = _no_ways
     state: str = "auto"
     options: tuple[str, ...] = _OPTIONS
-    is_needed: Callable[[Sequence[Mapping[str, Any]]], bool] = _always
+    is_needed: Callable[[Sequence[Mapping[str, Any]], str], bool] = _always
 
     def default(self, option: str) -> Any:
         """False of an option that has none here."""
@@ -226,7 +231,7 @@ COMPONENTS: Mapping[str, Component] = {
         rivals=_plugins,
         is_taken=_plugin_is_taken,
     ),
-    "prometheus_adapter": Component(
+    _ADAPTER: Component(
         namespace="monitoring",
         release="prometheus-adapter",
         options=(*_OPTIONS, "external_metrics"),
@@ -248,6 +253,15 @@ COMPONENTS: Mapping[str, Component] = {
         reads=("APIService",),
         rivals=lambda cluster: cluster.metrics_servers(RESOURCE),
         is_taken=lambda cluster: bool(cluster.theirs(cluster.metrics_servers(RESOURCE))),
+    ),
+    _KEDA: Component(
+        namespace="keda",
+        release="keda",
+        is_needed=_uses_keda,
+        reason=ONE_SERVER,
+        reads=("APIService",),
+        rivals=lambda cluster: cluster.metrics_servers(EXTERNAL),
+        is_taken=lambda cluster: bool(cluster.theirs(cluster.metrics_servers(EXTERNAL))),
     ),
     # It is installed only if the inventory enables it, and no other component allocates or reads the same GPUs.
     _OPERATOR: Component(
@@ -277,7 +291,7 @@ def place(role: str, cluster: Cluster) -> dict[str, Any]:
         refused = _operator_refused(cluster) if wanted.state == "present" else ""
         return {"state": wanted.state, "refused": refused, "warning": ""}
     state = _resolved(role, cluster)
-    reasons = (_unread, _second_of_theirs, _second_of_ours, _beside_operator)
+    reasons = (_both_serve, _unread, _second_of_theirs, _second_of_ours, _still_served, _beside_operator)
     texts = (reason(role, state, cluster) for reason in reasons)
     return {"state": state, "refused": next(filter(None, texts), ""), "warning": _stays(role, cluster)}
 
@@ -335,11 +349,16 @@ def _second_of_theirs(role: str, state: str, cluster: Cluster) -> str:
     )
 
 
-def _elsewhere(role: str, cluster: Cluster) -> list[str]:
-    """Managed releases with another name or namespace. Leftovers of an interrupted run may have no release."""
+def _releases(role: str, cluster: Cluster) -> list[str]:
+    """Managed releases of the conflicting components. Leftovers of an interrupted run may have no release."""
     ours = [entry for entry in COMPONENTS[role].rivals(cluster) if entry["owned"] and entry.get("release")]
-    releases = dict.fromkeys(str(entry["release"]) for entry in ours)
-    return [release for release in releases if release != cluster.wanted[role].full_name]
+    return list(dict.fromkeys(str(entry["release"]) for entry in ours))
+
+
+def _elsewhere(role: str, cluster: Cluster) -> list[str]:
+    """Managed releases of the role with another name or namespace."""
+    known = [wanted.full_name for wanted in cluster.wanted.values()]
+    return [release for release in _releases(role, cluster) if release not in known]
 
 
 def _options(role: str, release: str) -> str:
@@ -358,6 +377,41 @@ def _second_of_ours(role: str, state: str, cluster: Cluster) -> str:
         f"this collection has made release {', '.join(elsewhere)}, and {COMPONENTS[role].reason}.",
         f"set {_options(role, elsewhere[0])} to keep it;"
         f" to move it, run this once with these two and {role}_state=absent.",
+    )
+
+
+# Each can serve external.metrics.k8s.io.
+_OTHER_SERVER = {_ADAPTER: _KEDA, _KEDA: _ADAPTER}
+
+
+def _both_serve(role: str, state: str, cluster: Cluster) -> str:
+    """The inventory wants external.metrics.k8s.io of both the adapter and KEDA."""
+    other = _OTHER_SERVER.get(role)
+    if not other or not cluster.external_metrics or {state, _resolved(other, cluster)} != {"present"}:
+        return ""
+    return (
+        f"inventory -> {role}: prometheus_adapter_external_metrics is true, and KEDA serves {EXTERNAL} too;"
+        f" {ONE_SERVER}. Nothing was changed."
+        " Next: set prometheus_adapter_external_metrics to false, or use the backend adapter and set keda_state to"
+        " absent."
+    )
+
+
+def _still_served(role: str, state: str, cluster: Cluster) -> str:
+    """The other one served external.metrics.k8s.io, and has not been changed yet."""
+    other = _OTHER_SERVER.get(role)
+    if state != "present" or not other or cluster.wanted[other].full_name not in _releases(role, cluster):
+        return ""
+    following = (
+        "run the role prometheus_adapter with prometheus_adapter_external_metrics=false first"
+        if role == _KEDA
+        else "run this once with keda_state=absent and prometheus_adapter_external_metrics=false"
+    )
+    return _error(
+        role,
+        cluster,
+        f"release {cluster.wanted[other].full_name} of this collection serves {EXTERNAL}, and {ONE_SERVER}.",
+        f"{following}.",
     )
 
 

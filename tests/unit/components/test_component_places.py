@@ -10,7 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decis
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decisions import prometheus as meant
 
 STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
-METRICS, OPERATOR = "metrics_server", "gpu_operator"
+METRICS, OPERATOR, KEDA = "metrics_server", "gpu_operator", "keda"
 
 
 def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
@@ -69,6 +69,12 @@ def resources(**server: Any) -> dict[str, Any]:
     return {"metrics_apis": {"metrics.k8s.io": {"service": "x/server", "owned": False, "release": "", **server}}}
 
 
+def external(**server: Any) -> dict[str, Any]:
+    """Who serves external metrics."""
+    return {"metrics_apis": {"external.metrics.k8s.io": {"service": "x/keda", "owned": False, "release": "", **server}}}
+
+
+BY_KEDA = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"name": "b", "backend": "keda"}]}
 ON_CPU = {"gpu_autoscaling_autoscalers": [{"extra_metrics": [{"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
 OURS = {**OF_THAT_NAME, "owned": True}
@@ -232,6 +238,62 @@ CASES = {
             "set prometheus_adapter_external_metrics=false to leave the other API alone",
         ),
         {"prometheus_adapter_external_metrics": True},
+    ),
+    "no autoscaler uses KEDA": Case(KEDA, {"metrics_apis": apis(custom=False)}, ("existing",)),
+    "an autoscaler uses KEDA": Case(KEDA, {"metrics_apis": apis(custom=True)}, ("present",), BY_KEDA),
+    "an autoscaler uses the KEDA of others": Case(KEDA, external(), ("existing",), BY_KEDA),
+    "ours, and no autoscaler uses KEDA any more": Case(KEDA, external(owned=True, release="keda/keda"), ("present",)),
+    "two KEDAs": Case(
+        KEDA,
+        external(),
+        ("APIService external.metrics.k8s.io was not made", "set keda_state=existing to use it"),
+        {"keda_state": "present"},
+    ),
+    "a KEDA of that name": Case(
+        KEDA,
+        external(release="keda/keda"),
+        ("adopt its release with `-e keda_adopt=true`",),
+        {"keda_state": "present"},
+    ),
+    "a KEDA of that name is adopted": Case(
+        KEDA, external(release="keda/keda"), ("present",), {"keda_state": "present", "keda_adopt": True}
+    ),
+    "KEDA under another name": Case(
+        KEDA,
+        external(owned=True, release="scaling/other"),
+        ("this collection has made release scaling/other", "keda_namespace=scaling and keda_release=other"),
+        BY_KEDA,
+    ),
+    "KEDA beside an adapter of ours that still serves its API": Case(
+        KEDA,
+        external(owned=True, release="monitoring/prometheus-adapter"),
+        (
+            "release monitoring/prometheus-adapter of this collection serves external.metrics.k8s.io",
+            "run the role prometheus_adapter with prometheus_adapter_external_metrics=false first",
+        ),
+        BY_KEDA,
+    ),
+    "an adapter beside a KEDA of ours that still serves its API": Case(
+        ADAPTER,
+        external(owned=True, release="keda/keda"),
+        ("release keda/keda of this collection serves external.metrics.k8s.io", "run this once with keda_state=absent"),
+        {"prometheus_adapter_external_metrics": True, "keda_state": "absent"},
+    ),
+    "KEDA and an adapter that is to serve its API": Case(
+        KEDA,
+        {},
+        ("prometheus_adapter_external_metrics is true, and KEDA serves external.metrics.k8s.io too",),
+        {"prometheus_adapter_external_metrics": True, **BY_KEDA},
+    ),
+    "an adapter that is to serve the API of KEDA": Case(
+        ADAPTER,
+        {},
+        ("inventory -> prometheus_adapter", "set prometheus_adapter_external_metrics to false"),
+        {"prometheus_adapter_external_metrics": True, **BY_KEDA},
+    ),
+    "an adapter beside KEDA": Case(ADAPTER, external(owned=True, release="keda/keda"), ("present",), BY_KEDA),
+    "KEDA goes, whoever serves its API": Case(
+        KEDA, external(owned=True, release="monitoring/prometheus-adapter"), ("absent",), {"keda_state": "absent"}
     ),
     "nobody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("existing",)),
     "a metrics-server, and somebody asks for CPU": Case(METRICS, resources(), ("existing",), ON_CPU),

@@ -32,7 +32,8 @@ def test_the_table_has_the_defaults_of_the_role(role: str) -> None:
 
 def test_the_names_are_those_of_options() -> None:
     names = variables()
-    options = {name for role in COMPONENTS for name in defaults_of(role)} | {"gpu_autoscaling_autoscalers"}
+    options = {name for role in COMPONENTS for name in defaults_of(role)}
+    options |= {"gpu_autoscaling_autoscalers", "kubegpu_metrics_backend"}
     assert set(names) <= options
     assert len(names) == len(set(names))
     assert set(BOOLEANS) <= options
@@ -67,9 +68,23 @@ def test_a_metric_of_cpu_or_memory_needs_metrics_server(extra_metrics: Any, is_n
     assert options["prometheus_stack"]["needed"] is True
 
 
+@pytest.mark.parametrize(
+    ("values", "is_needed"),
+    [
+        ({}, False),
+        ({"kubegpu_metrics_backend": "adapter", "gpu_autoscaling_autoscalers": [{"backend": "adapter"}]}, False),
+        ({"kubegpu_metrics_backend": "keda"}, True),
+        ({"gpu_autoscaling_autoscalers": [{}, {"backend": "keda"}]}, True),
+    ],
+)
+def test_an_autoscaler_with_the_backend_keda_needs_keda(values: dict[str, Any], is_needed: bool) -> None:
+    assert wanted(values)["keda"]["needed"] is is_needed
+
+
 def test_what_is_wanted_is_decided_upon() -> None:
     assert {role: place["state"] for role, place in places({}).items()} == {
         **dict.fromkeys(COMPONENTS, "present"),
+        "keda": "existing",
         "metrics_server": "existing",
         "gpu_operator": "existing",
     }
