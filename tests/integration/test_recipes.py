@@ -25,7 +25,7 @@ ADAPTER_RULES = [WRITTEN.adapter_rules[name] for name in ("chart_default", "pods
 
 NO_PROBE = "WORKLOAD_NO_READINESS_PROBE"
 # What is gone from the doctor's findings once the autoscaler is ours.
-MENDED = {"METRIC_NOT_LISTED", "HPA_METRIC_OF_ALL_GPUS"}
+MENDED = {"METRIC_NOT_LISTED", "HPA_METRIC_OF_ALL_GPUS", "HPA_AT_MAXIMUM"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ RECIPES = {
         'container="main",namespace="NS",pod="POD"} VALUE\n'
         'kube_pod_labels{namespace="NS",pod="POD",label_app="cuda-test"} 1\n',
         target={"apiVersion": "apps/v1", "kind": "Deployment", "name": "cuda-test"},
-        says={JOINS, NO_PROBE},
+        says={JOINS, "HPA_AT_MAXIMUM", NO_PROBE},
         # A GPU that is 60 % busy is twelve times the target of 5, so the recipe always has its maximum.
         replicas=3,
         pods={"cuda-test-0": 70, "cuda-test-1": 60, "cuda-test-2": 50},
