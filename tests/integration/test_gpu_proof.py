@@ -150,29 +150,39 @@ def test_cuda_that_does_not_start_fails_with_its_cause_and_is_proven_once_it_doe
     assert cluster.kubelet.cuda.count("gpu2") == 1
 
 
-def test_the_doctor_reports_what_the_last_proof_found(cluster: Cluster) -> None:
+LOST = {"text": "cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN", "function": "cuDevicePrimaryCtxRetain", "code": 999}
+
+
+@pytest.mark.parametrize(
+    ("left", "seen", "cause"),
+    [
+        (
+            message(error=NO_UVM, devices=("nvidia0", "nvidiactl")),
+            "CUDA does not compute: cuInit: CUDA_ERROR_UNKNOWN (999)",
+            "the container had no /dev/nvidia-uvm",
+        ),
+        (
+            message(error={"text": "cuInit: CUDA_ERROR_SYSTEM_NOT_READY", "function": "cuInit", "code": 802}),
+            "CUDA does not compute: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802)",
+            "the NVLink fabric was not completed",
+        ),
+        (
+            json.dumps({**json.loads(message(1)), "gpus": [{"uuid": "1", "error": LOST, "seconds": 0.0}]}),
+            "GPU 1 does not compute: cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN (999)",
+            "a CUDA program failed on a GPU of the node in the last proof",
+        ),
+    ],
+    ids=["no nvidia-uvm", "fabric in progress", "GPU lost"],
+)
+def test_the_doctor_reports_what_the_last_proof_found(cluster: Cluster, left: str, seen: str, cause: str) -> None:
     """What tests/machine/test_cuda_faults.py sees CUDA answer on a machine with that fault."""
-    fabric = {"text": "cuInit: CUDA_ERROR_SYSTEM_NOT_READY", "function": "cuInit", "code": 802}
-    lost = {"text": "cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN", "function": "cuDevicePrimaryCtxRetain", "code": 999}
-    rows = [{"uuid": "GPU-0", "error": None, "seconds": 0.1}, {"uuid": "1", "error": lost, "seconds": 0.0}]
-    left = {
-        "uvm": message(error=NO_UVM, devices=("nvidia0", "nvidiactl")),
-        "fabric": message(error=fabric),
-        "lost": json.dumps({**json.loads(message()), "gpus": rows}),
-    }
-    for name, text in left.items():
-        cluster.node(name, 2, leaves=text)
+    cluster.node("gpu1", 2, leaves=left)
     assert cluster.prove(chain=False)["failed"]
+    found = cluster.cuda_failures()["node gpu1"]
+    assert seen in found[0]
+    assert cause in found[1]
 
-    found = cluster.cuda_failures()
-    assert set(found) == {f"node {name}" for name in left}
-    assert "cuInit: CUDA_ERROR_UNKNOWN (999)" in found["node uvm"][0]
-    assert "the container had no /dev/nvidia-uvm" in found["node uvm"][1]
-    assert "cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802)" in found["node fabric"][0]
-    assert found["node fabric"][1] == "the NVLink fabric was not completed"
-    assert "GPU 1 does not compute: cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN (999)" in found["node lost"][0]
-
-    cluster.kubelet.messages.update(dict.fromkeys(left, message(2)))
+    cluster.kubelet.messages["gpu1"] = message(2)
     assert not cluster.prove(chain=False).get("failed")
     assert cluster.cuda_failures() == {}
 
