@@ -34,23 +34,24 @@ static int gpu_count = -1;
 static struct context contexts[MAX_GPUS];
 static _Thread_local struct context *current;
 
-// Ask the driver; `until` receives the number in its answer.
-static bool ask(const char *verb, const char *gpu, long long amount, int64_t *until) {
+// Ask the driver; `until` receives the number in its answer. A GPU that has fallen off the bus is an unknown error.
+static CUresult ask(const char *verb, const char *gpu, long long amount, int64_t *until, CUresult otherwise) {
   char request[96], answer[128];
   long long number = 0;
   snprintf(request, sizeof request, "%s %s %lld", verb, gpu, amount);
   pthread_mutex_lock(&lock);
   int length = driver_request(connection, request, answer, sizeof answer);
   pthread_mutex_unlock(&lock);
-  if (length < 0 || !strncmp(answer, "error", 5)) return false;
+  if (length < 0) return otherwise;
+  if (!strncmp(answer, "error", 5)) return strstr(answer, "is lost") ? UNKNOWN : otherwise;
   if (until && sscanf(answer, "until %lld", &number) == 1) *until = number;
-  return true;
+  return SUCCESS;
 }
 
 // ---- kernels
 
 static CUresult occupy(struct context *context, uint64_t nanoseconds) {
-  return ask("launch", context->gpu, nanoseconds, &context->busy_until) ? SUCCESS : LAUNCH_FAILED;
+  return ask("launch", context->gpu, nanoseconds, &context->busy_until, LAUNCH_FAILED);
 }
 
 static void spin(struct context *context, void **arguments, CUresult *result) { *result = occupy(context, *(uint64_t *)arguments[0]); }
@@ -163,14 +164,15 @@ CUresult cuDevicePrimaryCtxRetain(struct context **out, int device) {
   if (device < 0 || device >= gpu_count) return INVALID_DEVICE;
   struct context *context = &contexts[device];
   context->gpu = names[device];
-  if (!context->users && !ask("alloc", context->gpu, CONTEXT_BYTES, NULL)) return OUT_OF_MEMORY;
+  CUresult refused = context->users ? SUCCESS : ask("alloc", context->gpu, CONTEXT_BYTES, NULL, OUT_OF_MEMORY);
+  if (refused) return refused;
   context->users++;
   *out = context;
   return SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease_v2(int device) {
   if (device < 0 || device >= gpu_count || !contexts[device].users) return INVALID_DEVICE;
-  if (--contexts[device].users == 0) ask("alloc", contexts[device].gpu, -(long long)CONTEXT_BYTES, NULL);
+  if (--contexts[device].users == 0) ask("alloc", contexts[device].gpu, -(long long)CONTEXT_BYTES, NULL, UNKNOWN);
   return SUCCESS;
 }
 CUresult cuCtxSetCurrent(struct context *context) {
@@ -224,9 +226,10 @@ CUresult cuMemAlloc_v2(void **out, size_t bytes) {
   if (!current) return INVALID_CONTEXT;
   if (!bytes) return INVALID_VALUE;
   struct allocation *block = malloc(sizeof *block + bytes);
-  if (!block || !ask("alloc", current->gpu, bytes, NULL)) {
+  CUresult refused = block ? ask("alloc", current->gpu, bytes, NULL, OUT_OF_MEMORY) : OUT_OF_MEMORY;
+  if (refused) {
     free(block);
-    return OUT_OF_MEMORY;
+    return refused;
   }
   *block = (struct allocation){.bytes = bytes, .gpu = current->gpu};
   *out = block->data;
@@ -234,7 +237,7 @@ CUresult cuMemAlloc_v2(void **out, size_t bytes) {
 }
 CUresult cuMemFree_v2(char *data) {
   struct allocation *block = (struct allocation *)(data - offsetof(struct allocation, data));
-  ask("alloc", block->gpu, -(long long)block->bytes, NULL);
+  ask("alloc", block->gpu, -(long long)block->bytes, NULL, UNKNOWN);
   free(block);
   return SUCCESS;
 }

@@ -54,6 +54,11 @@ class Cluster:
         options = {"image": "python", "scripts": SCRIPTS, "runtime_class": "", "wait_timeout": PROOF_S, **options}
         return self._run("gpu_proof", check=check, **options)
 
+    def cuda_failures(self) -> dict[str, tuple[str, str]]:
+        """What the doctor has seen of nodes whose last proof failed, and the cause."""
+        found = self._run("gpu_doctor", grace=False)["result"]["findings"]
+        return {entry["object"]: (entry["seen"][0], entry["cause"]) for entry in found if entry["id"] == "CUDA_FAILED"}
+
     def record(self) -> dict[str, Any]:
         data = self._core.read_namespaced_config_map(RECORD, "kube-system").data or {}
         return {name: json.loads(text) for name, text in data.items()}
@@ -143,6 +148,43 @@ def test_cuda_that_does_not_start_fails_with_its_cause_and_is_proven_once_it_doe
     assert not cluster.prove(chain=False).get("failed")
     assert "error" not in cluster.record()["machine-gpu1"]
     assert cluster.kubelet.cuda.count("gpu2") == 1
+
+
+LOST = {"text": "cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN", "function": "cuDevicePrimaryCtxRetain", "code": 999}
+
+
+@pytest.mark.parametrize(
+    ("left", "seen", "cause"),
+    [
+        (
+            message(error=NO_UVM, devices=("nvidia0", "nvidiactl")),
+            "CUDA does not compute: cuInit: CUDA_ERROR_UNKNOWN (999)",
+            "the container had no /dev/nvidia-uvm",
+        ),
+        (
+            message(error={"text": "cuInit: CUDA_ERROR_SYSTEM_NOT_READY", "function": "cuInit", "code": 802}),
+            "CUDA does not compute: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802)",
+            "the NVLink fabric was not completed",
+        ),
+        (
+            json.dumps({**json.loads(message(1)), "gpus": [{"uuid": "1", "error": LOST, "seconds": 0.0}]}),
+            "GPU 1 does not compute: cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN (999)",
+            "a CUDA program failed on a GPU of the node in the last proof",
+        ),
+    ],
+    ids=["no nvidia-uvm", "fabric in progress", "GPU lost"],
+)
+def test_the_doctor_reports_what_the_last_proof_found(cluster: Cluster, left: str, seen: str, cause: str) -> None:
+    """What tests/machine/test_cuda_faults.py sees CUDA answer on a machine with that fault."""
+    cluster.node("gpu1", 2, leaves=left)
+    assert cluster.prove(chain=False)["failed"]
+    found = cluster.cuda_failures()["node gpu1"]
+    assert seen in found[0]
+    assert cause in found[1]
+
+    cluster.kubelet.messages["gpu1"] = message(2)
+    assert not cluster.prove(chain=False).get("failed")
+    assert cluster.cuda_failures() == {}
 
 
 def test_gpus_in_use_are_not_proven_and_their_pods_stay(cluster: Cluster, workloads: Workloads, kube: Any) -> None:

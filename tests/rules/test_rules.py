@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dcgm_fields import in_1x
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     RuleOptions,
     prometheus_rules,
@@ -77,6 +78,16 @@ def test_the_rule_records(path: Path) -> None:
     promtool("test", "rules", path.name)
 
 
+@pytest.mark.parametrize("name", ["hours", "records"])
+def test_the_records_are_the_same_from_the_names_of_1x(name: str, tmp_path: Path) -> None:
+    """Those of dashboards and alerts."""
+    path = tmp_path / f"{name}_test.yml"
+    rows = (HERE / path.name).read_text().replace("../../roles", str(ROOT / "roles"))
+    path.write_text(in_1x(rows))
+    assert path.read_text() != rows
+    promtool("test", "rules", path)
+
+
 def test_hours_are_busy_by_what_profile_gpu_records(tmp_path: Path) -> None:
     """Of GPUs with nothing wrong, which the record of hours does not look for."""
     hours, pods = ROOT / "roles" / "gpu_alerts" / "files" / "hours.yml", ("ml/a", "ml/b", "ml/b", "ml/c")
@@ -100,6 +111,17 @@ def test_hours_are_busy_by_what_profile_gpu_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("profile", READINGS)
 def test_each_case_holds(profile: str, layout: str, tmp_path: Path) -> None:
     tests = [promtool_test(case, profile, layout) for case in CASES_OF_ALL if profile in case.get("only", READINGS)]
+    path = tmp_path / f"{profile}_test.yml"
+    path.write_text(json.dumps(promtool_file([str(GOLDEN / f"{profile}.rules.yaml")], tests)))
+    promtool("test", "rules", path)
+
+
+@pytest.mark.parametrize("profile", READINGS)
+def test_each_case_holds_with_the_names_of_1x(profile: str, tmp_path: Path) -> None:
+    """As an exporter serves them with 1.x-compatibility-metrics.csv, scraped as the best-known recipe does."""
+    tests = [promtool_test(case, profile, "bare") for case in CASES_OF_ALL if profile in case.get("only", READINGS)]
+    for entry in (entry for test in tests for entry in test["input_series"]):
+        entry["series"] = in_1x(entry["series"])
     path = tmp_path / f"{profile}_test.yml"
     path.write_text(json.dumps(promtool_file([str(GOLDEN / f"{profile}.rules.yaml")], tests)))
     promtool("test", "rules", path)

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from string import Template
 from textwrap import indent
 from typing import Literal
+
+from .dcgm_fields import in_1x
 
 # A sample that is older is not used, seconds. Prometheus returns the last one for five minutes if it missed the end of
 # the series, as after a restart. Scrape intervals of up to one minute fit.
@@ -94,7 +96,8 @@ class Source:
     """One way to know the value of a pod, or of a part of it.
 
     reporter: who serves the series.
-    series:   their names; of several the largest counts, for each part of a pod.
+    series:   their names; of several the largest counts, for each part of a pod. Fields of DCGM are also read by their
+              names in dcgm-exporter 1.x.
     limit:    the largest value that is believed, in the unit of the series.
     full:     the value of a part that is fully used, if believed values may lie above it: they count as this one.
     scale:    turns that unit into the metric's.
@@ -134,11 +137,11 @@ class Source:
     def _named(self, layout: Layout, of_target: str) -> str:
         """The rows of a layout with the pod's names in the labels namespace and pod."""
         matchers = ",".join(filter(None, (self.matchers, of_target, layout.matchers)))
-        first, *others = (self.series[0],) if self.formula else self.series
-        rows = self._rows(first, matchers)
-        for series in others:
+        (first, formula), *others = self._readings()
+        rows = self._rows(first, formula, matchers)
+        for series, formula in others:
             # Rows of two series have the same labels, and `or` would take the first one only.
-            more = indent(self._rows(series, matchers), "  ")
+            more = indent(self._rows(series, formula, matchers), "  ")
             rows += f'\nor\nlabel_replace(\n{more},\n  "of", "{series}", "", ""\n)'
         origins = {"namespace": layout.namespace, "pod": layout.pod}
         renamed = {label: origin for label, origin in origins.items() if label != origin}
@@ -149,13 +152,19 @@ class Source:
             rows = f'label_replace(\n{indent(rows, "  ")},\n  "{label}", "$1", "{origin}", "(.+)"\n)'
         return rows
 
-    def _rows(self, series: str, matchers: str) -> str:
+    def _readings(self) -> Iterator[tuple[str, str]]:
+        """Each series with the formula that is read in its place, those of dcgm-exporter 1.x last."""
+        todays = self.series[:1] if self.formula else self.series
+        yield from ((series, self.formula) for series in todays)
+        yield from ((in_1x(series), in_1x(self.formula)) for series in todays if in_1x(series) != series)
+
+    def _rows(self, series: str, formula: str, matchers: str) -> str:
         """PromQL: what the rows say; NaN for what is outside 0..limit, so for DCGM's blank sentinels.
 
         Clamped, they would scale to the maximum. Left out, the other GPUs of the pod would stand for this one.
         """
         selector = f"{series}{{{matchers}}}"
-        values = Template(self.formula).substitute(rows=matchers) if self.formula else selector
+        values = Template(formula).substitute(rows=matchers) if formula else selector
         if "\n" in values:
             values = f"(\n{indent(values, '  ')}\n)"
         believed = f"{values} >= 0 <= {self.limit}\nor\nNaN * {selector}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
+from ..autoscaling.dcgm_fields import in_1x
 from ..autoscaling.metrics import Metric, smoothed_evaluations, smoothed_interval_s
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import MetricTarget
@@ -93,7 +94,7 @@ def _collect_period(kube: KubeClient) -> Period:
 
 def _seen_scrape_period(prometheus: PrometheusClient, sources: tuple[str, ...]) -> Period:
     """Median spacing of samples, taken from the series with most samples: new series have too few."""
-    for source in sources:
+    for source in dict.fromkeys((*sources, *map(in_1x, sources))):
         for window in ("1m", "5m"):  # the longer one is for scrape intervals of a minute, and costs more
             try:
                 longest = prometheus.query(f"topk(1, count_over_time({source}[{window}]))")

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ..autoscaling.dcgm_fields import in_todays, is_field
 from ..autoscaling.manifests import horizontal_pod_autoscaler
 from ..autoscaling.metrics import Metric
-from ..autoscaling.promql import one_of
+from ..autoscaling.promql import DCGM_EXPORTER, one_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, MetricTarget
 from ..chain.objects import Key, is_ready
@@ -138,7 +139,7 @@ class Observer:
             backend=autoscaler.backend,
             series=metric_target.series,
             sources=sources_of(metric),
-            reporter=metric.reporter or ("dcgm-exporter" if metric.name.startswith("DCGM_FI_") else ""),
+            reporter=metric.reporter or (DCGM_EXPORTER.name if is_field(metric.name) else ""),
             unit=metric.unit,
             target_value=metric_target.value,
             expected_objects=ready if metric_target.type == PODS_METRIC else frozenset(of_target),
@@ -257,8 +258,8 @@ def _common(
 
 
 def sources_of(metric: Metric) -> tuple[str, ...]:
-    """The series that a metric is made of. One that others serve under an exporter's name is made of that series."""
-    return metric.sources or ((metric.name,) if metric.name.startswith("DCGM_FI_") else ())
+    """The series that a metric is made of. One that others serve under an exporter's name is made of that field."""
+    return metric.sources or ((in_todays(metric.name),) if is_field(metric.name) else ())
 
 
 def _answer(answer: list[MetricValue] | ApiError | HopError, autoscaler: Autoscaler) -> _Answer:

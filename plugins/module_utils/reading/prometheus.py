@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
+from ..autoscaling.dcgm_fields import any_of, either, in_1x, in_todays
 from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Manifest
@@ -20,7 +21,8 @@ from .gaps import Gaps, attempt, message_of
 from .observe import sources_of
 
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_RATIOS = "DCGM_FI_PROF_(GR_ENGINE|SM|DRAM)_ACTIVE"
+_IDENTIFIED = f'{_UTILISATION}{{UUID!=""}}'
+_RATIOS = any_of(f"DCGM_FI_PROF_{part}_ACTIVE" for part in ("GR_ENGINE", "SM", "DRAM"))
 _NAMES = "exported_namespace, exported_pod, namespace, pod"
 # How long an earlier series excuses a missing one, the same as the grace period of the findings about it.
 _LATELY = "2m"
@@ -29,18 +31,20 @@ _QUERIES = {
     "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
     # A kubelet that is away for a moment, or whose node still counts as alive, leaves the exporter without names.
     "rows_lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[{_LATELY}]))',
-    # The last Xid error is remembered; all others are readings.
-    "serving": 'count by (instance) ({__name__=~"DCGM_FI_.+", __name__!="DCGM_FI_DEV_XID_ERRORS"})',
+    # The last Xid error is remembered; all others are readings. The list of counters of 1.x has these two.
+    "serving": f'count by (instance) ({{__name__=~"DCGM_FI_.+|{in_1x("DCGM_FI_DEV_GPU_TEMP")}|{in_1x(_UTILISATION)}", '
+    '__name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
     "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
     # The share of the time that a target spends on answers, for any interval.
     "slow": "sum_over_time(scrape_duration_seconds[2m]) / 120 > 0.75",
     # What some rule takes for a full GPU is no blank.
-    "blanks": f"topk(20, {_UTILISATION} > {MOST_OF_PROCESSES} or {_UTILISATION} < 0 or "
+    "blanks": f"topk(20, {either(_UTILISATION)} > {MOST_OF_PROCESSES} or {either(_UTILISATION)} < 0 or "
     f'{{__name__=~"{_RATIOS}"}} > {MOST_OF_A_RATIO})',
-    "frozen": f"min_over_time({_UTILISATION}[5m]) > 90 and on (UUID, instance) {_UTILISATION} offset 5m "
-    f"and on (UUID, instance) (max_over_time({_ENGINE}[5m]) == 0)",
-    "doubled": f'count by (UUID, GPU_I_ID) (count by (UUID, GPU_I_ID, instance, job) ({_UTILISATION}{{UUID!=""}})) > 1',
+    "frozen": f"{either(f'min_over_time({_UTILISATION}[5m])')} > 90 "
+    f"and on (UUID, instance) {either(f'{_UTILISATION} offset 5m')} "
+    f"and on (UUID, instance) ({either(f'max_over_time({_ENGINE}[5m])')} == 0)",
+    "doubled": f"count by (UUID, GPU_I_ID) (count by (UUID, GPU_I_ID, instance, job) ({either(_IDENTIFIED)})) > 1",
 }
 
 
@@ -59,7 +63,7 @@ def ask_prometheus(
         return PrometheusState(client.name, error=message_of(clock), pods=pods)
     metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
     sources = {_UTILISATION, _ENGINE} | {source for metric in metrics for source in sources_of(metric)}
-    queries = {name: text.replace("{sources}", "|".join(sorted(sources))) for name, text in _QUERIES.items()}
+    queries = {name: text.replace("{sources}", any_of(sources)) for name, text in _QUERIES.items()}
     answers = in_parallel(lambda query: _rows(client, query), [*queries.values()])
     rows: dict[str, Any] = {
         name: () if isinstance(found, Exception) else found for name, found in zip(queries, answers, strict=True)
@@ -86,7 +90,7 @@ def ask_prometheus(
 
 def _replicas(replicas: Sequence[PrometheusClient], names: AbstractSet[str]) -> dict[str, ReplicaState]:
     """Raises: ApiError if one of them does not answer."""
-    series = f'group by (__name__) (last_over_time({{__name__=~"{"|".join(sorted(names))}"}}[{_LATELY}]))'
+    series = f'group by (__name__) (last_over_time({{__name__=~"{any_of(names)}"}}[{_LATELY}]))'
     return {
         replica.name: ReplicaState(
             frozenset(row.labels["__name__"] for row in _rows(replica, series)),
@@ -113,9 +117,14 @@ def _has_label(label: str) -> str:
 
 def _rows(client: PrometheusClient, query: str) -> list[Row]:
     try:
-        return [Row(series.labels, series.values[-1]) for series in client.query(query)]
+        return [Row(_in_todays(series.labels), series.values[-1]) for series in client.query(query)]
     except QueryError as err:
         raise ApiError(400, str(err), query) from err
+
+
+def _in_todays(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Labels with DCGM's own name of the series: the checks know no other."""
+    return {**labels, "__name__": in_todays(labels["__name__"])} if "__name__" in labels else labels
 
 
 def with_scrape_errors(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..autoscaling.dcgm_fields import any_of
 from ..autoscaling.manifests import metrics_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import Autoscaler
@@ -14,7 +15,8 @@ from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient
 
 # An empty answer is one, so this tells whether Prometheus answers, too.
-_GPU_JOBS = 'group by (job) ({__name__=~"DCGM_FI_DEV_GPU_UTIL|DCGM_FI_PROF_GR_ENGINE_ACTIVE"})'
+_GPU_FIELDS = any_of(("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
+_GPU_JOBS = f'group by (job) ({{__name__=~"{_GPU_FIELDS}"}})'
 
 
 @dataclass(frozen=True)

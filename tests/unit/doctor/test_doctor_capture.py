@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dcgm_fields import in_1x
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Place, Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
@@ -410,7 +411,7 @@ def test_a_query_that_prometheus_refuses_ends_no_diagnosis() -> None:
     live = LiveCluster()
 
     def refuse(promql: str) -> None:
-        if promql.startswith(("min_over_time", SERIES)):
+        if promql.startswith(("(min_over_time", SERIES)):
             raise ApiError(422, {"errorType": "execution", "error": "query timed out"}, "GET query")
 
     live.proxies[f"{PROXY}/query"] = refuse
@@ -576,3 +577,22 @@ def test_values_stay_missing_where_pods_are_not_listed_again() -> None:
     listed = [manifest for manifest in live.pods if manifest["metadata"]["namespace"] == "ml"]
     live.answers[ML_PODS] = iter([{"items": listed}, refusal(503, "overloaded")])
     assert ids(look(live)) == ["METRIC_WITHOUT_VALUE"]
+
+
+def test_fields_are_found_by_their_names_in_1x() -> None:
+    """A list of counters with the names of dcgm-exporter 1.x leads to the same report."""
+    live = LiveCluster()
+    asked: list[str] = []
+
+    def with_old_names(promql: str) -> list[dict[str, Any]] | None:
+        asked.append(promql)
+        if not promql.startswith(("count by (__name__", "group by (__name__)")):
+            return None
+        rows = live._result(promql)
+        return [{**row, "metric": {**row["metric"], "__name__": in_1x(row["metric"]["__name__"])}} for row in rows]
+
+    live.proxies[f"{PROXY}/query"] = with_old_names
+    assert ids(look(live, grace=False)) == []
+    asking = [promql for promql in asked if re.search(r"\bDCGM_FI_", promql)]
+    assert len(asking) >= 6
+    assert [promql for promql in asking if "dcgm_" not in promql and in_1x(promql) not in asked] == []

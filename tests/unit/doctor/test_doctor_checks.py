@@ -732,6 +732,24 @@ def _(cluster: Cluster) -> None:
     cluster.prometheus["joined"] = frozenset({"pod", "exported_pod"})
 
 
+# The rule of the best-known recipe.
+POD_ALONE = """\
+avg(max by(node, pod, namespace) (dcgm_gpu_utilization)
+* on(pod) group_left(label_app) max by(pod, label_app) (kube_pod_labels{label_app="cuda-test"}))"""
+
+
+@fault("RULE_JOINS_POD_ALONE")
+def _(cluster: Cluster) -> None:
+    own_rule(cluster, POD_ALONE)
+    cluster.prometheus["joined"] = frozenset({"pod", "label_app"})
+
+
+@fault("RULE_POD_LABELS_MISSING", "a field by its name in dcgm-exporter 1.x")
+def _(cluster: Cluster) -> None:
+    own_rule(cluster, JOIN.replace("DCGM_FI_DEV_GPU_UTIL", "dcgm_gpu_utilization"))
+    cluster.prometheus["joined"] = frozenset({"pod"})
+
+
 @fault("RULE_RATE_OF_GAUGE")
 def _(cluster: Cluster) -> None:
     own_rule(cluster, "sum by (pod) (rate(DCGM_FI_PROF_PCIE_TX_BYTES[1m]))")
@@ -1628,6 +1646,7 @@ WITHOUT_A_TIME = {
     "PROMETHEUS_WAL_CORRUPT",
     "REJECTED_BELOW_TARGET",
     "RIGHTS_MISSING",
+    "RULE_JOINS_POD_ALONE",
     "RULE_JOINS_WRONG_POD",
     "RULE_LABEL_RENAMED",
     "RULE_MISSING",

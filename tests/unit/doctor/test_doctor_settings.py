@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from test_doctor_checks import (
     FAULTS,
     JOIN,
+    POD_ALONE,
     applied,
     configured,
     hostnames,
@@ -196,8 +197,19 @@ def a_join_while_kube_state_metrics_is_away(cluster: Cluster) -> None:
 
 
 def a_join_that_knows_of_exported_pod(cluster: Cluster) -> None:
-    own_rule(cluster, "max by (exported_pod) (DCGM_FI_DEV_GPU_UTIL) * on (exported_pod) kube_pod_info")
+    names = "exported_namespace, exported_pod"
+    own_rule(cluster, f"max by ({names}) (DCGM_FI_DEV_GPU_UTIL) * on ({names}) kube_pod_info")
     cluster.prometheus["joined"] = frozenset({"pod", "exported_pod"})
+
+
+def a_join_by_name_within_one_namespace(cluster: Cluster) -> None:
+    own_rule(cluster, POD_ALONE.replace("dcgm_gpu_utilization", 'dcgm_gpu_utilization{namespace="ml"}'))
+    cluster.prometheus["joined"] = frozenset({"pod", "label_app"})
+
+
+def a_join_by_namespace_and_name_beside_one_of_nodes(cluster: Cluster) -> None:
+    own_rule(cluster, f"{JOIN} * on (node) group_left () kube_node_info")
+    cluster.prometheus["joined"] = frozenset({"pod", "label_app"})
 
 
 def a_join_of_nodes_labels_too(cluster: Cluster) -> None:
@@ -304,6 +316,8 @@ HARMLESS: tuple[Callable[[Cluster], None], ...] = (
     a_join_of_labels_that_are_there,
     a_join_while_kube_state_metrics_is_away,
     a_join_that_knows_of_exported_pod,
+    a_join_by_name_within_one_namespace,
+    a_join_by_namespace_and_name_beside_one_of_nodes,
     a_join_of_nodes_labels_too,
     a_rate_of_a_counter,
     a_window_of_two_scrapes,
@@ -337,6 +351,7 @@ def test_what_looks_like_a_fault_and_is_none(change: Callable[[Cluster], None]) 
         ("RULE_LABEL_RENAMED", "it reads the label Hostname, the exporter's series have hostname: `max by (Hostname)"),
         ("RULE_POD_LABELS_MISSING", "no series of kube_pod_labels has label_app: `sum by"),
         ("RULE_JOINS_WRONG_POD", "have exported_pod, their pod is its own: `sum by"),
+        ("RULE_JOINS_POD_ALONE", "no join has namespace: `avg(max by(node, pod, namespace)"),
         ("RULE_RATE_OF_GAUGE", "rate() of DCGM_FI_PROF_PCIE_TX_BYTES: `sum by (pod)"),
         ("RULE_WINDOW_TOO_SHORT", "DCGM_FI_DEV_GPU_UTIL[3s], it is scraped every 2 s: `avg by"),
         ("EXPORTER_MOUNT_FAILS", "hostPath type check failed: /home/kubernetes/bin/nvidia is not a directory"),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...autoscaling.dcgm_fields import in_todays, is_field
 from ...autoscaling.quantity import parse_quantity
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
@@ -32,7 +33,6 @@ _LOOKS_AT_ONE_VALUE = 2
 # Fields that DCGM gives as 0 to 1.
 _RATIO = re.compile(r"DCGM_FI_PROF_(?:GR_ENGINE_ACTIVE|SM_ACTIVE|SM_OCCUPANCY|DRAM_ACTIVE|PIPE_\w+_ACTIVE)")
 _MADE_PERCENT = re.compile(r"\b100\b|\b1e2\b|\b0?\.01\b")
-_FIELD = "DCGM_FI_"
 # The minor version of Kubernetes that a version of HPAs is gone from.
 _REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -112,7 +112,7 @@ def _texts_of(state: State, metric: MetricState) -> Iterator[str]:
 
 
 def _is_bare_ratio(text: str) -> bool:
-    return bool(_RATIO.search(text)) and not _MADE_PERCENT.search(text)
+    return bool(_RATIO.search(in_todays(text))) and not _MADE_PERCENT.search(text)
 
 
 def _most(autoscaler: AutoscalerState, metric: MetricState, text: str) -> int:
@@ -138,7 +138,7 @@ def metrics_are_of_the_workload(state: State) -> Iterator[CheckResult]:
         for entry in autoscaler.hpa["spec"].get("metrics") or ():
             described = (entry.get("object") or {}).get("describedObject") or {}
             name = ((entry.get("object") or {}).get("metric") or {}).get("name", "")
-            if described.get("kind") == "Service" and name.startswith(_FIELD):
+            if described.get("kind") == "Service" and is_field(name):
                 seen = f"it reads {name} of Service {described['name']}"
                 affected, age_s = state.affected_by([autoscaler]), state.clock.last_change_age_s(autoscaler.hpa)
                 yield CheckResult(HPA_METRIC_OF_ALL_GPUS, f"HPA {autoscaler}", seen, affected, age_s)
@@ -199,7 +199,7 @@ def model_servers(state: State) -> Iterator[CheckResult]:
         images = [container.get("image", "") for container in autoscaler.template.get("containers") or ()]
         served = next((image for image in images if _MODEL_SERVERS.search(image)), None)
         names = {metric.name for metric in autoscaler.metrics}
-        if served and names and names <= _STANDS_STILL:
+        if served and names and set(map(in_todays, names)) <= _STANDS_STILL:
             seen = f"image {served} scales on {', '.join(sorted(names))} alone"
             yield CheckResult(HPA_METRIC_STANDS_STILL, f"HPA {autoscaler}", seen)
 

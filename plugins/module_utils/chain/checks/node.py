@@ -87,7 +87,7 @@ def _cuda_needs(node: str, facts: Mapping[str, Any], affected: frozenset[str]) -
     there = sum(gpu.get("bound_driver") in OURS for gpu in facts.get("gpus") or ())
     expected = facts.get("expected_gpus")
     if expected is not None and there < expected:
-        seen = f"{there} GPUs on the PCI bus, {expected} expected"
+        seen = f"{there} of {expected} expected GPUs are on the PCI bus"
         yield CheckResult(GPU_MISSING, f"node {node}", seen, affected, template_vars={**words, "there": str(there)})
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...autoscaling.dcgm_fields import reads_fields
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
@@ -19,7 +20,7 @@ from ..controllers import rejection
 from ..daemon_sets import place_of
 from ..objects import Manifest, is_ready, labels_of, name_of, seconds, youngest
 from ..prometheus_objects import why_not_selected
-from ..rule_texts import NODE_LABELS, RATE, WINDOW, labels_joined, labels_read
+from ..rule_texts import NODE_LABELS, RATE, WINDOW, joins_pod_alone, labels_joined, labels_read
 from ..selectors import labels_match
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
@@ -458,7 +459,7 @@ def _gpu_queries(state: State) -> Iterator[tuple[str, str]]:
     """Recorded series and query of each loaded rule over the exporter's series."""
     for series, rules in (state.prometheus.rules or {}).items():
         for rule in rules:
-            if "DCGM_FI_" in (query := str(rule.get("query") or "")):
+            if reads_fields(query := str(rule.get("query") or "")):
                 yield f"series {series}", query
 
 
@@ -494,6 +495,24 @@ def rule_joins(state: State) -> Iterator[CheckResult]:
             seen = f"no series of kube_pod_labels has {', '.join(missing)}: {quote(query)}"
             label = missing[0].removeprefix("label_")
             yield CheckResult(RULE_POD_LABELS_MISSING, series, seen, template_vars={"label": label})
+
+
+RULE_JOINS_POD_ALONE = FindingType(
+    "RULE_JOINS_POD_ALONE",
+    Hop.RULE,
+    "warning",
+    cause="the rule joins on the name of the pod without its namespace. If another namespace has a pod of that name, "
+    "its GPUs count as well, or the rule fails",
+    fix="join on (namespace, pod) and keep namespace in both aggregations; or use a Pods metric: run gpu_autoscaler "
+    "for the workload, with adopt: true",
+)
+
+
+@check("rules join pods by namespace and name", RULE_JOINS_POD_ALONE, needs=("prometheus",))
+def rule_join_keys(state: State) -> Iterator[CheckResult]:
+    for series, query in _gpu_queries(state):
+        if joins_pod_alone(query):
+            yield CheckResult(RULE_JOINS_POD_ALONE, series, f"no join has namespace: {quote(query)}")
 
 
 RULE_RATE_OF_GAUGE = FindingType(

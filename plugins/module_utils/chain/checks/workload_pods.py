@@ -112,7 +112,8 @@ WORKLOAD_AT_ZERO = FindingType(
     Hop.WORKLOAD,
     "warning",
     cause="an HPA does not scale a workload with 0 replicas",
-    fix="kubectl -n {namespace} scale {target} --replicas=1; to scale from zero use KEDA",
+    fix="kubectl -n {namespace} scale {target} --replicas=1; to scale from zero use KEDA, or "
+    "from Kubernetes 1.37 on an HPA with an Object or External metric",
 )
 WORKLOAD_NOT_READY = FindingType(
     "WORKLOAD_NOT_READY",
