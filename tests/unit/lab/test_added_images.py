@@ -12,28 +12,29 @@ from lab.artifacts import Artifact
 from lab.graph import added_images
 from lab.images import added_image, serve
 from lab.programs import added_programs
-from lab.versions import names
+from lab.versions import fill
 
 
 @pytest.fixture
 def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """That of k6, with another program in it."""
+    """That of metrics-server, with another program in it."""
     monkeypatch.setattr(artifacts, "CACHE", tmp_path / "cache")
-    program = Artifact("programs-k6", lambda out, _run: (out / "k6").write_text("a program") and None)
-    made = added_image("k6", program)
+    name = "metrics-server"
+    program = Artifact(f"programs-{name}", lambda out, _run: (out / name).write_text("a program") and None)
+    made = added_image(name, program)
     program.make()
     made.make()
     return made.path
 
 
 def test_it_is_found_by_the_name_that_the_version_file_has(image: Path, tmp_path: Path) -> None:
-    repository, _, tag = names()["image/k6"].rpartition(":")
+    repository, tag = "registry.k8s.io/metrics-server/metrics-server", fill("{metrics-server}")
 
     serve(tmp_path / "mirror", image)
 
     manifest = json.loads((tmp_path / "mirror" / repository / "manifests" / tag).read_text())
     config = json.loads((tmp_path / "mirror" / "blobs" / manifest["config"]["digest"]).read_text())
-    assert config["config"]["Entrypoint"] == ["k6"]
+    assert config["config"]["Entrypoint"] == ["/metrics-server"]
     assert all((tmp_path / "mirror" / "blobs" / layer["digest"]).is_file() for layer in manifest["layers"])
 
 
@@ -58,7 +59,6 @@ def test_a_program_may_have_another_name_than_what_it_is_asked_for_by() -> None:
 def test_what_a_lab_can_be_asked_for_has_an_image() -> None:
     assert {name: image.name for name, (_program, image) in added_images().items()} == {
         "argo-rollouts": "image-argo-rollouts",
-        "k6": "image-k6",
         "kwok": "image-kwok",
         "metrics-server": "image-metrics-server",
     }

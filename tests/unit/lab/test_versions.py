@@ -52,12 +52,6 @@ def test_prometheus_is_the_module_of_its_release() -> None:
     assert f"\tgithub.com/prometheus/prometheus v0.{int(major) * 100 + int(minor)}.{patch}\n" in go_mod
 
 
-def test_k6_is_of_the_version_that_its_image_has() -> None:
-    version = names()["image/k6"].rpartition(":")[2]
-
-    assert f"require go.k6.io/k6 v{version}\n" in (HERE / "k6" / "go.mod").read_text()
-
-
 def test_a_name_that_is_not_pinned_is_an_error() -> None:
     with pytest.raises(KeyError, match="no-such-program"):
         fill({"a": ["{no-such-program}"]})

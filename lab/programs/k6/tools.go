@@ -1,6 +1,0 @@
-//go:build tools
-
-// Package tools names the upstream main package that this go.mod builds as it is.
-package tools
-
-import _ "go.k6.io/k6"
