@@ -71,7 +71,7 @@ def reconcile(
         autoscaler.key: next((name for name in backend_of(autoscaler).rule_names(autoscaler) if name in refused), "")
         for autoscaler in autoscalers
     }
-    existing = _released(kube, outcome, existing, autoscalers, lacking)
+    existing = _released(kube, outcome, existing, autoscalers, lacking, rules.inventory)
     changes = [
         Change(existing.scaler(manifest), manifest, adopt=autoscaler.key in adopted, lacks=lacking[autoscaler.key])
         for autoscaler in autoscalers
@@ -117,14 +117,9 @@ def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOpt
     outcome = Outcome()
     # KEDA's HPA goes with its ScaledObject, and would come back without it.
     there = {key: found for key in keys if (found := existing.scaled_objects.get(key) or existing.hpas.get(key))}
-    ours = {key: scaler for key, scaler in there.items() if is_of(scaler, rules.inventory)}
-    outcome.warnings += [
-        f"{_title(scaler)} {maker(scaler)}, not to {rules.inventory}, and stays"
-        if is_managed(scaler)
-        else f"{_title(scaler)} was not made by this module and stays"
-        for key, scaler in there.items()
-        if key not in ours
-    ]
+    staying = {key: why for key, scaler in there.items() if (why := _why_kept(scaler, rules.inventory))}
+    ours = {key: scaler for key, scaler in there.items() if key not in staying}
+    outcome.warnings += [f"{_title(there[key])} {why}" for key, why in staying.items()]
     _changed, entries = write(kube, outcome, _deletions(ours.values(), rules.inventory))
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
@@ -138,6 +133,17 @@ def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOpt
     absent = {key: {"namespace": key[0], "name": key[1], "metric": "", "action": "unchanged"} for key in keys}
     outcome.result = {"autoscalers": [*{**absent, **done}.values()], "rules": removed}
     return outcome
+
+
+def _why_kept(scaler: Manifest, inventory: str) -> str:
+    """Why this HPA or ScaledObject is not removed; empty if it is."""
+    if not is_managed(scaler):
+        return "was not made by this module and stays"
+    if not is_of(scaler, inventory):
+        return f"{maker(scaler)}, not to {inventory}, and stays"
+    owner = next((name for kind, name in owners(scaler) if kind == SCALED_OBJECTS.kind), "")
+    # KEDA would create it again.
+    return owner and f"belongs to ScaledObject {owner}, which this user has no permission to list, and stays"
 
 
 def _remove_unused(
@@ -175,6 +181,7 @@ def _released(
     existing: Existing,
     autoscalers: Sequence[Autoscaler],
     lacking: Mapping[Key, str],
+    inventory: str,
 ) -> Existing:
     """Take HPAs from KEDA whose autoscalers have another backend by now. No replica moves: each HPA stays as it is.
 
@@ -187,6 +194,7 @@ def _released(
         if autoscaler.key not in kept
         and not lacking[autoscaler.key]
         and (found := existing.scaled_objects.get(autoscaler.key))
+        and (is_of(found, inventory) or (autoscaler.adopt and is_managed(found)))
     }
     if not leaving:
         return existing

@@ -64,7 +64,7 @@ class Adapter:
 class Keda:
     """KEDA, which makes the HPA of each ScaledObject and serves its metrics."""
 
-    kind = "ScaledObject"
+    kind = scaled_object.KIND
 
     def check(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> None:
         scaled_object.check(autoscalers, rules)

@@ -6,7 +6,7 @@ KEDA makes the HPA. It decides like the HPA that the collection makes for promet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,8 @@ from .promql import equal
 from .replicas import DEFAULT_TOLERANCE, Tolerance
 from .scaling import ScalingRules
 from .spec import PODS, Autoscaler, MetricTarget, workload_rule_name
+
+KIND = "ScaledObject"
 
 # KEDA's webhook rejects a ScaledObject that adopts the HPA of the same name without it.
 TRANSFER_ANNOTATION = "scaledobject.keda.sh/transfer-hpa-ownership"
@@ -164,7 +166,7 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         annotations[DEAD_TIME_ANNOTATION] = str(autoscaler.dead_time)
     return {
         "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
+        "kind": KIND,
         "metadata": {
             "name": autoscaler.name,
             "namespace": autoscaler.namespace,
@@ -191,6 +193,28 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
             ],
         },
     }
+
+
+def hpa_name(live: Mapping[str, Any]) -> str:
+    """Of the HPA that KEDA makes of a ScaledObject."""
+    config = (live["spec"].get("advanced") or {}).get("horizontalPodAutoscalerConfig") or {}
+    return str(config.get("name") or f"keda-hpa-{live['metadata']['name']}")
+
+
+def diverging_fields(live: Mapping[str, Any]) -> list[str]:
+    """Fields of a live ScaledObject that the module never sets, and by which KEDA sets replicas past the HPA's rules.
+
+    A fallback to the current replicas moves nothing.
+    """
+    spec, advanced = live["spec"], live["spec"].get("advanced") or {}
+    fallback = spec.get("fallback") or {}
+    candidates = {
+        "spec.idleReplicaCount": spec.get("idleReplicaCount") is not None,
+        "spec.fallback": bool(fallback) and fallback.get("behavior") != "currentReplicas",
+        "spec.advanced.scalingModifiers": bool((advanced.get("scalingModifiers") or {}).get("formula")),
+        "spec.advanced.restoreToOriginalReplicaCount": bool(advanced.get("restoreToOriginalReplicaCount")),
+    }
+    return [field for field, is_set in candidates.items() if is_set]
 
 
 def _triggers(target: MetricTarget, autoscaler: Autoscaler, server_address: str) -> Iterable[Manifest]:

@@ -317,6 +317,7 @@ class KubeClient:
 # Never by deletion of a CRD: all objects of its kind would go with it.
 _TAKEOVERS = {
     "HorizontalPodAutoscaler": "take them over with adopt: true",
+    "ScaledObject": "take them over with adopt: true",
     "CustomResourceDefinition": f"leave the CRD to it: `kubectl label crd {{name}} {MANAGED_BY}-`",
 }
 

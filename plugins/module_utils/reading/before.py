@@ -11,7 +11,7 @@ from ..autoscaling.capacity import gpus_of
 from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, resources_of
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..chain.metrics_owner import Owner
-from ..chain.objects import Key
+from ..chain.objects import Key, key_of
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import State
@@ -101,15 +101,18 @@ class Before(Reader):
         version = self.take("version", lambda: self.kube.get_raw("/version"), None)
         return version.get("gitVersion") if isinstance(version, Mapping) else None
 
+    @cached_property
+    def _is_keda_served(self) -> bool:
+        """Read only for autoscalers of KEDA. An empty list of ScaledObjects does not tell."""
+        if not any(map(_is_by_keda, self._autoscalers)):
+            return True
+        return SCALED_OBJECTS.kind in self.take("keda", lambda: self.kube.discover(SCALED_OBJECTS.api_version), {})
+
     @property
     def _scaled_objects(self) -> list[Manifest]:
         """Without those that go: their autoscalers have another backend by now."""
         leaving = {autoscaler.key for autoscaler in self._autoscalers if not _is_by_keda(autoscaler)}
-        return [
-            found
-            for found in self.scaled_objects
-            if not (is_managed(found) and (found["metadata"]["namespace"], found["metadata"]["name"]) in leaving)
-        ]
+        return [found for found in self.scaled_objects if not (is_managed(found) and key_of(found) in leaving)]
 
     def _proposal(self, rules: RuleOptions) -> Proposal:
         trial, targets, hpas = self.trial, self.targets, self.existing.hpas
@@ -124,6 +127,8 @@ class Before(Reader):
             empty_queries=trial.empty_queries,
             # 403 is the answer even where KEDA is not installed: rights are checked first.
             is_keda_known=self.is_known("scaled_objects"),
+            is_keda_served=self._is_keda_served,
+            scaled_objects={key_of(found): found for found in self.scaled_objects},
             no_resources=self._no_resources,
             rule={"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
             unread=self.existing.unread,
