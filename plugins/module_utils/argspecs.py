@@ -66,8 +66,10 @@ AUTOSCALERS: ArgSpec = {
             },
             "extra_metrics": {"type": "list", "elements": "dict", "default": []},
             "adopt": {"type": "bool", "default": False},
+            "backend": {"type": "str", "choices": ["adapter", "keda"]},
         },
     },
+    "metrics_backend": {"type": "str", "choices": ["adapter", "keda"], "default": "adapter"},
 }
 
 PROMETHEUS: ArgSpec = {
