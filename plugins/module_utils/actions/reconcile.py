@@ -71,9 +71,14 @@ def reconcile(
         autoscaler.key: next((name for name in backend_of(autoscaler).rule_names(autoscaler) if name in refused), "")
         for autoscaler in autoscalers
     }
-    existing = _released(kube, outcome, existing, autoscalers, lacking, rules.inventory)
+    existing, freed = _released(kube, outcome, existing, autoscalers, lacking, rules.inventory)
     changes = [
-        Change(existing.scaler(manifest), manifest, adopt=autoscaler.key in adopted, lacks=lacking[autoscaler.key])
+        Change(
+            existing.scaler(manifest),
+            manifest,
+            adopt=autoscaler.key in adopted or autoscaler.key in freed,
+            lacks=lacking[autoscaler.key],
+        )
         for autoscaler in autoscalers
         for manifest in [backend_of(autoscaler).scaler(autoscaler, rules)]
     ]
@@ -182,10 +187,11 @@ def _released(
     autoscalers: Sequence[Autoscaler],
     lacking: Mapping[Key, str],
     inventory: str,
-) -> Existing:
+) -> tuple[Existing, set[Key]]:
     """Take HPAs from KEDA whose autoscalers have another backend by now. No replica moves: each HPA stays as it is.
 
     Without its ScaledObject an HPA gets no value, so it keeps the count until it is written.
+    Returns: what exists then, and the autoscalers whose HPA was taken.
     """
     kept = {autoscaler.key for autoscaler in autoscalers if backend_of(autoscaler).kind == SCALED_OBJECTS.kind}
     leaving = {
@@ -197,14 +203,14 @@ def _released(
         and (is_of(found, inventory) or (autoscaler.adopt and is_managed(found)))
     }
     if not leaving:
-        return existing
+        return existing, set()
     _rules, entries = write(
         kube, outcome, [Change(before=found, after=None, orphan=True) for found in leaving.values()]
     )
     freed = {(entry["namespace"], entry["name"]) for entry in entries if entry["action"] != "failed"}
     hpas = {key: hpa for key in freed if (hpa := _without_owner(kube, key))}
     scaled_objects = {key: found for key, found in existing.scaled_objects.items() if key not in freed}
-    return replace(existing, hpas={**existing.hpas, **hpas}, scaled_objects=scaled_objects)
+    return replace(existing, hpas={**existing.hpas, **hpas}, scaled_objects=scaled_objects), freed
 
 
 def _without_owner(kube: KubeClient, key: Key) -> Manifest | None:

@@ -10,6 +10,7 @@ from ..marks import namespace_of
 from . import scaled_object
 from .manifests import (
     AUTOSCALER_ANNOTATION,
+    SCALED_OBJECT,
     Manifest,
     RuleOptions,
     horizontal_pod_autoscaler,
@@ -64,7 +65,7 @@ class Adapter:
 class Keda:
     """KEDA, which makes the HPA of each ScaledObject and serves its metrics."""
 
-    kind = scaled_object.KIND
+    kind = SCALED_OBJECT
 
     def check(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> None:
         scaled_object.check(autoscalers, rules)

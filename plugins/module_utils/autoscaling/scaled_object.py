@@ -18,6 +18,8 @@ from .manifests import (
     AUTOSCALER_ANNOTATION,
     DEAD_TIME_ANNOTATION,
     DECISION_ANNOTATION,
+    SCALED_OBJECT,
+    SCALED_OBJECT_LABEL,
     Manifest,
     RuleOptions,
     behavior_of,
@@ -32,9 +34,7 @@ from .metrics import Profile, smoothed_interval_s
 from .promql import equal
 from .replicas import DEFAULT_TOLERANCE, Tolerance
 from .scaling import ScalingRules
-from .spec import PODS, Autoscaler, MetricTarget, workload_rule_name
-
-KIND = "ScaledObject"
+from .spec import EXTERNAL, PODS, Autoscaler, MetricTarget, workload_rule_name
 
 # KEDA's webhook rejects a ScaledObject that adopts the HPA of the same name without it.
 TRANSFER_ANNOTATION = "scaledobject.keda.sh/transfer-hpa-ownership"
@@ -166,7 +166,7 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         annotations[DEAD_TIME_ANNOTATION] = str(autoscaler.dead_time)
     return {
         "apiVersion": "keda.sh/v1alpha1",
-        "kind": KIND,
+        "kind": SCALED_OBJECT,
         "metadata": {
             "name": autoscaler.name,
             "namespace": autoscaler.namespace,
@@ -191,6 +191,39 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
                 for target in autoscaler.metric_targets
                 for trigger in _triggers(target, autoscaler, rules.prometheus_url)
             ],
+        },
+    }
+
+
+def hpa_of(live: Mapping[str, Any]) -> Manifest:
+    """The HPA that KEDA makes of a ScaledObject of this collection. Source: KEDA 2.21, controllers/keda/hpa.go."""
+    spec, metadata = live["spec"], live["metadata"]
+    selector = {"matchLabels": {SCALED_OBJECT_LABEL: metadata["name"]}}
+    fields = {"AverageValue": "averageValue", "Value": "value"}
+    metrics = [
+        {
+            "type": EXTERNAL,
+            "external": {
+                "metric": {"name": f"s{number}-{trigger['type']}", "selector": selector},
+                "target": {"type": trigger["metricType"], fields[trigger["metricType"]]: "1"},
+            },
+        }
+        for number, trigger in enumerate(spec["triggers"])
+    ]
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {
+            **{part: metadata[part] for part in ("namespace", "labels", "annotations")},
+            "name": hpa_name(live),
+            "ownerReferences": [{"kind": SCALED_OBJECT, "name": metadata["name"]}],
+        },
+        "spec": {
+            "scaleTargetRef": spec["scaleTargetRef"],
+            "minReplicas": spec["minReplicaCount"],
+            "maxReplicas": spec["maxReplicaCount"],
+            "metrics": metrics,
+            "behavior": spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"],
         },
     }
 

@@ -55,7 +55,11 @@ def hpa_of_keda(owner: bool = True) -> Manifest:
     *_rules, wanted = manifests(by_keda(), RULE_OPTIONS)
     [*_adapter_rules, hpa] = manifests(autoscalers("chat"), RULE_OPTIONS)
     owners = [{"kind": "ScaledObject", "name": "chat"}] if owner else []
-    metric = {"metric": {"name": "s0-prometheus"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    selector = {"matchLabels": {"scaledobject.keda.sh/name": "chat"}}
+    metric = {
+        "metric": {"name": "s0-prometheus", "selector": selector},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }
     spec = {**hpa["spec"], "metrics": [{"type": "External", "external": metric}]}
     return {**hpa, "metadata": {**wanted["metadata"], "uid": "hpa-1", "ownerReferences": owners}, "spec": spec}
 

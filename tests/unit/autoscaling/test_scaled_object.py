@@ -17,6 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     horizontal_pod_autoscaler,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import (
+    hpa_of,
     rule_names,
     scaled_object,
 )
@@ -203,3 +204,27 @@ def test_an_annotation_on_an_hpa_of_others_is_not_read() -> None:
     hpa["metadata"]["labels"] = {}
     read = autoscaler_of(hpa, {})
     assert [target.metric.name for target in read.metric_targets] == ["s0-prometheus", "s1-prometheus"]
+
+
+def test_an_hpa_that_returned_to_the_adapter_is_read_by_its_metrics() -> None:
+    """Server-side apply leaves the annotations that KEDA gave it."""
+    one = replace(autoscaler(target_value=70), backend="adapter")
+    hpa = horizontal_pod_autoscaler(one)
+    hpa["metadata"]["annotations"] = scaled_object(autoscaler(target_value=40), RuleOptions())["metadata"][
+        "annotations"
+    ]
+    read = autoscaler_of(hpa, {})
+    assert (read.backend, read.target_value) == ("adapter", 70)
+
+
+def test_an_hpa_without_its_scaled_object_is_still_keda_s() -> None:
+    hpa = hpa_of_keda(scaled_object(autoscaler(), RuleOptions()))
+    assert "ownerReferences" not in hpa["metadata"]
+    assert autoscaler_of(hpa, {}).backend == "keda"
+
+
+def test_an_hpa_that_keda_has_not_made_yet_is_the_one_that_it_makes() -> None:
+    wanted = scaled_object(autoscaler(metric="llm", min_replicas=2), RuleOptions())
+    awaited = hpa_of(wanted)
+    assert awaited["metadata"].pop("ownerReferences") == [{"kind": "ScaledObject", "name": "chat"}]
+    assert {part: awaited[part] for part in ("metadata", "spec")} == hpa_of_keda(wanted)

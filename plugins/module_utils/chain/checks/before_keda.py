@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 from ...autoscaling.backends import backend_of
-from ...autoscaling.scaled_object import KIND, diverging_fields, hpa_name
+from ...autoscaling.manifests import SCALED_OBJECT
+from ...autoscaling.scaled_object import diverging_fields, hpa_name
 from ...autoscaling.spec import Autoscaler
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
@@ -113,7 +114,7 @@ def hpa_of_scaled_object(state: State) -> Iterator[CheckResult]:
     """By the adapter's autoscalers a ScaledObject of this collection is released, and no other is."""
     for autoscaler in state.proposal.autoscalers:
         hpa = state.proposal.hpas.get(autoscaler.key)
-        for owner in [name for kind, name in owners(hpa) if kind == KIND] if hpa else ():
+        for owner in [name for kind, name in owners(hpa) if kind == SCALED_OBJECT] if hpa else ():
             live = state.proposal.scaled_objects.get((autoscaler.namespace, owner))
             is_own = live is not None and owner == autoscaler.name and (_is_by_keda(autoscaler) or is_managed(live))
             if not is_own:
@@ -169,7 +170,7 @@ def scaled_objects_are_known(state: State) -> Iterator[CheckResult]:
 
 
 def _is_by_keda(autoscaler: Autoscaler) -> bool:
-    return backend_of(autoscaler).kind == KIND
+    return backend_of(autoscaler).kind == SCALED_OBJECT
 
 
 def _by_keda(state: State) -> Iterator[tuple[Autoscaler, Manifest | None]]:
