@@ -58,7 +58,12 @@ def reconcile(
         outcome.warnings += unknown
         outcome.warnings += preflight(reader.state(rules), dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
-            kube, prometheus, autoscalers, existing.hpas, reader.targets, rules.evaluation_interval_s
+            kube,
+            prometheus,
+            autoscalers,
+            {**existing.hpas, **existing.scaled_objects},
+            reader.targets,
+            rules.evaluation_interval_s,
         )
         outcome.warnings += warnings
     recorded = {key_of(rule)[1]: rule for rule in all_rules(autoscalers, rules)}

@@ -231,28 +231,48 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     )
 
 
-def decision_annotation(targets: Iterable[MetricTarget], scale_up: ScalingRules, scale_down: ScalingRules) -> str:
-    """What `autoscaler_of` needs to read KEDA's HPA back: there, one metric is two, and the tolerance is 0."""
-    tolerances = {"scaleUp": scale_up.tolerance, "scaleDown": scale_down.tolerance}
-    given = {way: format_quantity(tolerance) for way, tolerance in tolerances.items() if tolerance is not None}
-    values = {target.metric.name: format_quantity(target.value) for target in targets}
-    return json.dumps({"targets": values, "tolerances": given})
+def decision_annotation(autoscaler: Autoscaler) -> str:
+    """What `autoscaler_of` needs to read KEDA's HPA back.
+
+    There, a metric of type Pods is two and the tolerance is 0. A total has another type, and the minimum is not 0.
+    """
+    tolerances = {"scaleUp": autoscaler.scale_up.tolerance, "scaleDown": autoscaler.scale_down.tolerance}
+    targets = autoscaler.metric_targets
+    decision: Manifest = {
+        "targets": {target.metric.name: format_quantity(target.value) for target in targets},
+        "tolerances": {way: format_quantity(given) for way, given in tolerances.items() if given is not None},
+    }
+    if all(target.type != PODS for target in targets):
+        decision["type"] = OBJECT
+    if not autoscaler.min_replicas:
+        decision["minimum"] = autoscaler.min_replicas
+    return json.dumps(decision)
 
 
 def as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An HPA of KEDA with the Pods metrics and tolerances that its rules apply; any other HPA as it is."""
+    """An HPA of KEDA with the metrics and tolerances of its autoscaler; any other HPA as it is."""
     decision, spec = _decision(hpa), hpa["spec"]
     if not decision:
         return hpa
+    type_ = decision.get("type", PODS)
+    described = {"describedObject": spec["scaleTargetRef"]} if type_ == OBJECT else {}
     metrics = [
-        {"type": PODS, "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": value}}}
+        {
+            "type": type_,
+            type_.lower(): {
+                "metric": {"name": name},
+                **described,
+                "target": {"type": "AverageValue", "averageValue": value},
+            },
+        }
         for name, value in decision["targets"].items()
     ]
+    minimum = {"minReplicas": decision["minimum"]} if "minimum" in decision else {}
     behavior = {}
     for way, rules in (spec.get("behavior") or {}).items():
         given = {"tolerance": decision["tolerances"][way]} if way in decision["tolerances"] else {}
         behavior[way] = {**{key: value for key, value in rules.items() if key != "tolerance"}, **given}
-    return {**hpa, "spec": {**spec, "metrics": metrics, "behavior": behavior}}
+    return {**hpa, "spec": {**spec, **minimum, "metrics": metrics, "behavior": behavior}}
 
 
 def backend_behind(hpa: Mapping[str, Any]) -> str:

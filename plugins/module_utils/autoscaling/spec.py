@@ -219,7 +219,7 @@ class Autoscaler:
             target=target,
             profile=profile,
             metric_targets=tuple(metric_targets),
-            min_replicas=options.whole("min_replicas", 1, default=1),
+            min_replicas=options.whole("min_replicas", 0, default=1),
             max_replicas=options.whole("max_replicas", 1),
             extra_profiles=tuple(extra_profiles),
             raw_metrics=tuple(raw_metrics),

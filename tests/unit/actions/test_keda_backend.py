@@ -84,6 +84,13 @@ def test_a_second_run_changes_nothing() -> None:
     assert sent(transport) == []
 
 
+def test_a_measured_dead_time_is_kept_before_keda_has_made_the_hpa() -> None:
+    measured = [autoscaler.with_dead_time(90) for autoscaler in by_keda()]
+    *rules, wanted = manifests(measured, RULE_OPTIONS)
+    transport = keda_cluster(*rules, scaled_objects=(wanted,))
+    assert not run(transport, by_keda()).changed
+
+
 def test_an_hpa_of_the_adapter_is_left_to_keda() -> None:
     """KEDA adopts the HPA of this name, so the module neither deletes nor changes it."""
     live = manifests(autoscalers("chat"), RULE_OPTIONS)

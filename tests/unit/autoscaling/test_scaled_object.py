@@ -101,11 +101,11 @@ def test_a_tolerance_is_the_rule_s_and_not_the_hpa_s() -> None:
     ("options", "seen"),
     [
         ({"target": {"kind": "Rollout", "name": "chat"}}, "scales Deployment and StatefulSet only"),
-        ({"metric_type": "Object"}, "supports metrics of type Pods only, and gpu is of type Object"),
+        ({"metric_type": "Object"}, "and totals of type Object, and gpu is an average of type Object"),
         ({"demand": {"source": "istio", "name": "chat", "prior_gpu_seconds": 1}}, "does not support demand"),
         (
             {"extra_metrics": [{"metric": {**QUEUE, "per": "workload"}, "target_value": 5}]},
-            "and queue is of type Object",
+            "has a tolerance of 0 for metrics of type Pods, and extra_metrics has a total",
         ),
         (
             {
@@ -116,7 +116,7 @@ def test_a_tolerance_is_the_rule_s_and_not_the_hpa_s() -> None:
                     }
                 ]
             },
-            "extra_metrics has a metric of type Resource",
+            "extra_metrics has one of type Resource",
         ),
         ({"name": "n" * 64}, "the name has 64 characters"),
     ],

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...autoscaling.backends import backend_of
 from ...autoscaling.manifests import SCALED_OBJECT
-from ...autoscaling.scaled_object import diverging_fields, hpa_name
+from ...autoscaling.scaled_object import diverging_fields, hpa_name, reads_totals
 from ...autoscaling.spec import Autoscaler
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
@@ -140,8 +140,9 @@ def tolerance_is_kept(state: State) -> Iterator[CheckResult]:
     if not version or int(version[1]) >= _TOLERANCE_MINOR:
         return
     for autoscaler, _live in _by_keda(state):
-        seen = f"backend is keda, and the API server is {state.server_version}"
-        yield CheckResult(SPEC_KEDA_TOLERANCE, f"autoscaler {autoscaler}", seen)
+        if not reads_totals(autoscaler):
+            seen = f"backend is keda, and the API server is {state.server_version}"
+            yield CheckResult(SPEC_KEDA_TOLERANCE, f"autoscaler {autoscaler}", seen)
 
 
 SPEC_KEDA_UNKNOWN = FindingType(

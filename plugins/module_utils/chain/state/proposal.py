@@ -22,6 +22,8 @@ class Proposal:
     rules:        our PrometheusRules by name; None if that kind is not served.
     unserved:     autoscalers whose target's kind is not served; unscalable: whose target has no scale subresource.
     query_errors: the fault of a user's own query, by metric. empty_queries: metrics whose query gives nothing now.
+    totals:       values at the moment of users' metrics of a workload, by metric.
+    no_zero:      why HPAs of this cluster do not scale to zero; empty if they do, or if none should.
     rule:         where a managed rule would be, and its labels; None if that is not known.
     unread:       why HPAs of other namespaces are not known; empty if they are.
     no_resources: why there is no CPU and memory of pods; empty if it is served or not requested.
@@ -40,6 +42,8 @@ class Proposal:
     unscalable: AbstractSet[Key] = frozenset()
     query_errors: Mapping[str, str] = field(default_factory=dict)
     empty_queries: Sequence[str] = ()
+    totals: Mapping[str, float] = field(default_factory=dict)
+    no_zero: str = ""
     is_keda_known: bool = True
     is_keda_served: bool = True
     no_resources: str = ""
