@@ -86,6 +86,9 @@ options:
       min_replicas:
         description:
           - Minimum number of replicas.
+          - V(0) requires a metric that exists without pods, with C(per=workload) for example, and with
+            O(autoscalers[].backend=adapter) Kubernetes 1.37 or the feature gate C(HPAScaleToZero). The module fails if
+            the autoscaler could not reach zero, or not leave it again. C(docs/backends.md) has the conditions.
         type: int
         default: 1
       max_replicas:
