@@ -147,7 +147,7 @@ class ChainProof:
         return self._kube.get(HPAS, autoscaler.name, autoscaler.namespace) or {}
 
     def _value(self, autoscaler: Autoscaler, hpa: Manifest) -> float:
-        """The load that the HPA has decided on. KEDA's HPA shows a number of replicas, so the pods tell it."""
+        """The load that the HPA evaluated. KEDA's HPA shows a number of replicas, so it is read from the pods."""
         value = pods_value(hpa)
         if value is not None:
             return value
