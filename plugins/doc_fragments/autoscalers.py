@@ -86,6 +86,9 @@ options:
       min_replicas:
         description:
           - Minimum number of replicas.
+          - V(0) requires a metric that exists without pods, with C(per=workload) for example, and with
+            O(autoscalers[].backend=adapter) Kubernetes 1.37 or the feature gate C(HPAScaleToZero). The module fails if
+            the autoscaler could not reach zero, or not leave it again. C(docs/backends.md) has the conditions.
         type: int
         default: 1
       max_replicas:
@@ -209,6 +212,26 @@ options:
         description:
           - Adopt an existing HorizontalPodAutoscaler of this name. Fields that other managers have changed are
             overwritten. Fields that this module does not set do not change.
+          - With O(autoscalers[].backend=keda) this also applies to an existing ScaledObject of this name. Its triggers
+            are replaced.
         type: bool
         default: false
+      backend:
+        description:
+          - Backend that serves the metrics of this autoscaler to the HorizontalPodAutoscaler controller.
+          - The default is O(metrics_backend).
+        type: str
+        choices: [adapter, keda]
+  metrics_backend:
+    description:
+      - Default of O(autoscalers[].backend).
+      - V(adapter) creates a HorizontalPodAutoscaler, whose metrics prometheus-adapter serves.
+      - V(keda) creates a ScaledObject. KEDA creates the HorizontalPodAutoscaler and serves its metrics. KEDA must be
+        installed. Recording rules apply the decision of the HorizontalPodAutoscaler controller on Pods metrics, so
+        that both backends scale alike. It requires Kubernetes 1.35 or later.
+      - If you change the backend of an autoscaler, the replicas do not change, and the HorizontalPodAutoscaler keeps
+        its history.
+    type: str
+    choices: [adapter, keda]
+    default: adapter
 """

@@ -7,8 +7,15 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import rule_options
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler, read_specs
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import (
+    rule_options,
+    url_without_login,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import (
+    ADAPTER,
+    Autoscaler,
+    read_specs,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.proposal import Proposal
@@ -24,8 +31,10 @@ def gpu_autoscaler_manifests(
     evaluation_interval: int | None = None,
     exporter_labels: Mapping[str, str] | None = None,
     inventory_id: str = DEFAULT_INVENTORY,
+    metrics_backend: str = ADAPTER,
+    prometheus: Mapping[str, Any] | None = None,
 ) -> list[Manifest]:
-    """What gpu_autoscaler would make: a PrometheusRule for each metric, then the HorizontalPodAutoscalers.
+    """What gpu_autoscaler would make: PrometheusRules, then a HorizontalPodAutoscaler or ScaledObject for each.
 
     Raises: AnsibleFilterError if the module would reject the options.
     """
@@ -34,10 +43,11 @@ def gpu_autoscaler_manifests(
         "rule_labels": rule_labels,
         "evaluation_interval": evaluation_interval,
         "exporter_labels": exporter_labels,
+        "prometheus_url": url_without_login(plain(prometheus or {})),
     }
     try:
         rules = rule_options(plain(given), inventory=inventory_id)
-        autoscalers = read_specs(plain(specs))
+        autoscalers = read_specs(plain(specs), plain(metrics_backend))
         _refuse_contradictions(autoscalers)
         return manifests(autoscalers, rules)
     except HopError as err:

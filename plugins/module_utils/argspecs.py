@@ -66,8 +66,10 @@ AUTOSCALERS: ArgSpec = {
             },
             "extra_metrics": {"type": "list", "elements": "dict", "default": []},
             "adopt": {"type": "bool", "default": False},
+            "backend": {"type": "str", "choices": ["adapter", "keda"]},
         },
     },
+    "metrics_backend": {"type": "str", "choices": ["adapter", "keda"], "default": "adapter"},
 }
 
 PROMETHEUS: ArgSpec = {
@@ -203,6 +205,7 @@ PROOF: ArgSpec = {
         },
     },
     "chain": {"type": "bool", "default": True},
+    "metrics_backend": {"type": "str", "choices": ["adapter", "keda"], "default": "adapter"},
     "repeat": {"type": "bool", "default": False},
     "wait_timeout": {"type": "int", "default": 300},
 }

@@ -14,7 +14,7 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import An
 from .actions.outcome import Outcome
 from .argspecs import KUBE_AUTH
 from .autoscaling.manifests import RuleOptions
-from .autoscaling.rule_options import rule_options
+from .autoscaling.rule_options import rule_options, url_without_login
 from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
 from .cluster.http_getter import HttpGetter, has_credential, is_readable_by_others
@@ -134,7 +134,7 @@ class GpuModule:
         names = ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels")
         options = {option: given[option] for option in names}
         options["rule_namespace"] = given["rule_namespace"] or given["namespace"]
-        options["prometheus_url"] = _url_without_login(given)
+        options["prometheus_url"] = url_without_login(given)
         return rule_options(options, "prometheus", self.inventory())
 
     def inventory(self) -> str:
@@ -156,17 +156,6 @@ class GpuModule:
             "duration_s": duration_s,
             "invocation": invocation,
         }
-
-
-def _url_without_login(prometheus: Mapping[str, Any]) -> str:
-    """Prometheus as pods of the cluster reach it; empty if it wants a login, or has a certificate of a private CA."""
-    url = prometheus["url"]
-    if not url:
-        place = f"{prometheus['service']}.{prometheus['namespace']}.svc:{prometheus['port']}"
-        path = prometheus["path_prefix"].strip("/")
-        return f"{prometheus['scheme']}://{place}" + (f"/{path}" if path else "")
-    has_own_ca = bool(prometheus["ca_cert"])
-    return "" if has_own_ca or has_credential(url, prometheus["bearer_token"]) else str(url).rstrip("/")
 
 
 def _refuse_readable_credential(prometheus: Mapping[str, Any]) -> None:

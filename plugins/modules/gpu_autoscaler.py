@@ -9,6 +9,7 @@ version_added: 0.1.0
 description:
   - Creates a HorizontalPodAutoscaler for each workload, and the recording rules of its metrics, which all autoscalers
     share. Then it proves that the metric reaches each HorizontalPodAutoscaler.
+  - With O(metrics_backend=keda) it creates a ScaledObject, from which KEDA creates the HorizontalPodAutoscaler.
   - The module lists each kind once, compares, and applies only objects that differ, with server-side apply and strict
     field validation. A run over 1,000 autoscalers without changes takes about a second.
   - All checks run before making changes. If a check fails, nothing is written, and all problems are reported together.
@@ -17,7 +18,9 @@ description:
     HorizontalPodAutoscaler of the same name was not created by this module.
   - It fails if Prometheus rejects a query, or if a query does not return one series for each pod.
   - It fails if O(autoscalers[].extra_metrics) use CPU or memory and C(metrics.k8s.io) is not served.
-  - It fails without Prometheus, or without a metrics API that is served by prometheus-adapter.
+  - It fails without Prometheus, or without a metrics API that is served by prometheus-adapter, or by KEDA for
+    O(metrics_backend=keda).
+  - It fails if O(metrics_backend=keda), and the cluster does not serve the kind ScaledObject.
   - It fails if the namespace of the recording rules does not exist.
   - It does not change objects that it did not create, unless O(autoscalers[].adopt) is set. The error names their
     field manager.
@@ -55,8 +58,8 @@ attributes:
 notes:
   - Reads HorizontalPodAutoscalers and nodes of the whole cluster, and the targets and pods of the autoscalers'
     namespaces. It also reads APIServices, ScaledObjects of KEDA, PrometheusRules in the rules' namespace, and
-    Prometheus. It writes HorizontalPodAutoscalers and PrometheusRules only. C(docs/rights.yml) has a ClusterRole with
-    these permissions.
+    Prometheus. It writes HorizontalPodAutoscalers, ScaledObjects and PrometheusRules only. C(docs/rights.yml) has a
+    ClusterRole with these permissions.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
     description: Reads autoscalers, and verifies those that were applied with C(verify=false).
@@ -128,6 +131,20 @@ EXAMPLES = r"""
         max_replicas: 8
         demand: {source: istio, name: inference, prior_gpu_seconds: 0.05}
     verify: false
+
+- name: Scale two workloads with KEDA, and one with prometheus-adapter
+  kubegpu.autoscale.gpu_autoscaler:
+    metrics_backend: keda
+    autoscalers:
+      - {namespace: ml, target: {name: inference}, max_replicas: 8}
+      - {namespace: ml, target: {name: embed}, max_replicas: 4}
+      - {namespace: ml, target: {name: rank}, max_replicas: 4, backend: adapter}
+
+- name: Adopt a ScaledObject that another client created
+  kubegpu.autoscale.gpu_autoscaler:
+    metrics_backend: keda
+    autoscalers:
+      - {namespace: ml, name: chat, target: {name: chat}, max_replicas: 8, adopt: true}
 
 - name: Delete an autoscaler, and its recording rule if nothing else uses it
   kubegpu.autoscale.gpu_autoscaler:
@@ -287,7 +304,7 @@ def main() -> None:
             kube = module.kube_client()
             module.outcome = remove(kube, params["autoscalers"], module.rule_options())
             return
-        autoscalers = read_specs(params["autoscalers"])
+        autoscalers = read_specs(params["autoscalers"], params["metrics_backend"])
         kube = module.kube_client()
         prometheus = module.prometheus_client(kube)
         rules = module.rule_options()

@@ -93,6 +93,13 @@ options:
       - Whether to scale a temporary workload.
     type: bool
     default: true
+  metrics_backend:
+    description:
+      - Backend that serves the metric of the temporary workload, as in the module
+        M(kubegpu.autoscale.gpu_autoscaler).
+    type: str
+    choices: [adapter, keda]
+    default: adapter
   repeat:
     description:
       - Prove everything again, even what is recorded.
@@ -236,6 +243,7 @@ def request(module: GpuModule) -> Request:
         runtime_class=params["runtime_class"],
         tolerations=params["tolerations"],
         timeout_s=params["wait_timeout"],
+        backend=params["metrics_backend"],
     )
     return Request(
         options,

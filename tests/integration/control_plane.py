@@ -55,10 +55,12 @@ class ControlPlane:
     Pods are objects only: nothing schedules or runs them, tests set their status.
     controllers: more of kube-controller-manager that are to run.
     sync_s:      between two looks at each HPA.
+    gates:       feature gates of both, as in their flag; empty for the defaults.
     """
 
-    def __init__(self, work: Path, *controllers: str, sync_s: int = 1) -> None:
+    def __init__(self, work: Path, *controllers: str, sync_s: int = 1, gates: str = "") -> None:
         self.work, self._sync_s = work, sync_s
+        self._gates = [f"--feature-gates={gates}"] if gates else []
         self._controllers = ("horizontal-pod-autoscaler-controller", "namespace-controller", *controllers)
         self.kubeconfig = work / "kubeconfig"
         self.address = _address()
@@ -87,7 +89,7 @@ class ControlPlane:
             "--enable-aggregator-routing=true", "--requestheader-client-ca-file=proxy.crt",
             "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-", "--proxy-client-cert-file=proxy.crt",
-            "--proxy-client-key-file=proxy.key",
+            "--proxy-client-key-file=proxy.key", *self._gates,
         )  # fmt: skip
         certificate = self.work / "certs" / "apiserver.crt"
         self.kubeconfig.write_text(_kubeconfig(f"https://{self.address}:{api}", certificate))
@@ -100,7 +102,7 @@ class ControlPlane:
             f"--controllers={','.join(self._controllers)}",
             f"--horizontal-pod-autoscaler-sync-period={self._sync_s}s", "--vmodule=horizontal=4",
             # Some hundred HPAs are looked at each second.
-            "--kube-api-qps=500", "--kube-api-burst=500",
+            "--kube-api-qps=500", "--kube-api-burst=500", *self._gates,
         )  # fmt: skip
         return kube
 
@@ -169,9 +171,11 @@ class ControlPlane:
 
 
 @contextmanager
-def running(work: Path, *controllers: str, sync_s: int = 1) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
+def running(
+    work: Path, *controllers: str, sync_s: int = 1, gates: str = ""
+) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
     """A control plane, and a client of its administrator; it stops at the end, also where it did not start."""
-    plane = ControlPlane(work, *controllers, sync_s=sync_s)
+    plane = ControlPlane(work, *controllers, sync_s=sync_s, gates=gates)
     try:
         yield plane, plane.start()
     finally:

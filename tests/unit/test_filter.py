@@ -32,6 +32,31 @@ def test_options_go_to_the_rules() -> None:
     assert rule["spec"]["groups"][0]["interval"] == "3s"
 
 
+def test_a_scaled_object_for_each_autoscaler_of_keda() -> None:
+    prometheus = {"namespace": "observability", "service": "prometheus-k8s", "path_prefix": "/prom/"}
+    both = [CHAT, {**CHAT, "name": "twin", "backend": "adapter"}]
+    made = manifests(both, metrics_backend="keda", prometheus=prometheus)
+    assert [manifest["kind"] for manifest in made[-2:]] == ["ScaledObject", "HorizontalPodAutoscaler"]
+    assert {trigger["metadata"]["serverAddress"] for trigger in made[-2]["spec"]["triggers"]} == {
+        "http://prometheus-k8s.observability.svc:9090/prom"
+    }
+
+
+@pytest.mark.parametrize(
+    "prometheus",
+    [
+        {"url": "https://metrics.example", "bearer_token": "abc"},
+        {"url": "https://user:word@metrics.example"},
+        {"url": "https://metrics.example", "ca_cert": "/etc/ca.crt"},
+    ],
+    ids=["token", "login", "CA"],
+)
+def test_keda_gets_no_login(prometheus: dict[str, Any]) -> None:
+    with pytest.raises(AnsibleFilterError, match="a login or a CA, which ScaledObjects do not get"):
+        manifests([CHAT], metrics_backend="keda", prometheus=prometheus)
+    assert manifests([CHAT], prometheus=prometheus)
+
+
 def test_numbers_may_be_text_as_templates_make_them() -> None:
     assert manifests([{**CHAT, "max_replicas": "4", "target_value": "60"}]) == manifests([CHAT])
 

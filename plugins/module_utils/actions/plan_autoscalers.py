@@ -13,7 +13,7 @@ from typing import Any
 from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
-from ..autoscaling.manifests import Manifest
+from ..autoscaling.manifests import Manifest, as_decided
 from ..autoscaling.plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.pod_names import are_cut
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
@@ -193,7 +193,7 @@ def _subject(
         metrics,
         minimum=autoscaler.min_replicas,
         maximum=autoscaler.max_replicas,
-        behavior=Behavior.of_hpa(hpa["spec"]),
+        behavior=Behavior.of_hpa(as_decided(hpa)["spec"]),
         pod_start_s=autoscaler.dead_time if options.pod_start_s is None else options.pod_start_s,
         overload=overload_of(metrics[0], options.overload),
     )

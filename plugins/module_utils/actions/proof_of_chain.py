@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from threading import Event, Thread
 from typing import Any
 
 from ..autoscaling.manifests import Manifest, RuleOptions
-from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.reaction_budget import ReactionBudget
 from ..autoscaling.spec import Autoscaler, read_specs
 from ..chain.objects import condition, is_ready, trouble
@@ -22,6 +20,7 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from ..proof import manifests
+from ..proof.decision import pods_value, wanted_replicas
 from ..proof.nodes import GpuNode
 from ..reading.intervals import Intervals
 from ..reading.observe import Observer
@@ -147,18 +146,26 @@ class ChainProof:
     def _hpa(self, autoscaler: Autoscaler) -> Manifest:
         return self._kube.get(HPAS, autoscaler.name, autoscaler.namespace) or {}
 
+    def _value(self, autoscaler: Autoscaler, hpa: Manifest) -> float:
+        """The load that the HPA evaluated. KEDA's HPA shows a number of replicas, so it is read from the pods."""
+        value = pods_value(hpa)
+        if value is not None:
+            return value
+        state = Observer(self._kube, self._prometheus).observe([autoscaler])[autoscaler.key]
+        return max(state.metrics[0].values.values(), default=0.0)
+
     def _wait_for_rest(self, autoscaler: Autoscaler) -> None:
         """Wait until the HPA wants one replica: a program that starts may keep its GPU busy for a moment.
 
         Raises: HopError if the HPA wants more without a load, because then a decision would prove nothing.
         """
         idle = Deadline(REST_S)
-        hpa = wait_until(lambda: self._hpa(autoscaler), lambda hpa: _wanted(hpa) <= 1, idle, poll_s=LOOK_S)
-        if _wanted(hpa) > 1:
+        hpa = wait_until(lambda: self._hpa(autoscaler), lambda hpa: wanted_replicas(hpa) <= 1, idle, poll_s=LOOK_S)
+        if wanted_replicas(hpa) > 1:
             raise HopError(
                 Hop.HPA,
-                seen=f"{autoscaler}: the HPA wants {_wanted(hpa)} replicas before the load step, and sees "
-                f"{_value(hpa):g} for target {manifests.TARGET_VALUE}",
+                seen=f"{autoscaler}: the HPA wants {wanted_replicas(hpa)} replicas before the load step, and sees "
+                f"{self._value(autoscaler, hpa):g} for target {manifests.TARGET_VALUE}",
                 cause="another process uses the pod's GPU, or the value is not that of the pod",
                 fix="on the pod's node: `nvidia-smi`; then run the playbook kubegpu.autoscale.doctor",
             )
@@ -170,20 +177,21 @@ class ChainProof:
         with Load(self._kube, self._options.namespace, pod) as load:
             hpa = wait_until(
                 lambda: self._hpa(autoscaler),
-                lambda hpa: _wanted(hpa) > 1 or bool(load.error),
+                lambda hpa: wanted_replicas(hpa) > 1 or bool(load.error),
                 Deadline(2 * allowed_s + PATIENCE_S),
                 poll_s=LOOK_S,
             )
             seconds = self._clock() - began
-        wanted = _wanted(hpa)
+            value = self._value(autoscaler, hpa)
+        wanted = wanted_replicas(hpa)
         if wanted <= 1:
-            raise _undecided(autoscaler, hpa, seconds, load.error)
+            raise _undecided(autoscaler, hpa, seconds, value, load.error)
         self._hop(DECIDED, seconds)
         self._decision = {
             "before": 1,
             "after": wanted,
             "dry": autoscaler.max_replicas == 1,
-            "value": _value(hpa),
+            "value": value,
             "target_value": manifests.TARGET_VALUE,
             "seconds": round(seconds, 1),
             "budget_s": round(budget.worst_s, 1),
@@ -233,25 +241,7 @@ def _works(state: AutoscalerState) -> Mapping[str, bool]:
     }
 
 
-def _wanted(hpa: Manifest) -> int:
-    """What the HPA wants; where its maximum holds it back, what it would want by its own value."""
-    status = hpa.get("status") or {}
-    desired = int(status.get("desiredReplicas") or 0)
-    limited = condition(hpa, "ScalingLimited")
-    if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
-        return max(desired, math.ceil(_value(hpa) / manifests.TARGET_VALUE))
-    return desired
-
-
-def _value(hpa: Manifest) -> float:
-    for metric in (hpa.get("status") or {}).get("currentMetrics") or ():
-        current = (metric.get("pods") or {}).get("current") or {}
-        if value := current.get("averageValue"):
-            return float(parse_quantity(str(value)))
-    return 0.0
-
-
-def _undecided(autoscaler: Autoscaler, hpa: Manifest, seconds: float, error: str) -> HopError:
+def _undecided(autoscaler: Autoscaler, hpa: Manifest, seconds: float, value: float, error: str) -> HopError:
     if error:
         return HopError(
             Hop.WORKLOAD,
@@ -262,7 +252,7 @@ def _undecided(autoscaler: Autoscaler, hpa: Manifest, seconds: float, error: str
     text = condition(hpa, "ScalingLimited").get("message") or condition(hpa, "AbleToScale").get("message") or ""
     return HopError(
         Hop.HPA,
-        seen=f"{autoscaler}: its GPU was busy for {seconds:.0f} s, and the HPA saw {_value(hpa):g} for target "
+        seen=f"{autoscaler}: its GPU was busy for {seconds:.0f} s, and the HPA saw {value:g} for target "
         f"{manifests.TARGET_VALUE} and did not scale up. {text}".rstrip(),
         fix="the playbook kubegpu.autoscale.doctor names the hop where the value is lost",
     )

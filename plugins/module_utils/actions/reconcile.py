@@ -58,7 +58,12 @@ def reconcile(
         outcome.warnings += unknown
         outcome.warnings += preflight(reader.state(rules), dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
-            kube, prometheus, autoscalers, existing.hpas, reader.targets, rules.evaluation_interval_s
+            kube,
+            prometheus,
+            autoscalers,
+            {**existing.hpas, **existing.scaled_objects},
+            reader.targets,
+            rules.evaluation_interval_s,
         )
         outcome.warnings += warnings
     recorded = {key_of(rule)[1]: rule for rule in all_rules(autoscalers, rules)}
@@ -71,9 +76,14 @@ def reconcile(
         autoscaler.key: next((name for name in backend_of(autoscaler).rule_names(autoscaler) if name in refused), "")
         for autoscaler in autoscalers
     }
-    existing = _released(kube, outcome, existing, autoscalers, lacking)
+    existing, freed = _released(kube, outcome, existing, autoscalers, lacking, rules.inventory)
     changes = [
-        Change(existing.scaler(manifest), manifest, adopt=autoscaler.key in adopted, lacks=lacking[autoscaler.key])
+        Change(
+            existing.scaler(manifest),
+            manifest,
+            adopt=autoscaler.key in adopted or autoscaler.key in freed,
+            lacks=lacking[autoscaler.key],
+        )
         for autoscaler in autoscalers
         for manifest in [backend_of(autoscaler).scaler(autoscaler, rules)]
     ]
@@ -117,14 +127,9 @@ def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOpt
     outcome = Outcome()
     # KEDA's HPA goes with its ScaledObject, and would come back without it.
     there = {key: found for key in keys if (found := existing.scaled_objects.get(key) or existing.hpas.get(key))}
-    ours = {key: scaler for key, scaler in there.items() if is_of(scaler, rules.inventory)}
-    outcome.warnings += [
-        f"{_title(scaler)} {maker(scaler)}, not to {rules.inventory}, and stays"
-        if is_managed(scaler)
-        else f"{_title(scaler)} was not made by this module and stays"
-        for key, scaler in there.items()
-        if key not in ours
-    ]
+    staying = {key: why for key, scaler in there.items() if (why := _why_kept(scaler, rules.inventory))}
+    ours = {key: scaler for key, scaler in there.items() if key not in staying}
+    outcome.warnings += [f"{_title(there[key])} {why}" for key, why in staying.items()]
     _changed, entries = write(kube, outcome, _deletions(ours.values(), rules.inventory))
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}
@@ -138,6 +143,17 @@ def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOpt
     absent = {key: {"namespace": key[0], "name": key[1], "metric": "", "action": "unchanged"} for key in keys}
     outcome.result = {"autoscalers": [*{**absent, **done}.values()], "rules": removed}
     return outcome
+
+
+def _why_kept(scaler: Manifest, inventory: str) -> str:
+    """Why this HPA or ScaledObject is not removed; empty if it is."""
+    if not is_managed(scaler):
+        return "was not made by this module and stays"
+    if not is_of(scaler, inventory):
+        return f"{maker(scaler)}, not to {inventory}, and stays"
+    owner = next((name for kind, name in owners(scaler) if kind == SCALED_OBJECTS.kind), "")
+    # KEDA would create it again.
+    return owner and f"belongs to ScaledObject {owner}, which this user has no permission to list, and stays"
 
 
 def _remove_unused(
@@ -175,10 +191,12 @@ def _released(
     existing: Existing,
     autoscalers: Sequence[Autoscaler],
     lacking: Mapping[Key, str],
-) -> Existing:
+    inventory: str,
+) -> tuple[Existing, set[Key]]:
     """Take HPAs from KEDA whose autoscalers have another backend by now. No replica moves: each HPA stays as it is.
 
     Without its ScaledObject an HPA gets no value, so it keeps the count until it is written.
+    Returns: what exists then, and the autoscalers whose HPA was taken.
     """
     kept = {autoscaler.key for autoscaler in autoscalers if backend_of(autoscaler).kind == SCALED_OBJECTS.kind}
     leaving = {
@@ -187,16 +205,17 @@ def _released(
         if autoscaler.key not in kept
         and not lacking[autoscaler.key]
         and (found := existing.scaled_objects.get(autoscaler.key))
+        and (is_of(found, inventory) or (autoscaler.adopt and is_managed(found)))
     }
     if not leaving:
-        return existing
+        return existing, set()
     _rules, entries = write(
         kube, outcome, [Change(before=found, after=None, orphan=True) for found in leaving.values()]
     )
     freed = {(entry["namespace"], entry["name"]) for entry in entries if entry["action"] != "failed"}
     hpas = {key: hpa for key in freed if (hpa := _without_owner(kube, key))}
     scaled_objects = {key: found for key, found in existing.scaled_objects.items() if key not in freed}
-    return replace(existing, hpas={**existing.hpas, **hpas}, scaled_objects=scaled_objects)
+    return replace(existing, hpas={**existing.hpas, **hpas}, scaled_objects=scaled_objects), freed
 
 
 def _without_owner(kube: KubeClient, key: Key) -> Manifest | None:

@@ -8,8 +8,10 @@ from typing import Protocol
 
 from ..marks import namespace_of
 from . import scaled_object
+from .limits import refuse
 from .manifests import (
     AUTOSCALER_ANNOTATION,
+    SCALED_OBJECT,
     Manifest,
     RuleOptions,
     horizontal_pod_autoscaler,
@@ -20,6 +22,7 @@ from .manifests import (
 )
 from .metrics import with_what_they_read
 from .spec import ADAPTER, EXTERNAL, KEDA, OBJECT, Autoscaler
+from .zero import faults, native_faults
 
 
 class Backend(Protocol):
@@ -49,7 +52,7 @@ class Adapter:
     kind = "HorizontalPodAutoscaler"
 
     def check(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> None:
-        """It can scale each autoscaler."""
+        refuse((autoscaler, [*faults(autoscaler), *native_faults(autoscaler)]) for autoscaler in autoscalers)
 
     def rules(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
         return prometheus_rules(autoscalers, rules)
@@ -64,7 +67,7 @@ class Adapter:
 class Keda:
     """KEDA, which makes the HPA of each ScaledObject and serves its metrics."""
 
-    kind = "ScaledObject"
+    kind = SCALED_OBJECT
 
     def check(self, autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> None:
         scaled_object.check(autoscalers, rules)

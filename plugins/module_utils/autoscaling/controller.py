@@ -113,7 +113,7 @@ class Controller:
         if self._is_new:
             self._remember(now_s, current)
             self._is_new = False
-        if current == 0:
+        if current == 0 and self.minimum:
             return Decision(0, None, 0, 0, "disabled")
         if not self.minimum <= current <= self.maximum:
             replicas = self.maximum if current > self.maximum else self.minimum

@@ -41,6 +41,9 @@ AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
 EXPORTER_ANNOTATION = "kubegpu.autoscale/exporter-labels"
 # On an HPA that KEDA makes: target values and tolerances that the recording rules apply in the HPA's place.
 DECISION_ANNOTATION = "kubegpu.autoscale/decision"
+# What KEDA makes HPAs of, and its label on each metric of such an HPA: the name of that object.
+SCALED_OBJECT = "ScaledObject"
+SCALED_OBJECT_LABEL = "scaledobject.keda.sh/name"
 # On an HPA: what its scaling rules were computed from. Without it they are measured anew.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
@@ -193,7 +196,8 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     CPU and memory stay raw, and so does a metric of another object than the target: its value is not the target's.
     queries: what is recorded, by series.
     """
-    hpa = _as_decided(hpa)
+    backend = backend_behind(hpa)
+    hpa = as_decided(hpa)
     spec, metadata = hpa["spec"], hpa["metadata"]
     labels = metadata.get("labels") or {}
     ref = spec["scaleTargetRef"]
@@ -218,7 +222,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         raw_metrics=tuple(entry for entry in entries if entry not in of_target),
         dead_time=dead_time or ASSUMED_DEAD_TIME_S,
         is_measured=bool(measured),
-        backend=KEDA if _decision(hpa) else ADAPTER,
+        backend=backend,
     )
     return replace(
         computed,
@@ -227,35 +231,72 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     )
 
 
-def decision_annotation(targets: Iterable[MetricTarget], scale_up: ScalingRules, scale_down: ScalingRules) -> str:
-    """What `autoscaler_of` needs to read KEDA's HPA back: there, one metric is two, and the tolerance is 0."""
-    tolerances = {"scaleUp": scale_up.tolerance, "scaleDown": scale_down.tolerance}
-    given = {way: format_quantity(tolerance) for way, tolerance in tolerances.items() if tolerance is not None}
-    values = {target.metric.name: format_quantity(target.value) for target in targets}
-    return json.dumps({"targets": values, "tolerances": given})
+def decision_annotation(autoscaler: Autoscaler) -> str:
+    """What `autoscaler_of` needs to read KEDA's HPA back.
+
+    There, a metric of type Pods is two and the tolerance is 0. A total has another type, and the minimum is not 0.
+    """
+    tolerances = {"scaleUp": autoscaler.scale_up.tolerance, "scaleDown": autoscaler.scale_down.tolerance}
+    targets = autoscaler.metric_targets
+    decision: Manifest = {
+        "targets": {target.metric.name: format_quantity(target.value) for target in targets},
+        "tolerances": {way: format_quantity(given) for way, given in tolerances.items() if given is not None},
+    }
+    if all(target.type != PODS for target in targets):
+        decision["type"] = OBJECT
+    if not autoscaler.min_replicas:
+        decision["minimum"] = autoscaler.min_replicas
+    return json.dumps(decision)
 
 
-def _as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An HPA of KEDA with the Pods metrics and tolerances that its rules apply; any other HPA as it is."""
+def as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An HPA of KEDA with the metrics and tolerances of its autoscaler; any other HPA as it is."""
     decision, spec = _decision(hpa), hpa["spec"]
     if not decision:
         return hpa
+    type_ = decision.get("type", PODS)
+    described = {"describedObject": spec["scaleTargetRef"]} if type_ == OBJECT else {}
     metrics = [
-        {"type": PODS, "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": value}}}
+        {
+            "type": type_,
+            type_.lower(): {
+                "metric": {"name": name},
+                **described,
+                "target": {"type": "AverageValue", "averageValue": value},
+            },
+        }
         for name, value in decision["targets"].items()
     ]
+    minimum = {"minReplicas": decision["minimum"]} if "minimum" in decision else {}
     behavior = {}
     for way, rules in (spec.get("behavior") or {}).items():
         given = {"tolerance": decision["tolerances"][way]} if way in decision["tolerances"] else {}
         behavior[way] = {**{key: value for key, value in rules.items() if key != "tolerance"}, **given}
-    return {**hpa, "spec": {**spec, "metrics": metrics, "behavior": behavior}}
+    return {**hpa, "spec": {**spec, **minimum, "metrics": metrics, "behavior": behavior}}
+
+
+def backend_behind(hpa: Mapping[str, Any]) -> str:
+    """The backend whose metrics an HPA of this collection reads; of any other HPA the adapter."""
+    return KEDA if _decision(hpa) else ADAPTER
 
 
 def _decision(scaler: Mapping[str, Any]) -> Mapping[str, Any]:
     """Of an HPA of KEDA or a ScaledObject that this collection made; empty for all else."""
-    text = (scaler["metadata"].get("annotations") or {}).get(DECISION_ANNOTATION)
-    decision: Mapping[str, Any] = json.loads(text) if text is not None and is_managed(scaler) else {}
+    text = (scaler["metadata"].get("annotations") or {}).get(DECISION_ANNOTATION, "{}")
+    decision: Mapping[str, Any] = json.loads(text) if is_managed(scaler) and _is_of_keda(scaler) else {}
     return decision
+
+
+def _is_of_keda(scaler: Mapping[str, Any]) -> bool:
+    """By its owner or its metrics: when the backend changes, the HPA keeps the annotations that KEDA gave it."""
+    references = scaler["metadata"].get("ownerReferences") or ()
+    entries = [entry["external"] for entry in scaler["spec"].get("metrics") or () if entry["type"] == EXTERNAL]
+    selectors = [(entry["metric"].get("selector") or {}).get("matchLabels") or {} for entry in entries]
+    return (
+        scaler.get("kind") == SCALED_OBJECT
+        or any(reference["kind"] == SCALED_OBJECT for reference in references)
+        or any(SCALED_OBJECT_LABEL in labels for labels in selectors)
+    )
 
 
 def measured_dead_time(hpa: Mapping[str, Any]) -> int:

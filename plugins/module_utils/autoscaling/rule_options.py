@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..marks import DEFAULT_INVENTORY
+from ..secrets import without_login
+from . import defaults
 from .kube_names import DNS_LABEL
 from .manifests import RuleOptions
 from .options import Options, shown
@@ -37,6 +39,21 @@ def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFA
         inventory=inventory,
         prometheus_url=options.text("prometheus_url", default.prometheus_url),
     )
+
+
+def url_without_login(prometheus: Mapping[str, Any]) -> str:
+    """Prometheus as pods of the cluster reach it; empty if it needs a login, or has a certificate of a private CA.
+
+    prometheus: the modules' option; what is not given has their default.
+    """
+    given = {option: value for option, value in prometheus.items() if value is not None}
+    if url := str(given.get("url", "")):
+        has_login = bool(given.get("bearer_token")) or without_login(url) != url
+        return "" if has_login or given.get("ca_cert") else url.rstrip("/")
+    service, namespace = given.get("service", defaults.SERVICE), given.get("namespace", defaults.NAMESPACE)
+    path = given.get("path_prefix", "").strip("/")
+    place = f"{service}.{namespace}.svc:{given.get('port', defaults.PORT)}"
+    return f"{given.get('scheme', 'http')}://{place}" + (f"/{path}" if path else "")
 
 
 def _exporter_labels(options: Options) -> Mapping[str, str] | None:

@@ -6,65 +6,79 @@ KEDA makes the HPA. It decides like the HPA that the collection makes for promet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import HopError, first_of_all
+from ..errors import HopError
 from ..hops import Hop
 from .keda_rules import WORKLOAD_TYPES, Decisions
 from .kube_names import LONGEST_LABEL
+from .limits import refuse
 from .manifests import (
     AUTOSCALER_ANNOTATION,
     DEAD_TIME_ANNOTATION,
     DECISION_ANNOTATION,
+    SCALED_OBJECT,
+    SCALED_OBJECT_LABEL,
     Manifest,
     RuleOptions,
     behavior_of,
     decision_annotation,
     object_labels,
     profile_rule,
+    prometheus_rules,
     reference,
     rule_object,
     shared_profiles,
 )
+from .manifests import rule_names as names_of_rules
 from .metrics import Profile, smoothed_interval_s
 from .promql import equal
-from .replicas import DEFAULT_TOLERANCE, Tolerance
+from .replicas import DEFAULT_TOLERANCE, Tolerance, in_thousandths
 from .scaling import ScalingRules
-from .spec import PODS, Autoscaler, MetricTarget, workload_rule_name
+from .spec import EXTERNAL, OBJECT, PODS, Autoscaler, MetricTarget, workload_rule_name
+from .zero import faults
 
 # KEDA's webhook rejects a ScaledObject that adopts the HPA of the same name without it.
 TRANSFER_ANNOTATION = "scaledobject.keda.sh/transfer-hpa-ownership"
+# Between two looks of KEDA at the metrics of a workload that may be at zero.
+POLLING_S = 5
 
 
 def check(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> None:
     """Raises: HopError that names each autoscaler that KEDA's HPA would scale otherwise than the adapter's."""
-    errors = [error for autoscaler in autoscalers if (error := why_not(autoscaler))]
-    if autoscalers and not rules.prometheus_url:
-        errors.append(
-            HopError(
-                Hop.SPEC,
-                seen="backend is keda, and prometheus has a login or a CA, which ScaledObjects do not get",
-                fix="give KEDA a Prometheus inside the cluster (prometheus.service), or set backend to adapter",
-            )
+    hidden = HopError(
+        Hop.SPEC,
+        seen="backend is keda, and prometheus has a login or a CA, which ScaledObjects do not get",
+        fix="give KEDA a Prometheus inside the cluster (prometheus.service), or set backend to adapter",
+    )
+    found = (
+        (
+            autoscaler,
+            [*((seen, f"{fix}, or set backend to adapter") for seen, fix in _limits(autoscaler)), *faults(autoscaler)],
         )
-    if errors:
-        raise first_of_all(errors)
+        for autoscaler in autoscalers
+    )
+    refuse(found, *([hidden] if autoscalers and not rules.prometheus_url else []))
 
 
 def decision_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """The PrometheusRules: values and decisions of each profile, then the targets of each workload."""
-    shared = shared_profiles(autoscalers)
+    """The PrometheusRules: values and decisions of each profile, then the targets or totals of each workload."""
+    deciding = [autoscaler for autoscaler in autoscalers if not reads_totals(autoscaler)]
+    shared = shared_profiles(deciding)
     return [
         *(profile_rule(profile, rules, namespace) for namespace, profile in shared),
         *(decision_rule(profile, rules, namespace) for namespace, profile in shared),
-        *(target_rule(autoscaler, rules) for autoscaler in autoscalers),
+        *(target_rule(autoscaler, rules) for autoscaler in deciding),
+        *prometheus_rules([autoscaler for autoscaler in autoscalers if reads_totals(autoscaler)], rules),
     ]
 
 
 def rule_names(autoscaler: Autoscaler) -> list[str]:
     """Of the PrometheusRules that record what its ScaledObject reads."""
+    if reads_totals(autoscaler):
+        return names_of_rules(autoscaler)
     profiles = [profile for profile in autoscaler.profiles if profile.recorded]
     return [
         *(profile.rule_name(autoscaler.namespace) for profile in profiles),
@@ -73,49 +87,49 @@ def rule_names(autoscaler: Autoscaler) -> list[str]:
     ]
 
 
-def why_not(autoscaler: Autoscaler) -> HopError | None:
-    """Why KEDA's HPA would decide otherwise than the adapter's, if it would."""
-    return next(
-        (
-            HopError(Hop.SPEC, seen=f"autoscaler {autoscaler.name}: {seen}", fix=f"{fix}, or set backend to adapter")
-            for is_so, seen, fix in _limits(autoscaler)
-            if is_so
-        ),
-        None,
-    )
+def reads_totals(autoscaler: Autoscaler) -> bool:
+    """The controller decides on a total of the workload without regard to pods, so KEDA's HPA reads it as it is."""
+    return all(target.type != PODS for target in autoscaler.metric_targets)
 
 
-def _limits(autoscaler: Autoscaler) -> Iterable[tuple[bool, str, str]]:
-    """(whether it is beyond this limit, what was seen, what to do)"""
-    other = next((target for target in autoscaler.metric_targets if target.type != PODS), None)
-    yield (
-        autoscaler.target.kind not in WORKLOAD_TYPES,
-        f"backend is keda, which scales {' and '.join(WORKLOAD_TYPES)} only, and the target is a "
-        f"{autoscaler.target.kind}",
-        "choose such a target",
-    )
-    yield (
-        autoscaler.demand is not None,
-        "backend is keda, which does not support demand",
-        "remove demand",
-    )
-    yield (
-        other is not None,
-        f"backend is keda, which supports metrics of type Pods only, and {other.metric.name if other else ''} is of "
-        f"type {other.type if other else ''}",
-        "set metric_type to Pods",
-    )
-    yield (
-        bool(autoscaler.raw_metrics),
-        f"backend is keda, whose HPA has a tolerance of 0, and extra_metrics has a metric of type "
-        f"{autoscaler.raw_metrics[0]['type'] if autoscaler.raw_metrics else ''}",
-        "remove it",
-    )
-    yield (
-        len(autoscaler.name) > LONGEST_LABEL,
-        f"backend is keda, and the name has {len(autoscaler.name)} characters",
-        f"use {LONGEST_LABEL} characters at most",
-    )
+def _limits(autoscaler: Autoscaler) -> Iterator[tuple[str, str]]:
+    """What KEDA's HPA would decide otherwise than the adapter's: what is seen, and what to do."""
+    targets = autoscaler.metric_targets
+    other = next((target for target in targets if target.type != PODS and not _is_recorded_total(target)), None)
+    if autoscaler.demand:
+        yield "backend is keda, which does not support demand", "remove demand"
+    elif other:
+        yield (
+            f"backend is keda, which supports metrics of type Pods, and totals of type Object, and {other.metric.name} "
+            f"is {'an average' if other.type == OBJECT else 'a metric'} of type {other.type}",
+            "set metric_type to Pods, or to Object with a query and per: workload",
+        )
+    elif not reads_totals(autoscaler) and any(target.type != PODS for target in targets):
+        yield (
+            "backend is keda, whose HPA has a tolerance of 0 for metrics of type Pods, and extra_metrics has a total",
+            "scale on one of them",
+        )
+    elif not reads_totals(autoscaler) and autoscaler.target.kind not in WORKLOAD_TYPES:
+        yield (
+            f"backend is keda, which scales {' and '.join(WORKLOAD_TYPES)} only on metrics of type Pods, and the "
+            f"target is a {autoscaler.target.kind}",
+            "choose such a target",
+        )
+    if autoscaler.raw_metrics:
+        yield (
+            "backend is keda, which does not support entries of spec.metrics, and extra_metrics has one of type "
+            f"{autoscaler.raw_metrics[0]['type']}",
+            "remove it",
+        )
+    if len(autoscaler.name) > LONGEST_LABEL:
+        yield (
+            f"backend is keda, and the name has {len(autoscaler.name)} characters",
+            f"use {LONGEST_LABEL} characters at most",
+        )
+
+
+def _is_recorded_total(target: MetricTarget) -> bool:
+    return target.type == OBJECT and target.is_total
 
 
 def decision_rule_name(profile: Profile, namespace: str) -> str:
@@ -158,13 +172,12 @@ def target_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
 
 def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     """KEDA copies its labels and annotations to the HPA, and replaces those that the HPA had."""
-    decision = decision_annotation(autoscaler.metric_targets, autoscaler.scale_up, autoscaler.scale_down)
-    annotations = {TRANSFER_ANNOTATION: "true", DECISION_ANNOTATION: decision}
+    annotations = {TRANSFER_ANNOTATION: "true", DECISION_ANNOTATION: decision_annotation(autoscaler)}
     if autoscaler.is_measured:
         annotations[DEAD_TIME_ANNOTATION] = str(autoscaler.dead_time)
     return {
         "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
+        "kind": SCALED_OBJECT,
         "metadata": {
             "name": autoscaler.name,
             "namespace": autoscaler.namespace,
@@ -175,12 +188,13 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
             "scaleTargetRef": reference(autoscaler.target),
             "minReplicaCount": autoscaler.min_replicas,
             "maxReplicaCount": autoscaler.max_replicas,
+            **_activation(autoscaler),
             "advanced": {
                 "horizontalPodAutoscalerConfig": {
                     "name": autoscaler.name,
                     "behavior": {
-                        "scaleUp": _without_tolerance(autoscaler.scale_up),
-                        "scaleDown": _without_tolerance(autoscaler.scale_down),
+                        "scaleUp": _behavior(autoscaler, autoscaler.scale_up),
+                        "scaleDown": _behavior(autoscaler, autoscaler.scale_down),
                     },
                 },
             },
@@ -193,27 +207,110 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     }
 
 
-def _triggers(target: MetricTarget, autoscaler: Autoscaler, server_address: str) -> Iterable[Manifest]:
-    """The HPA reads its metrics in this order, on which HELD_S relies."""
-    decisions, name = Decisions(target.metric.name), target.metric.name.replace("_", "-")
-    workload = equal(_workload_labels(autoscaler))
-    for part, series, metric_type in (
-        ("wanted", decisions.wanted, "AverageValue"),
-        ("stays", decisions.stays, "Value"),
-    ):
-        yield {
-            "type": "prometheus",
-            "name": f"{name}-{part}",
-            "metricType": metric_type,
-            "metadata": {
-                "serverAddress": server_address,
-                # KEDA takes one series. Behind Thanos there may be one per replica of Prometheus.
-                "query": f"max({series}{{{workload}}})",
-                "threshold": "1",
-                # Without it, no value counts as 0.
-                "ignoreNullValues": "false",
+def hpa_of(live: Mapping[str, Any]) -> Manifest:
+    """The HPA that KEDA makes of a ScaledObject of this collection. Source: KEDA 2.21, controllers/keda/hpa.go."""
+    spec, metadata = live["spec"], live["metadata"]
+    selector = {"matchLabels": {SCALED_OBJECT_LABEL: metadata["name"]}}
+    fields = {"AverageValue": "averageValue", "Value": "value"}
+    metrics = [
+        {
+            "type": EXTERNAL,
+            "external": {
+                "metric": {"name": f"s{number}-{trigger['type']}", "selector": selector},
+                "target": {
+                    "type": trigger["metricType"],
+                    fields[trigger["metricType"]]: trigger["metadata"]["threshold"],
+                },
             },
         }
+        for number, trigger in enumerate(spec["triggers"])
+    ]
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {
+            **{part: metadata[part] for part in ("namespace", "labels", "annotations")},
+            "name": hpa_name(live),
+            "ownerReferences": [{"kind": SCALED_OBJECT, "name": metadata["name"]}],
+        },
+        "spec": {
+            "scaleTargetRef": spec["scaleTargetRef"],
+            "minReplicas": max(spec["minReplicaCount"], 1),
+            "maxReplicas": spec["maxReplicaCount"],
+            "metrics": metrics,
+            "behavior": spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"],
+        },
+    }
+
+
+def hpa_name(live: Mapping[str, Any]) -> str:
+    """Of the HPA that KEDA makes of a ScaledObject."""
+    config = (live["spec"].get("advanced") or {}).get("horizontalPodAutoscalerConfig") or {}
+    return str(config.get("name") or f"keda-hpa-{live['metadata']['name']}")
+
+
+def diverging_fields(live: Mapping[str, Any]) -> list[str]:
+    """Fields of a live ScaledObject that the module never sets, and by which KEDA sets replicas past the HPA's rules.
+
+    A fallback to the current replicas moves nothing.
+    """
+    spec, advanced = live["spec"], live["spec"].get("advanced") or {}
+    fallback = spec.get("fallback") or {}
+    candidates = {
+        "spec.idleReplicaCount": spec.get("idleReplicaCount") is not None,
+        "spec.fallback": bool(fallback) and fallback.get("behavior") != "currentReplicas",
+        "spec.advanced.scalingModifiers": bool((advanced.get("scalingModifiers") or {}).get("formula")),
+        "spec.advanced.restoreToOriginalReplicaCount": bool(advanced.get("restoreToOriginalReplicaCount")),
+    }
+    return [field for field, is_set in candidates.items() if is_set]
+
+
+def _activation(autoscaler: Autoscaler) -> Manifest:
+    """How KEDA scales to zero and from zero, which its HPA does not.
+
+    It asks for the metrics every pollingInterval, and scales to zero from any number once they have been 0 for the
+    window. Until they were above 0 once, the window is initialCooldownPeriod. A metric without a value moves nothing.
+    Source: KEDA 2.21, pkg/scaling/executor/scale_scaledobjects.go.
+    """
+    if autoscaler.min_replicas:
+        return {}
+    window_s = autoscaler.scale_down.stabilization_window_seconds
+    return {"pollingInterval": POLLING_S, "cooldownPeriod": window_s, "initialCooldownPeriod": window_s}
+
+
+def _triggers(target: MetricTarget, autoscaler: Autoscaler, server_address: str) -> Iterator[Manifest]:
+    """The HPA reads its metrics in this order, on which HELD_S relies."""
+    decisions, name = Decisions(target.metric.name), target.metric.name.replace("_", "-")
+    if target.type == PODS:
+        labels = _workload_labels(autoscaler)
+        yield _trigger(f"{name}-wanted", server_address, decisions.wanted, labels, "AverageValue", "1")
+        yield _trigger(f"{name}-stays", server_address, decisions.stays, labels, "Value", "1")
+    else:
+        labels = autoscaler.target.labels(autoscaler.namespace)
+        yield _trigger(name, server_address, target.series, labels, "AverageValue", _threshold(target.value))
+
+
+def _trigger(
+    name: str, server_address: str, series: str, labels: Mapping[str, str], metric_type: str, threshold: str
+) -> Manifest:
+    return {
+        "type": "prometheus",
+        "name": name,
+        "metricType": metric_type,
+        "metadata": {
+            "serverAddress": server_address,
+            # KEDA takes one series. Behind Thanos there may be one per replica of Prometheus.
+            "query": f"max({series}{{{equal(labels)}}})",
+            "threshold": threshold,
+            # Without it, no value counts as 0.
+            "ignoreNullValues": "false",
+        },
+    }
+
+
+def _threshold(value: float) -> str:
+    """As KEDA reads it: a decimal number, not a quantity."""
+    return f"{in_thousandths(value) / 1000:f}".rstrip("0").rstrip(".")
 
 
 def _workload_labels(autoscaler: Autoscaler) -> dict[str, str]:
@@ -232,6 +329,9 @@ def _tolerance(autoscaler: Autoscaler) -> Tolerance:
     )
 
 
-def _without_tolerance(rules: ScalingRules) -> dict[str, Any]:
-    """Every field, because KEDA updates the HPA for ever where the API server adds one."""
-    return behavior_of(replace(rules, tolerance=0))
+def _behavior(autoscaler: Autoscaler, rules: ScalingRules) -> Manifest:
+    """Every field, because KEDA updates the HPA for ever where the API server adds one.
+
+    The tolerance of decisions is part of their rules.
+    """
+    return behavior_of(rules if reads_totals(autoscaler) else replace(rules, tolerance=0))

@@ -39,12 +39,13 @@ PODS, OBJECT, EXTERNAL = "Pods", "Object", "External"
 
 # How the HPA controller gets metrics: from prometheus-adapter, or from KEDA, which makes the HPA as well.
 ADAPTER, KEDA = "adapter", "keda"
+BACKEND_NAMES = (ADAPTER, KEDA)
 
 SMALLEST_TARGET = SMALLEST_QUANTITY
 _METRIC_OPTIONS = ("metric", "metric_type", "target_value", "target_values")
 _OPTIONS = (
     *("name", "namespace", "target", *_METRIC_OPTIONS, "min_replicas", "max_replicas", "dead_time_seconds"),
-    *("scale_up", "scale_down", "demand", "extra_metrics", "adopt"),
+    *("scale_up", "scale_down", "demand", "extra_metrics", "adopt", "backend"),
 )
 
 # Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
@@ -191,7 +192,7 @@ class Autoscaler:
         """The autoscaler that a user's options describe, defaults included.
 
         path:    where they stand among all options, for errors.
-        backend: serves its metrics to the HPA controller.
+        backend: serves its metrics to the HPA controller, unless they name one.
         Raises: HopError at hop "autoscaler spec" if the API server would reject it, options contradict each other or
         something is missing. It names the option by its path.
         """
@@ -218,7 +219,7 @@ class Autoscaler:
             target=target,
             profile=profile,
             metric_targets=tuple(metric_targets),
-            min_replicas=options.whole("min_replicas", 1, default=1),
+            min_replicas=options.whole("min_replicas", 0, default=1),
             max_replicas=options.whole("max_replicas", 1),
             extra_profiles=tuple(extra_profiles),
             raw_metrics=tuple(raw_metrics),
@@ -228,7 +229,7 @@ class Autoscaler:
             is_given="dead_time_seconds" in options,
             adopt=options.truth("adopt"),
             demand=demand,
-            backend=backend,
+            backend=options.choice("backend", BACKEND_NAMES) or backend,
         )
         autoscaler._validate(options)
         return autoscaler
@@ -267,7 +268,7 @@ def workload_rule_name(key: tuple[str, str]) -> str:
 def read_specs(specs: Any, backend: str = ADAPTER) -> list[Autoscaler]:
     """The autoscalers that options describe. Raises: HopError that names what is wrong with each.
 
-    backend: serves their metrics to the HPA controller.
+    backend: serves their metrics to the HPA controller, unless an autoscaler names one.
     """
     found, errors = [], []
     for path, spec in _listed(specs):

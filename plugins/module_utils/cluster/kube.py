@@ -255,6 +255,20 @@ class KubeClient:
         path = resource.path(manifest["metadata"].get("namespace"))
         return self._send("POST", path, query=self._write_query, body=manifest, retry=False)
 
+    def why_not_created(self, resource: Resource, manifest: Manifest) -> str:
+        """Why the API server would reject an object as invalid; empty if it would create it. It never does.
+
+        Raises: ApiError if that is not known, without the right or the namespace for instance.
+        """
+        path = resource.path(manifest["metadata"].get("namespace"))
+        try:
+            self._send("POST", path, query={"dryRun": "All"}, body=manifest, retry=False)
+        except ApiError as err:
+            if err.status != 422:
+                raise
+            return err.message
+        return ""
+
     def replace(self, resource: Resource, manifest: Manifest) -> Manifest:
         """Only if the object still has the resourceVersion that the manifest names."""
         metadata = manifest["metadata"]
@@ -317,6 +331,7 @@ class KubeClient:
 # Never by deletion of a CRD: all objects of its kind would go with it.
 _TAKEOVERS = {
     "HorizontalPodAutoscaler": "take them over with adopt: true",
+    "ScaledObject": "take them over with adopt: true",
     "CustomResourceDefinition": f"leave the CRD to it: `kubectl label crd {{name}} {MANAGED_BY}-`",
 }
 

@@ -15,8 +15,8 @@ CUSTOM_METRICS = "custom.metrics.k8s.io"
 EXTERNAL_METRICS = "external.metrics.k8s.io"
 # The API that an HPA asks for a metric of this type.
 GROUPS = {PODS: CUSTOM_METRICS, OBJECT: CUSTOM_METRICS, EXTERNAL: EXTERNAL_METRICS}
-# What KEDA's HPA decides on for a metric of the pods is two external metrics.
-_GROUPS = {ADAPTER: GROUPS, KEDA: {PODS: EXTERNAL_METRICS}}
+# KEDA's HPA reads external metrics only.
+_GROUPS = {ADAPTER: GROUPS, KEDA: dict.fromkeys(GROUPS, EXTERNAL_METRICS)}
 
 # What the controller's client can read of custom.metrics.k8s.io. Of external.metrics.k8s.io it reads v1beta1 only.
 _KNOWN_VERSIONS = ("v1beta2", "v1beta1")

@@ -60,7 +60,9 @@ def sample_of(hpa: Mapping[str, Any], ready: int, time_s: float) -> Sample:
 
 
 def highest_ratio(hpa: Mapping[str, Any]) -> float | None:
-    """Of value to target over the HPA's metrics, from its own status."""
+    """Of value to target over the HPA's metrics, from its own status. At zero replicas an average is no number."""
+    if not (hpa.get("status") or {}).get("currentReplicas"):
+        return None
     values = {_name(metric): _part(metric).get("current") or {} for metric in _current(hpa)}
     ratios = []
     for metric in (hpa.get("spec") or {}).get("metrics") or ():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
+from ..autoscaling.spec import ADAPTER
 from ..marks import marked
 from .nodes import WHOLE, GpuNode
 
@@ -27,7 +28,10 @@ TARGET_VALUE = 50
 
 @dataclass(frozen=True)
 class Options:
-    """scripts: content by file name; `cuda_proof.py` and `sample_service.py` are started."""
+    """scripts: content by file name; `cuda_proof.py` and `sample_service.py` are started.
+
+    backend: of the autoscaler.
+    """
 
     inventory: str
     namespace: str
@@ -36,6 +40,7 @@ class Options:
     runtime_class: str = ""
     tolerations: Sequence[Mapping[str, Any]] = ()
     timeout_s: int = 300
+    backend: str = ADAPTER
 
 
 def namespace(options: Options) -> Manifest:
@@ -109,6 +114,7 @@ def autoscaler(options: Options, gpus: int) -> dict[str, Any]:
         "max_replicas": min(gpus, 2),
         "dead_time_seconds": 30,
         "scale_down": {"stabilization_window_seconds": 0},
+        "backend": options.backend,
     }
 
 

@@ -10,15 +10,17 @@ from ..autoscaling.backends import all_rules, backend_of
 from ..autoscaling.capacity import gpus_of
 from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, resources_of
 from ..autoscaling.spec import Autoscaler, MetricTarget
+from ..autoscaling.zero import controller_gap
 from ..chain.metrics_owner import Owner
-from ..chain.objects import Key
+from ..chain.objects import Key, key_of
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import State
 from ..chain.state.metric import MetricState
 from ..chain.state.prometheus import PrometheusState
 from ..chain.state.proposal import Proposal
-from ..cluster.kube import APISERVICES, HPAS, NAMESPACES, RESOURCE_SLICES, SCALED_OBJECTS, KubeClient
+from ..cluster.errors import ApiError
+from ..cluster.kube import APISERVICES, HPAS, NAMESPACES, PODS, RESOURCE_SLICES, SCALED_OBJECTS, KubeClient
 from ..cluster.metrics_api import group_of
 from ..cluster.ownership import is_up_to_date, other_managers
 from ..cluster.prometheus import PrometheusClient
@@ -101,15 +103,44 @@ class Before(Reader):
         version = self.take("version", lambda: self.kube.get_raw("/version"), None)
         return version.get("gitVersion") if isinstance(version, Mapping) else None
 
+    @cached_property
+    def _is_keda_served(self) -> bool:
+        """Read only for autoscalers of KEDA. An empty list of ScaledObjects does not tell."""
+        if not any(map(_is_by_keda, self._autoscalers)):
+            return True
+        return SCALED_OBJECTS.kind in self.take("keda", lambda: self.kube.discover(SCALED_OBJECTS.api_version), {})
+
+    @cached_property
+    def _no_zero(self) -> str:
+        """By what the API server says to an HPA with a minimum of 0, and by the controllers that would scale it.
+
+        Read only for HPAs that this collection makes: KEDA scales to zero by itself.
+        """
+        wanted = [one for one in self._autoscalers if not one.min_replicas and not _is_by_keda(one)]
+        if not wanted:
+            return ""
+        probe = horizontal_pod_autoscaler(wanted[0])
+        probe["metadata"] = {"namespace": wanted[0].namespace, "generateName": "kubegpu-zero-"}
+        if rejection := self.take("zero", lambda: self._why_not_created(probe), ""):
+            return f"the API server rejects it: {rejection}"
+        pods = attempt(
+            lambda: self.kube.list(PODS, namespace="kube-system", label_selector="component=kube-controller-manager")
+        )
+        return controller_gap(pods) if isinstance(pods, list) else ""
+
+    def _why_not_created(self, hpa: Manifest) -> str:
+        try:
+            return self.kube.why_not_created(HPAS, hpa)
+        except ApiError as err:
+            if err.is_not_found:  # the namespace is still to come
+                return ""
+            raise
+
     @property
     def _scaled_objects(self) -> list[Manifest]:
         """Without those that go: their autoscalers have another backend by now."""
         leaving = {autoscaler.key for autoscaler in self._autoscalers if not _is_by_keda(autoscaler)}
-        return [
-            found
-            for found in self.scaled_objects
-            if not (is_managed(found) and (found["metadata"]["namespace"], found["metadata"]["name"]) in leaving)
-        ]
+        return [found for found in self.scaled_objects if not (is_managed(found) and key_of(found) in leaving)]
 
     def _proposal(self, rules: RuleOptions) -> Proposal:
         trial, targets, hpas = self.trial, self.targets, self.existing.hpas
@@ -122,8 +153,12 @@ class Before(Reader):
             unscalable={key for key, target in targets.items() if target.served and not target.scalable},
             query_errors=trial.query_errors,
             empty_queries=trial.empty_queries,
+            totals=trial.totals,
+            no_zero=self._no_zero,
             # 403 is the answer even where KEDA is not installed: rights are checked first.
             is_keda_known=self.is_known("scaled_objects"),
+            is_keda_served=self._is_keda_served,
+            scaled_objects={key_of(found): found for found in self.scaled_objects},
             no_resources=self._no_resources,
             rule={"metadata": {"namespace": rules.namespace, "name": "kubegpu", "labels": dict(rules.labels)}},
             unread=self.existing.unread,

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..autoscaling.manifests import METRIC_LABEL, Manifest, RecordedQueries, autoscaler_of
-from ..autoscaling.spec import Autoscaler
+from ..autoscaling.manifests import METRIC_LABEL, Manifest, RecordedQueries, autoscaler_of, backend_behind
+from ..autoscaling.scaled_object import hpa_of
+from ..autoscaling.spec import KEDA, Autoscaler
 from ..chain.objects import Key, key_of
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient
@@ -112,12 +113,27 @@ def read_autoscalers(
     keys: the namespaces and names of these. rule_namespace: where rules are, if only a part of the cluster can be read.
     Raises: HopError if one that is named does not exist.
     """
-    hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, {key[0] for key in keys})[0]
+    namespaces = {namespace} if namespace else {key[0] for key in keys}
+    hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, namespaces)[0]
+    hpas |= _awaited(hpas, read_scaled_objects(kube, namespaces), namespace)
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = _recorded_queries(kube, rule_namespace)
     return [(hpa, autoscaler_of(hpa, queries.of(hpa))) for hpa in wanted]
+
+
+def _awaited(
+    hpas: Mapping[Key, Manifest], scaled_objects: Mapping[Key, Manifest], namespace: str | None
+) -> dict[Key, Manifest]:
+    """HPAs that KEDA has not made, or not adopted yet, of ScaledObjects of this collection."""
+    return {
+        key: hpa_of(found)
+        for key, found in scaled_objects.items()
+        if namespace in (None, key[0])
+        and backend_behind(found) == KEDA
+        and (key not in hpas or backend_behind(hpas[key]) != KEDA)
+    }
 
 
 def _recorded_queries(kube: KubeClient, namespace: str) -> RecordedQueries:

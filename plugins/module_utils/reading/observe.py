@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ..autoscaling.dcgm_fields import in_todays, is_field
-from ..autoscaling.manifests import horizontal_pod_autoscaler
+from ..autoscaling.manifests import Manifest, backend_behind, horizontal_pod_autoscaler
 from ..autoscaling.metrics import Metric
 from ..autoscaling.promql import DCGM_EXPORTER, one_of
 from ..autoscaling.spec import PODS as PODS_METRIC
@@ -91,7 +91,7 @@ class Observer:
             target = self._targets[autoscaler.key]
             ready = frozenset(pod["metadata"]["name"] for pod in pods[autoscaler.key] if is_ready(pod))
             states[autoscaler.key] = AutoscalerState(
-                hpas.get(autoscaler.key) or horizontal_pod_autoscaler(autoscaler),
+                _hpa_of(autoscaler, hpas.get(autoscaler.key)),
                 target.manifest,
                 pods=pods[autoscaler.key],
                 metrics=[
@@ -234,6 +234,12 @@ class Observer:
                 rules = self._prometheus.recording_rules()
                 self._intervals = {rule["name"]: float(rule.get("interval") or 0) for rule in rules}
         return max(AGREEMENT_WINDOW_S, math.ceil(2 * self._intervals.get(series, 0)))
+
+
+def _hpa_of(autoscaler: Autoscaler, live: Manifest | None) -> Manifest:
+    """The HPA of the autoscaler's backend; as it would be where KEDA has not made or adopted it yet."""
+    is_its = live is not None and backend_behind(live) == autoscaler.backend
+    return live if live is not None and is_its else horizontal_pod_autoscaler(autoscaler)
 
 
 def _by_object(prometheus: PrometheusClient, queries: Mapping[str, str]) -> dict[tuple[str, str, str], Series]:

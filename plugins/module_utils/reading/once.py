@@ -75,6 +75,9 @@ class ReadOnce(KubeClient):
             self._objects[key] = self._kube.get(resource, name, namespace, subresource)
         return self._objects[key]
 
+    def why_not_created(self, resource: Resource, manifest: Manifest) -> str:
+        return self._kube.why_not_created(resource, manifest)
+
     def get_raw(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
         try:
             return self._kube.get_raw(path, query, retry=retry)

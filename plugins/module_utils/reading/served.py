@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..autoscaling.keda_rules import Decisions
 from ..autoscaling.manifests import external_labels
-from ..autoscaling.promql import quoted
+from ..autoscaling.promql import equal, quoted
 from ..autoscaling.spec import ADAPTER, EXTERNAL, KEDA, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.metrics_api import MetricsApi, MetricValue
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus import PrometheusClient, Series
 
 
 class ServedMetrics(Protocol):
@@ -51,9 +51,9 @@ class AdapterMetrics:
 
 
 class KedaMetrics:
-    """The pods' values that the recorded decisions consist of.
+    """The pods' values that the recorded decisions consist of, and recorded totals of workloads.
 
-    KEDA hands these decisions on. That they arrive is shown by the HPA, which has a value of each external metric.
+    KEDA hands decisions and totals on. That they arrive is shown by the HPA, which has a value of each external metric.
     """
 
     def __init__(self, prometheus: PrometheusClient) -> None:
@@ -64,18 +64,22 @@ class KedaMetrics:
         return "externalmetrics"
 
     def read(self, metric_target: MetricTarget, autoscaler: Autoscaler, pods: str) -> list[MetricValue]:
-        """Of all pods of the namespace whose workloads have a decision."""
+        """Of all pods of the namespace whose workloads have a decision; of a total the target's alone."""
+        namespace, target = autoscaler.namespace, autoscaler.target
+        if metric_target.type != PODS:
+            found = self._query(f"max({metric_target.series}{{{equal(target.labels(namespace))}}})")
+            return [MetricValue(target.kind, namespace, target.name, row.values[-1], "") for row in found]
         series = Decisions(metric_target.metric.name).value
-        query = f"{series}{{namespace={quoted(autoscaler.namespace)}}} / 1000"
-        try:
-            found = self._prometheus.query(query)
-        except QueryError as err:
-            raise ApiError(200, str(err), f"query {query}") from err
+        found = self._query(f"{series}{{namespace={quoted(namespace)}}} / 1000")
         return [
-            MetricValue("Pod", autoscaler.namespace, row.labels["pod"], row.values[-1], "")
-            for row in found
-            if "pod" in row.labels
+            MetricValue("Pod", namespace, row.labels["pod"], row.values[-1], "") for row in found if "pod" in row.labels
         ]
+
+    def _query(self, promql: str) -> Sequence[Series]:
+        try:
+            return self._prometheus.query(promql)
+        except QueryError as err:
+            raise ApiError(200, str(err), f"query {promql}") from err
 
 
 def served_metrics(api: MetricsApi, prometheus: PrometheusClient) -> Mapping[str, ServedMetrics]:

@@ -12,7 +12,7 @@ from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import Autoscaler
 from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus import PrometheusClient, Series
 
 # An empty answer is one, so this tells whether Prometheus answers, too.
 _GPU_FIELDS = any_of(("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
@@ -27,31 +27,36 @@ class Trial:
     error:         why it could not be asked; empty if it could.
     query_errors:  what is wrong with a user's own query, by metric.
     empty_queries: users' metrics whose query gives nothing now.
+    totals:        the values now of those that are one value for the workload, by metric.
     """
 
     gpu_jobs: Sequence[str] = ()
     error: str = ""
     query_errors: Mapping[str, str] = field(default_factory=dict)
     empty_queries: Sequence[str] = ()
+    totals: Mapping[str, float] = field(default_factory=dict)
 
 
 def try_queries(prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler]) -> Trial:
     wrong: dict[str, str] = {}
     empty: list[str] = []
+    totals: dict[str, float] = {}
     jobs: tuple[str, ...] = ()
     try:
         jobs = gpu_jobs(prometheus)
         for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers)):
             if metric.sources or not metric.query:
                 continue
-            error, count = _try_query(prometheus, metric)
+            error, found = _try_query(prometheus, metric)
             if error:
                 wrong[metric.name] = error
-            elif not count:
+            elif not found:
                 empty.append(metric.name)
+            elif metric.per == "workload":
+                totals[metric.name] = sum(series.values[-1] for series in found)
     except ApiError as err:
-        return Trial(jobs, str(err), wrong, empty)
-    return Trial(jobs, "", wrong, empty)
+        return Trial(jobs, str(err), wrong, empty, totals)
+    return Trial(jobs, "", wrong, empty, totals)
 
 
 def gpu_jobs(prometheus: PrometheusClient) -> tuple[str, ...]:
@@ -66,21 +71,21 @@ def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:
             yield from autoscaler.demand.probes(str(autoscaler))
 
 
-def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, int]:
-    """The fault of a query's result, and the number of its series."""
+def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, Sequence[Series]]:
+    """The fault of a query's result, and its series."""
     try:
         found = prometheus.query(metric.query)
     except QueryError as err:
-        return str(err), 0
+        return str(err), ()
     if metric.per == "workload":
-        return "", len(found)
+        return "", found
     pods: dict[Key, int] = {}
     for series in found:
         namespace, pod = series.labels.get("namespace"), series.labels.get("pod")
         if not namespace or not pod:
-            return f"a series has no label {'pod' if namespace else 'namespace'}: {dict(series.labels)}", len(found)
+            return f"a series has no label {'pod' if namespace else 'namespace'}: {dict(series.labels)}", found
         pods[namespace, pod] = pods.get((namespace, pod), 0) + 1
     several = next((key for key, count in pods.items() if count > 1), None)
     if several:
-        return f"pod {'/'.join(several)} has {pods[several]} series", len(found)
-    return "", len(found)
+        return f"pod {'/'.join(several)} has {pods[several]} series", found
+    return "", found

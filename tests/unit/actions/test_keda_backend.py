@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,7 @@ def keda_cluster(*live: Manifest, scaled_objects: tuple[Manifest, ...] = (), **a
         **{
             f"GET {SCALED_OBJECTS}": {"items": list(scaled_objects)},
             f"GET {APISERVICE}": OF_KEDA,
+            f"GET {KEDA}": {"resources": [{"name": "scaledobjects", "kind": "ScaledObject"}]},
             "GET /version": {"gitVersion": "v1.36.3"},
             f"PATCH {SCALED_OBJECT}": desired["chat"],
             **applied,
@@ -53,7 +55,11 @@ def hpa_of_keda(owner: bool = True) -> Manifest:
     *_rules, wanted = manifests(by_keda(), RULE_OPTIONS)
     [*_adapter_rules, hpa] = manifests(autoscalers("chat"), RULE_OPTIONS)
     owners = [{"kind": "ScaledObject", "name": "chat"}] if owner else []
-    metric = {"metric": {"name": "s0-prometheus"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    selector = {"matchLabels": {"scaledobject.keda.sh/name": "chat"}}
+    metric = {
+        "metric": {"name": "s0-prometheus", "selector": selector},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }
     spec = {**hpa["spec"], "metrics": [{"type": "External", "external": metric}]}
     return {**hpa, "metadata": {**wanted["metadata"], "uid": "hpa-1", "ownerReferences": owners}, "spec": spec}
 
@@ -78,6 +84,13 @@ def test_a_second_run_changes_nothing() -> None:
     assert sent(transport) == []
 
 
+def test_a_measured_dead_time_is_kept_before_keda_has_made_the_hpa() -> None:
+    measured = [autoscaler.with_dead_time(90) for autoscaler in by_keda()]
+    *rules, wanted = manifests(measured, RULE_OPTIONS)
+    transport = keda_cluster(*rules, scaled_objects=(wanted,))
+    assert not run(transport, by_keda()).changed
+
+
 def test_an_hpa_of_the_adapter_is_left_to_keda() -> None:
     """KEDA adopts the HPA of this name, so the module neither deletes nor changes it."""
     live = manifests(autoscalers("chat"), RULE_OPTIONS)
@@ -87,13 +100,133 @@ def test_an_hpa_of_the_adapter_is_left_to_keda() -> None:
     assert not any(HPA in request for request in sent(transport))
 
 
-def test_a_scaled_object_of_others_is_refused_before_anything_is_changed() -> None:
+def theirs(**spec: Any) -> Manifest:
+    """A ScaledObject that another client created, for the same target."""
     *_rules, wanted = manifests(by_keda(), RULE_OPTIONS)
-    theirs = {**wanted, "metadata": {**wanted["metadata"], "labels": {}}}
-    transport = keda_cluster(scaled_objects=(theirs,))
-    with pytest.raises(HopError, match="ScaledObject ml/chat is not managed by this collection"):
-        run(transport, [replace(autoscaler, adopt=True) for autoscaler in by_keda()])
+    advanced = {"horizontalPodAutoscalerConfig": {"name": "chat"}}
+    trigger = {"type": "prometheus", "metadata": {"query": "sum(gpu)", "threshold": "60"}}
+    return {
+        **wanted,
+        "metadata": {"namespace": "ml", "name": "chat", "uid": "theirs"},
+        "spec": {"scaleTargetRef": wanted["spec"]["scaleTargetRef"], "triggers": [trigger], "advanced": advanced}
+        | spec,
+    }
+
+
+def adopting() -> list[Autoscaler]:
+    return [replace(autoscaler, adopt=True) for autoscaler in by_keda()]
+
+
+def test_a_scaled_object_of_others_is_refused_before_anything_is_changed() -> None:
+    transport = keda_cluster(scaled_objects=(theirs(),))
+    with pytest.raises(HopError, match="ScaledObject ml/chat is not managed by this collection") as refused:
+        run(transport, by_keda())
+    assert "set adopt: true" in refused.value.fix
     assert sent(transport) == []
+
+
+def test_a_scaled_object_of_others_is_adopted_with_adopt_only() -> None:
+    transport = keda_cluster(scaled_objects=(theirs(),))
+    outcome = run(transport, adopting())
+    assert not outcome.errors
+    assert f"PATCH {SCALED_OBJECT}" in sent(transport)
+    (applied,) = [request for request in transport.requests if request.path == SCALED_OBJECT]
+    assert (applied.query["force"], applied.body["metadata"]["uid"]) == ("true", "theirs")
+    assert not [warning for warning in outcome.warnings if "has HPA" in warning]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"idleReplicaCount": 0}, "spec.idleReplicaCount"),
+        ({"fallback": {"failureThreshold": 3, "replicas": 6}}, "spec.fallback"),
+        ({"advanced": {"scalingModifiers": {"formula": "a + b"}}}, "spec.advanced.scalingModifiers"),
+        ({"advanced": {"restoreToOriginalReplicaCount": True}}, "spec.advanced.restoreToOriginalReplicaCount"),
+    ],
+)
+def test_fields_that_scale_by_other_rules_are_not_adopted(spec: dict[str, Any], field: str) -> None:
+    transport = keda_cluster(scaled_objects=(theirs(**spec),))
+    with pytest.raises(HopError, match=field):
+        run(transport, adopting())
+    assert sent(transport) == []
+
+
+def test_a_fallback_to_the_current_replicas_moves_nothing_and_is_adopted() -> None:
+    fallback = {"failureThreshold": 3, "replicas": 1, "behavior": "currentReplicas"}
+    transport = keda_cluster(scaled_objects=(theirs(fallback=fallback),))
+    assert not run(transport, adopting()).errors
+
+
+def test_an_adoption_that_renames_the_hpa_is_warned_of() -> None:
+    transport = keda_cluster(scaled_objects=(theirs(advanced={}),))
+    assert [warning for warning in run(transport, adopting()).warnings if "has HPA keda-hpa-chat" in warning]
+
+
+def test_a_cluster_without_keda_is_refused_and_the_role_named() -> None:
+    transport = keda_cluster(**{f"GET {KEDA}": refusal(404, "not found")})
+    with pytest.raises(HopError, match="does not serve the kind ScaledObject") as refused:
+        run(transport, by_keda())
+    assert "run the role keda" in refused.value.fix
+    assert sent(transport) == []
+
+
+def test_a_preview_without_keda_only_warns() -> None:
+    """An earlier task may install it."""
+    missing = {f"PATCH {SCALED_OBJECT}": refusal(404, "not found"), f"GET {KEDA}": refusal(404, "not found")}
+    outcome = run(keda_cluster(**missing), by_keda(), dry_run=True)
+    assert outcome.changed
+    assert [warning for warning in outcome.warnings if "does not serve the kind ScaledObject" in warning]
+
+
+@pytest.mark.parametrize("wanted", [by_keda, lambda: autoscalers("chat")], ids=["keda", "adapter"])
+@pytest.mark.parametrize("adopt", [True, False])
+def test_an_hpa_of_another_scaled_object_is_never_written(wanted: Callable[[], list[Autoscaler]], adopt: bool) -> None:
+    """Not even with adopt: KEDA would overwrite it."""
+    hpa, scaled_object = hpa_of_keda(), theirs()
+    hpa["metadata"] |= {"labels": {}, "ownerReferences": [{"kind": "ScaledObject", "name": "web"}]}
+    scaled_object["metadata"] |= {"name": "web"}
+    scaled_object["spec"] |= {"scaleTargetRef": {"name": "web"}}
+    transport = keda_cluster(hpa, scaled_objects=(scaled_object,))
+    with pytest.raises(HopError, match="its HPA belongs to ScaledObject ml/web"):
+        run(transport, [replace(autoscaler, adopt=adopt) for autoscaler in wanted()])
+    assert sent(transport) == []
+
+
+def test_the_adapter_s_autoscaler_releases_no_scaled_object_of_others() -> None:
+    """It has the same name, and another target and HPA."""
+    other = theirs(advanced={}, scaleTargetRef={"name": "web"})
+    [*_rules, hpa] = manifests(autoscalers("chat"), RULE_OPTIONS)
+    transport = keda_cluster(scaled_objects=(other,), **{f"PATCH {HPA}": hpa})
+    run(transport, autoscalers("chat"))
+    assert sent(transport) == [f"PATCH {RULES}/kubegpu-gpu", f"PATCH {HPA}"]
+
+
+def test_without_the_right_to_list_scaled_objects_none_is_written() -> None:
+    refusals = {
+        f"GET {SCALED_OBJECTS}": refusal(403, "no"),
+        f"GET {KEDA}/namespaces/ml/scaledobjects": refusal(403, "no"),
+    }
+    transport = keda_cluster(**refusals)
+    with pytest.raises(HopError, match="may not list scaledobjects"):
+        run(transport, by_keda())
+    assert sent(transport) == []
+
+
+def test_removal_keeps_an_hpa_whose_scaled_object_cannot_be_listed() -> None:
+    *rules, _wanted = manifests(by_keda(), RULE_OPTIONS)
+    transport = FakeTransport(
+        {
+            f"GET {HPAS}": {"items": [hpa_of_keda()]},
+            f"GET {RULES}": {"items": rules},
+            f"GET {SCALED_OBJECTS}": refusal(403, "forbidden"),
+            f"GET {KEDA}/namespaces/ml/scaledobjects": refusal(403, "forbidden"),
+        }
+    )
+    outcome = remove(KubeClient(transport), [{"namespace": "ml", "name": "chat"}], RULE_OPTIONS)
+    assert sent(transport) == []
+    assert "HPA ml/chat belongs to ScaledObject chat, which this user has no permission to list, and stays" in (
+        outcome.warnings
+    )
 
 
 def test_another_server_of_external_metrics_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from math import isnan, nan
 from typing import Any
 
@@ -25,6 +26,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     horizontal_pod_autoscaler,
     prometheus_rules,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import hpa_of, scaled_object
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.objects import Key
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import QueryError
@@ -294,3 +296,14 @@ def test_a_load_of_ones_own_is_none_of_an_hpa_of_cpu_alone() -> None:
     hpa["spec"]["metrics"] = [{"type": "Resource", "resource": cpu}]
     (left_out,) = planned(autoscaler(), {}, hpa, load=[20.0])["not_planned"]
     assert left_out["name"] == "chat"
+
+
+def test_an_hpa_of_keda_is_planned_with_the_tolerance_that_its_rules_apply() -> None:
+    """Its own tolerance is 0. A load at 1.15 times the target would then add a pod."""
+    chat = replace(autoscaler(scale_up={"tolerance": 0.2}), backend="keda")
+    hpa = hpa_of(scaled_object(chat, RuleOptions()))
+    load = [69.0] * 4
+    (by_keda,) = planned(chat, {}, hpa, load=load)["plans"]
+    (by_adapter,) = planned(replace(chat, backend="adapter"), {}, load=load)["plans"]
+    assert by_keda["settings"] == by_adapter["settings"]
+    assert by_keda["settings"][0]["replicas"] == [1, 1, 1, 1]

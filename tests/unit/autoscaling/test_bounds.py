@@ -183,8 +183,8 @@ def test_an_error_names_the_option(changes: dict[str, Any], seen: str) -> None:
 
 
 def test_the_path_has_the_place_in_the_list() -> None:
-    with pytest.raises(HopError, match=r"autoscaler spec: autoscaler b: autoscalers\[1\].min_replicas is 0\n  fix: "):
-        read_specs([CHAT, {**CHAT, "name": "b", "min_replicas": 0}])
+    with pytest.raises(HopError, match=r"autoscaler spec: autoscaler b: autoscalers\[1\].min_replicas is -1\n  fix: "):
+        read_specs([CHAT, {**CHAT, "name": "b", "min_replicas": -1}])
 
 
 ACCEPTED: dict[str, dict[str, Any]] = {

@@ -94,8 +94,11 @@ def test_without_a_behavior_an_older_recommendation_still_adds_pods(later: float
     assert found.changes == ((0, 1), (1, 4), (2, 8), (3, 10))
 
 
-def test_a_total_of_no_replica() -> None:
-    assert run([50.0] * 3, PlannedMetric("demand", "total", 60), minimum=0).peak == 0
+def test_a_total_wakes_what_may_be_at_zero_and_puts_it_to_sleep() -> None:
+    load = [0.0, 0.0, 250.0, 250.0, 0.0, 0.0]
+    found = run(load, PlannedMetric("queue", "total", 60), minimum=0)
+    assert found.changes[0] == (0, 0)
+    assert (found.peak, found.changes[-1][1]) == (5, 0)
 
 
 def test_it_begins_with_what_there_was() -> None:

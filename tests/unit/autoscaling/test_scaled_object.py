@@ -17,6 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     horizontal_pod_autoscaler,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import (
+    hpa_of,
     rule_names,
     scaled_object,
 )
@@ -100,11 +101,11 @@ def test_a_tolerance_is_the_rule_s_and_not_the_hpa_s() -> None:
     ("options", "seen"),
     [
         ({"target": {"kind": "Rollout", "name": "chat"}}, "scales Deployment and StatefulSet only"),
-        ({"metric_type": "Object"}, "supports metrics of type Pods only, and gpu is of type Object"),
+        ({"metric_type": "Object"}, "and totals of type Object, and gpu is an average of type Object"),
         ({"demand": {"source": "istio", "name": "chat", "prior_gpu_seconds": 1}}, "does not support demand"),
         (
             {"extra_metrics": [{"metric": {**QUEUE, "per": "workload"}, "target_value": 5}]},
-            "and queue is of type Object",
+            "has a tolerance of 0 for metrics of type Pods, and extra_metrics has a total",
         ),
         (
             {
@@ -115,7 +116,7 @@ def test_a_tolerance_is_the_rule_s_and_not_the_hpa_s() -> None:
                     }
                 ]
             },
-            "extra_metrics has a metric of type Resource",
+            "extra_metrics has one of type Resource",
         ),
         ({"name": "n" * 64}, "the name has 64 characters"),
     ],
@@ -203,3 +204,27 @@ def test_an_annotation_on_an_hpa_of_others_is_not_read() -> None:
     hpa["metadata"]["labels"] = {}
     read = autoscaler_of(hpa, {})
     assert [target.metric.name for target in read.metric_targets] == ["s0-prometheus", "s1-prometheus"]
+
+
+def test_an_hpa_that_returned_to_the_adapter_is_read_by_its_metrics() -> None:
+    """Server-side apply leaves the annotations that KEDA gave it."""
+    one = replace(autoscaler(target_value=70), backend="adapter")
+    hpa = horizontal_pod_autoscaler(one)
+    hpa["metadata"]["annotations"] = scaled_object(autoscaler(target_value=40), RuleOptions())["metadata"][
+        "annotations"
+    ]
+    read = autoscaler_of(hpa, {})
+    assert (read.backend, read.target_value) == ("adapter", 70)
+
+
+def test_an_hpa_without_its_scaled_object_is_still_keda_s() -> None:
+    hpa = hpa_of_keda(scaled_object(autoscaler(), RuleOptions()))
+    assert "ownerReferences" not in hpa["metadata"]
+    assert autoscaler_of(hpa, {}).backend == "keda"
+
+
+def test_an_hpa_that_keda_has_not_made_yet_is_the_one_that_it_makes() -> None:
+    wanted = scaled_object(autoscaler(metric="llm", min_replicas=2), RuleOptions())
+    awaited = hpa_of(wanted)
+    assert awaited["metadata"].pop("ownerReferences") == [{"kind": "ScaledObject", "name": "chat"}]
+    assert {part: awaited[part] for part in ("metadata", "spec")} == hpa_of_keda(wanted)

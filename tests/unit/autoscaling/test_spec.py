@@ -35,6 +35,12 @@ def test_what_is_not_given() -> None:
     assert (autoscaler.dead_time, autoscaler.is_measured) == (60, False)
 
 
+def test_an_autoscaler_selects_its_backend_or_has_the_default() -> None:
+    found = read_specs([params(), params(name="own", backend="adapter")], "keda")
+    assert [autoscaler.backend for autoscaler in found] == ["keda", "adapter"]
+    assert [autoscaler.backend for autoscaler in read_specs([params()])] == ["adapter"]
+
+
 def test_scaling_rules_replace_the_default_option_by_option() -> None:
     down = {"stabilization_window_seconds": 600, "policies": None, "select_policy": None, "tolerance": 0.05}
     up = {"policies": [{"type": "Pods", "value": 1, "period_seconds": 30}]}
@@ -129,7 +135,8 @@ def test_a_measured_dead_time_sets_the_pace() -> None:
 
 REFUSED = {
     "maximum below minimum": (params(min_replicas=5), "max_replicas 4 is below min_replicas 5"),
-    "minimum of nothing": (params(min_replicas=0), "min_replicas is 0"),
+    "minimum below nothing": (params(min_replicas=-1), "min_replicas is -1"),
+    "unknown backend": (params(backend="Keda"), "backend is 'Keda'"),
     "no maximum": (params(max_replicas=None), "max_replicas is missing"),
     "no target": ({"max_replicas": 2}, "neither a name nor a target"),
     "unknown kind": (params(target={"kind": "Fleet", "name": "x"}), "target.kind is Fleet, whose API is unknown"),

@@ -78,3 +78,10 @@ def test_looks_that_say_the_same_are_left_out_but_for_the_last_before_a_change()
     assert len(kept) < 140  # of 400
     gaps = [later[0] - earlier[0] for earlier, later in pairwise(kept)]
     assert max(gaps) <= 2.0
+
+
+def test_at_zero_replicas_an_average_is_no_number():
+    """The controller divides by the replicas, and writes what comes of it."""
+    asleep = hpa(pods("queue", "-9223372036854775808m", "5"))
+    asleep["status"] |= {"currentReplicas": 0, "desiredReplicas": 0}
+    assert highest_ratio(asleep) is None

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest, RuleOptions
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import scaled_object
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.existing import read_autoscalers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.observe import Observer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.prometheus_replicas import read_replicas
 from fake_cluster import FakeTransport, refusal
@@ -345,3 +347,21 @@ def test_a_pod_that_is_not_ready_rejects_nothing() -> None:
     transport = cluster(("chat",), **{"GET /api/v1/namespaces/ml/pods": pods})
     [chat] = observe(transport, autoscaler("chat", metric="llm"))
     assert chat.rejections == {}
+
+
+@pytest.mark.parametrize(("backend", "is_scaling"), [("adapter", True), ("keda", False)])
+def test_the_hpa_of_the_backend_before_is_no_proof(backend: str, is_scaling: bool) -> None:
+    """KEDA adopts it a moment later. Until then it reads the metrics of the adapter."""
+    (seen,) = observe(cluster(("chat",)), replace(autoscaler("chat"), backend=backend))
+    assert seen.is_scaling is is_scaling
+
+
+def test_an_autoscaler_is_read_from_its_scaled_object_until_keda_has_made_the_hpa() -> None:
+    wanted = scaled_object(replace(autoscaler("chat", target_value=45), backend="keda"), RuleOptions())
+    theirs = {**wanted, "metadata": {"namespace": "ml", "name": "theirs", "annotations": {}}}
+    hpas = "GET /apis/autoscaling/v2/horizontalpodautoscalers"
+    for live in ([], [hpa("chat")]):
+        answers = {hpas: {"items": live}, "GET /apis/keda.sh/v1alpha1/scaledobjects": {"items": [wanted, theirs]}}
+        found = read_autoscalers(KubeClient(FakeTransport(answers)), "monitoring", namespace=None, keys=())
+        (read,) = [made for _hpa, made in found]
+        assert (read.key, read.backend, read.target_value) == (("ml", "chat"), "keda", 45)

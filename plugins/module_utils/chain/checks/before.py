@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ...autoscaling.backends import backend_of
 from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
 from ...autoscaling.manifests import metric_names, query_in, recordings_of, resources_of, shared_profiles
 from ...autoscaling.spec import OBJECT
@@ -15,13 +13,10 @@ from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...marks import hand_over, is_managed, is_of, maker
-from ..objects import key_of, labels_of
+from ..objects import labels_of
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
 from ..texts import labels_text
-
-# HPAConfigurableTolerance is on by default from then on.
-_TOLERANCE_MINOR = 35
 
 SPEC_NAME_TWICE = FindingType(
     "SPEC_NAME_TWICE",
@@ -97,48 +92,6 @@ def hpa_of_another(state: State) -> Iterator[CheckResult]:
         yield CheckResult(SPEC_HPA_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_SCALED_OBJECT_OF_ANOTHER = FindingType(
-    "SPEC_SCALED_OBJECT_OF_ANOTHER",
-    Hop.SPEC,
-    "error",
-    cause="the module changes no ScaledObject that it did not create for this inventory",
-    fix="delete that ScaledObject, or give the autoscaler another name and target",
-    before="refuse",
-)
-
-
-@check("no ScaledObject of that name exists", SPEC_SCALED_OBJECT_OF_ANOTHER)
-def own_scaled_objects(state: State) -> Iterator[CheckResult]:
-    live = {key_of(scaled_object): scaled_object for scaled_object in state.scaled_objects}
-    for autoscaler in state.proposal.autoscalers:
-        found = live.get(autoscaler.key)
-        if found and backend_of(autoscaler).kind == "ScaledObject" and not is_of(found, state.proposal.inventory):
-            seen = f"ScaledObject {'/'.join(autoscaler.key)} {maker(found)}"
-            yield CheckResult(SPEC_SCALED_OBJECT_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
-
-
-SPEC_KEDA_TOLERANCE = FindingType(
-    "SPEC_KEDA_TOLERANCE",
-    Hop.SPEC,
-    "error",
-    cause="KEDA's HPA reads a number of replicas; with the default tolerance of 10 % it ignores steps of one replica",
-    fix="upgrade Kubernetes to 1.35, which keeps the field tolerance; or set backend to adapter",
-    before="refuse",
-)
-
-
-@check("the HPA keeps its tolerance", SPEC_KEDA_TOLERANCE)
-def tolerance_is_kept(state: State) -> Iterator[CheckResult]:
-    """A version that is not known is no reason."""
-    version = re.match(r"v1\.(\d+)", state.server_version or "")
-    if not version or int(version[1]) >= _TOLERANCE_MINOR:
-        return
-    for autoscaler in state.proposal.autoscalers:
-        if backend_of(autoscaler).kind == "ScaledObject":
-            seen = f"backend is keda, and the API server is {state.server_version}"
-            yield CheckResult(SPEC_KEDA_TOLERANCE, f"autoscaler {autoscaler}", seen)
-
-
 SPEC_NO_RESOURCE_METRICS = FindingType(
     "SPEC_NO_RESOURCE_METRICS",
     Hop.SPEC,
@@ -157,22 +110,6 @@ def resource_metrics(state: State) -> Iterator[CheckResult]:
         if resources and state.proposal.no_resources:
             seen = f"asks for {enumeration(resources)}, and {state.proposal.no_resources}"
             yield CheckResult(SPEC_NO_RESOURCE_METRICS, f"autoscaler {autoscaler}", seen)
-
-
-SPEC_KEDA_UNKNOWN = FindingType(
-    "SPEC_KEDA_UNKNOWN",
-    Hop.SPEC,
-    "warning",
-    cause="a second autoscaler of KEDA would not be detected",
-    fix="grant that permission (docs/rights.yml); this has no effect if KEDA is not installed",
-    before="warn",
-)
-
-
-@check("ScaledObjects can be read", SPEC_KEDA_UNKNOWN)
-def scaled_objects_are_known(state: State) -> Iterator[CheckResult]:
-    if not state.proposal.is_keda_known:
-        yield CheckResult(SPEC_KEDA_UNKNOWN, "ScaledObjects", "the user may not list scaledobjects of keda.sh")
 
 
 SPEC_CLUSTER_UNKNOWN = FindingType(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from ...autoscaling.manifests import SCALED_OBJECT_LABEL
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
@@ -17,8 +18,6 @@ from .workload import target_of
 
 _START_GRACE_S = 120
 KEDA = "autoscaling.keda.sh/"
-# On each metric of KEDA's HPA: the name of its ScaledObject.
-_NAME_LABEL = "scaledobject.keda.sh/name"
 _FINALIZER = "finalizer.keda.sh"
 
 HPA_PAUSED = FindingType(
@@ -110,7 +109,7 @@ def _served_for(hpa: Manifest) -> set[str]:
     """The ScaledObjects whose metrics an HPA asks KEDA for."""
     entries = [entry["external"]["metric"] for entry in hpa["spec"].get("metrics") or () if entry["type"] == "External"]
     labels = [(metric.get("selector") or {}).get("matchLabels") or {} for metric in entries]
-    return {found[_NAME_LABEL] for found in labels if _NAME_LABEL in found}
+    return {found[SCALED_OBJECT_LABEL] for found in labels if SCALED_OBJECT_LABEL in found}
 
 
 HPA_SCALED_OBJECT_STUCK = FindingType(

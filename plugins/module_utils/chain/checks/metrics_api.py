@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...autoscaling.spec import KEDA
 from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
@@ -13,6 +14,7 @@ from ..objects import Manifest, clock, made_s, name_of, seconds, statuses, unix,
 from ..state.api import ApiState
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
+from ..state.metric import MetricState
 from ..texts import quote
 
 _START_GRACE_S = 120
@@ -175,7 +177,7 @@ METRICS_API_MISSING = FindingType(
     "error",
     cause="no server is registered for {group}",
     fix="run the prometheus_adapter role; for external metrics with prometheus_adapter_external_metrics: true, or "
-    "install KEDA; or use metric_type Pods",
+    "run the role keda; or use metric_type Pods",
     before="await",
 )
 METRICS_API_UNAVAILABLE = FindingType(
@@ -249,7 +251,7 @@ METRICS_API_OF_ANOTHER = FindingType(
     Hop.METRICS_API,
     "error",
     cause="{group} is served by {owner}, which does not serve recorded series. A cluster has one server of that API",
-    fix="remove that server and run the prometheus_adapter role, or scale on a metric that it serves",
+    fix="remove that server and run the {role} role, or scale on a metric that it serves",
     grace_s=_START_GRACE_S,
     before="refuse",
 )
@@ -279,8 +281,13 @@ def api_knows_series(state: State) -> Iterator[CheckResult]:
                 f"{api.owner} does not serve the metrics of {enumeration(users)}",
                 state.affected_by(autoscaler for autoscaler, _metric in lacking),
                 youngest([_adapter_age_s(state, api), max((age for age in ages if age is not None), default=None)]),
-                template_vars={"group": api.group, "owner": api.owner},
+                template_vars={"group": api.group, "owner": api.owner, "role": _role_of(lacking[0][1])},
             )
+
+
+def _role_of(metric: MetricState) -> str:
+    """The role that installs the server of its metrics."""
+    return "keda" if metric.backend == KEDA else "prometheus_adapter"
 
 
 ADAPTER_WRONG_URL = FindingType(

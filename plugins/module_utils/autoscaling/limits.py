@@ -1,0 +1,24 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Autoscalers that a backend cannot scale, as one error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import HopError, first_of_all
+from ..hops import Hop
+from .spec import Autoscaler
+
+
+def refuse(found: Iterable[tuple[Autoscaler, Iterable[tuple[str, str]]]], *more: HopError) -> None:
+    """Raises: HopError that names each autoscaler with its first fault, and `more`, if there are any.
+
+    found: for each autoscaler what is seen, and what to do.
+    """
+    errors = [
+        HopError(Hop.SPEC, seen=f"autoscaler {autoscaler.name}: {seen}", fix=fix)
+        for autoscaler, faults in found
+        for seen, fix in list(faults)[:1]
+    ]
+    if errors := [*errors, *more]:
+        raise first_of_all(errors)
