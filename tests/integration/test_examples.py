@@ -66,7 +66,7 @@ def test_the_block_of_the_readme_for_a_cluster(
 
     shown = home.paste(block)
     assert shown.returncode == 0
-    assert re.search(r"^\+ +maxReplicas: 8$", shown.stdout, re.MULTILINE)
+    assert re.search(r'^\+ +"maxReplicas": 8', shown.stdout, re.MULTILINE)
     assert hpas.list_namespaced_horizontal_pod_autoscaler("ml").items == []
 
     last, flags = block[block.index("ansible-playbook ") :], " --check --diff"
