@@ -21,18 +21,25 @@ requirements:
   - C(stdout_callback = kubegpu.autoscale.phases) in C(ansible.cfg)
 """
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible import constants, context
+from ansible.errors import AnsibleError
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.release import __version__ as ansible_version
 
 # A task that changed nothing is shown if it took as many seconds.
 _LONG_S = 10
 _DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 _INDENT = " " * 8
+
+
+# From this version on a result has public attributes.
+_OLDEST = (2, 19)
 
 
 class CallbackModule(Default):
@@ -44,6 +51,7 @@ class CallbackModule(Default):
 
     def __init__(self) -> None:
         super().__init__()
+        _check_version(ansible_version)
         self._screen = self._display
         self._is_verbose = self._screen.verbosity > 0
         if not self._is_verbose:
@@ -178,6 +186,16 @@ class _Log:
 
     def _error(self, *_args: Any, **_options: Any) -> None:
         return
+
+
+def _check_version(version: str) -> None:
+    """Raises: AnsibleError with the words of the role _common. An older ansible-core would not show them here."""
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+        raise AnsibleError(
+            "controller -> Ansible: kubegpu.autoscale needs ansible-core 2.19 or later, with Python 3.11 or later, and "
+            f"this is ansible-core {version} of {sys.executable}. Nothing was changed. Next: install ansible-core 2.19 "
+            "or later, in a virtual environment for instance"
+        )
 
 
 def _name(task: Any) -> str:

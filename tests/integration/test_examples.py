@@ -1,8 +1,9 @@
-"""The examples of the documentation, run by ansible-playbook as they stand, on a cluster that has what they name."""
+"""The examples of the documentation, run as they stand on a cluster that has what they name."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from control_plane import ControlPlane
 from kubernetes import client
 from metric_chain import MetricChain
 from playbook import local, run_playbook
+from readme import Home, blocks
 from workloads import Workloads
 
 # In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
@@ -46,6 +48,32 @@ def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
     with chain.api("metrics.k8s.io"):
         yield ml
     ml.remove()
+    client.CoreV1Api(kube).delete_collection_namespaced_pod("ml")
+    apps = client.AppsV1Api(kube)
+    apps.delete_collection_namespaced_deployment("ml")
+    apps.delete_collection_namespaced_stateful_set("ml")
+
+
+def test_the_block_of_the_readme_for_a_cluster(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads
+) -> None:
+    """As it stands, which changes nothing. Then its last command without the flags of check mode, as the page says."""
+    home = Home(tmp_path)
+    (tmp_path / ".kube").mkdir()
+    shutil.copy(plane[0].kubeconfig, tmp_path / ".kube" / "config")
+    [block] = blocks("You have a cluster", "console")
+    hpas = client.AutoscalingV2Api(plane[1])
+
+    shown = home.paste(block)
+    assert shown.returncode == 0
+    assert re.search(r'^\+ +"maxReplicas": 8', shown.stdout, re.MULTILINE)
+    assert hpas.list_namespaced_horizontal_pod_autoscaler("ml").items == []
+
+    last, flags = block[block.index("ansible-playbook ") :], " --check --diff"
+    assert flags in last
+    assert home.paste(f". ~/kubegpu/bin/activate\n{last.replace(flags, '')}").returncode == 0
+    [hpa] = hpas.list_namespaced_horizontal_pod_autoscaler("ml").items
+    assert (hpa.metadata.name, hpa.spec.max_replicas) == ("inference", 8)
 
 
 def test_the_examples_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads) -> None:

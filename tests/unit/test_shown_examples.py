@@ -27,6 +27,7 @@ DEFAULTS = [path.read_text() for path in ROOT.glob("roles/*/defaults/**/*.yml")]
 VARIABLES = {name for text in DEFAULTS for name in re.findall(r"^([a-z]\w*):", text, re.MULTILINE)} | {
     name for spec in SPECS for entry in spec["argument_specs"].values() for name in entry.get("options", {})
 }
+SERVER_ROLES = {"containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"}
 OURS = re.compile(r"(?:kubegpu|gpu|nvidia|dcgm|prometheus|kubernetes|containerd|helm)_\w+")
 
 
@@ -66,6 +67,31 @@ def test_commands_are_there(page: Path, text: str) -> None:
     assert set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= TARGETS
     named = re.findall(r"ansible-playbook[^\n;&]*?kubegpu\.autoscale\.(\w+)", text)
     assert set(named) <= PLAYBOOKS
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("roles/[a-z]*/README.md")), ids=lambda page: page.parent.name)
+def test_the_example_of_a_role_has_the_hosts_that_its_playbook_has(page: Path) -> None:
+    [[play]] = [yaml.safe_load(text) for language, text in BLOCK.findall(page.read_text()) if "hosts:" in text]
+    on_servers = page.parent.name in SERVER_ROLES
+    assert play["hosts"] == ("kube_control_plane:kube_node" if on_servers else "localhost")
+    assert play.get("become", False) == on_servers
+
+
+def steps(page: str, heading: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Below a heading: variables and values, without rows that differ by cluster, and the playbooks in their order."""
+    text = (ROOT / "docs" / "clusters" / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    documents = [yaml.safe_load(block) for language, block in BLOCK.findall(text) if language == "yaml"]
+    own = ("kubegpu_kubeconfig", "kubegpu_context", "gpu_autoscaling_autoscalers")
+    shared = [{key: value for key, value in document.items() if key not in own} for document in documents]
+    return shared, re.findall(r"^ansible-playbook .*kubegpu\.autoscale\.(\w+)$", text, re.MULTILINE)
+
+
+def test_two_pages_have_the_same_steps_for_an_existing_operator() -> None:
+    on_eks = steps("eks.md", "With NVIDIA's GPU operator and kube-prometheus-stack")
+
+    assert on_eks == steps("gpu-operator.md", "Existing operator")
+    assert on_eks[1] == ["monitoring", "autoscaling", "doctor"]
+    assert on_eks[0][0]["gpu_operator_state"] == "existing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import HopError, enumeration
-from ..formats.kubeconfig import Kubeconfig
+from ..formats.kubeconfig import REPLACE, Kubeconfig
 from ..hops import Hop
 
 _DEFAULT = "~/.kube/config"
@@ -21,21 +21,26 @@ _DEFAULT = "~/.kube/config"
 class ExecPlugin:
     """The program that a kubeconfig has kubectl run to log in.
 
-    hint: how to install it, in the words of the kubeconfig.
+    kubeconfig: its path, or "the kubeconfig" if it has none. hint: how to install the program, in its words.
     """
 
     command: str
+    kubeconfig: str
     hint: str = ""
 
     def failure(self, error: str) -> HopError:
         """error: why the client library got no login from it."""
-        if "/" not in self.command and not shutil.which(self.command):
-            seen = f"the kubeconfig logs in with `{self.command}`, which is not in the PATH"
-            fix = f"install {self.command}, or add its folder to the PATH of ansible-playbook"
+        logs_in = f"{self.kubeconfig} logs in with `{self.command}`, which"
+        if not shutil.which(self.command):
+            seen, fix = f"{logs_in} is not in the PATH", f"install {self.command}"
+            if "/" in self.command:
+                seen = f"{logs_in} is missing or not executable"
+            else:
+                fix += ", or add its folder to the PATH of ansible-playbook"
             return HopError(Hop.API_SERVER, seen, f"{fix}. {self.hint}" if self.hint else fix)
         return HopError(
             Hop.API_SERVER,
-            seen=f"the kubeconfig logs in with `{self.command}`, which gave no login: {error or 'no reason given'}",
+            seen=f"{logs_in} gave no login: {error or 'no reason given'}",
             fix=f"log in with {self.command} again; kubectl get --raw /readyz, with the same kubeconfig, runs it too",
         )
 
@@ -66,7 +71,21 @@ def check_kubeconfig(auth: Mapping[str, Any]) -> None:
     """
     given = auth["kubeconfig"]
     if isinstance(given, str) and given:
-        read_kubeconfig(given).context(auth["context"] or "", given)
+        config = read_kubeconfig(given)
+        wanted = _context_of(auth, config)
+        name, _server = config.context(wanted, given)
+        if not wanted:
+            raise HopError(
+                Hop.API_SERVER,
+                seen=f"{given} selects no context: its current-context is empty",
+                fix=f"set kubegpu_context, or context of the module, to one of {enumeration(sorted(config.contexts))}",
+            )
+        if (user := config.contexts[name].get("user")) and user not in config.users:
+            raise HopError(
+                Hop.API_SERVER,
+                seen=f"context {name} of {given} names the user {user}, which the file does not have",
+                fix=REPLACE,
+            )
 
 
 def names_no_file(params: Mapping[str, Any]) -> bool:
@@ -109,13 +128,22 @@ def exec_plugin(params: Mapping[str, Any]) -> ExecPlugin | None:
     config = _config_of(params)
     user = config.contexts.get(_context_of(params, config), {}).get("user") or ""
     found = config.users.get(user, {}).get("exec") or {}
-    return ExecPlugin(found["command"], found.get("installHint") or "") if found.get("command") else None
+    if not found.get("command"):
+        return None
+    given = _given(params)
+    path = "the kubeconfig" if isinstance(given, dict) else str(_path(given))
+    return ExecPlugin(found["command"], path, found.get("installHint") or "")
+
+
+def _given(params: Mapping[str, Any]) -> Any:
+    """The path or the document of the kubeconfig, as the client library chooses it."""
+    variables = ("K8S_AUTH_KUBECONFIG", "KUBECONFIG")
+    return params.get("kubeconfig") or next(filter(None, map(os.environ.get, variables)), _DEFAULT)
 
 
 def _config_of(params: Mapping[str, Any]) -> Kubeconfig:
-    """As the client library chooses it; empty where it cannot be read, which that library has said then."""
-    variables = ("K8S_AUTH_KUBECONFIG", "KUBECONFIG")
-    given = params.get("kubeconfig") or next(filter(None, map(os.environ.get, variables)), _DEFAULT)
+    """Empty where it cannot be read, which the client library has said then."""
+    given = _given(params)
     try:
         return Kubeconfig.of(given, "kubeconfig") if isinstance(given, dict) else read_kubeconfig(given)
     except HopError:

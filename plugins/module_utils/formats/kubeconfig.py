@@ -17,6 +17,7 @@ from .yaml import from_yaml_of_others, to_yaml
 
 Entries = dict[str, dict[str, Any]]
 
+REPLACE = "fetch the kubeconfig anew, or use another context"
 # Sections, and what their entries hold beside the name.
 SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 AUTHORITY = "certificate-authority-data"
@@ -75,13 +76,10 @@ class Kubeconfig:
                 seen=f"{path} has no context {name}",
                 fix=f"set kubegpu_context, or context of the module, to one of {enumeration(sorted(self.contexts))}",
             )
-        cluster = self.contexts[name].get("cluster")
+        cluster = self.contexts[name].get("cluster") or ""
         if cluster not in self.clusters:
-            raise HopError(
-                Hop.API_SERVER,
-                seen=f"context {name} of {path} names the cluster {cluster}, which the file does not have",
-                fix="fetch the kubeconfig anew, or use another context",
-            )
+            named = f"the cluster {cluster}, which the file does not have" if cluster else "no cluster"
+            raise HopError(Hop.API_SERVER, seen=f"context {name} of {path} names {named}", fix=REPLACE)
         return name, str(self.clusters[cluster].get("server") or "")
 
 

@@ -244,10 +244,19 @@ def test_a_login_plugin_that_is_not_installed_is_named(server: Server, tmp_path:
     auth = kubeconfig_with_exec(tmp_path, server, command="no-such-aws", installHint="See https://example.com/aws.")
     with pytest.raises(HopError) as caught:
         connect(auth)
-    assert caught.value.seen == "the kubeconfig logs in with `no-such-aws`, which is not in the PATH"
+    assert caught.value.seen == f"{auth['kubeconfig']} logs in with `no-such-aws`, which is not in the PATH"
     assert caught.value.fix == (
         "install no-such-aws, or add its folder to the PATH of ansible-playbook. See https://example.com/aws."
     )
+
+
+def test_the_path_of_a_login_plugin_that_is_missing_is_named(server: Server, tmp_path: Path, unset: None) -> None:
+    with pytest.raises(HopError) as caught:
+        connect(kubeconfig_with_exec(tmp_path, server, command=f"{tmp_path}/aws"))
+    assert caught.value.seen == (
+        f"{tmp_path}/kubeconfig logs in with `{tmp_path}/aws`, which is missing or not executable"
+    )
+    assert caught.value.fix == f"install {tmp_path}/aws"
 
 
 @pytest.mark.parametrize(
@@ -265,7 +274,7 @@ def test_a_login_plugin_that_gives_no_login_is_quoted(
     plugin.chmod(0o755)
     with pytest.raises(HopError) as caught:
         connect(kubeconfig_with_exec(tmp_path, server, command=str(plugin)))
-    assert caught.value.seen.startswith(f"the kubeconfig logs in with `{plugin}`, which gave no login: ")
+    assert caught.value.seen.startswith(f"{tmp_path}/kubeconfig logs in with `{plugin}`, which gave no login: ")
     assert seen in caught.value.seen
     assert f"log in with {plugin} again" in caught.value.fix
 

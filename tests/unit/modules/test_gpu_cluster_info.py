@@ -64,17 +64,35 @@ WRONG = {
         "production",
         "names the cluster eks, which the file does not have",
     ),
+    "a context without a cluster": (
+        json.dumps({**production(), "contexts": [{"name": "production", "context": {"user": "chris"}}]}),
+        "",
+        "names no cluster",
+    ),
+    "a context without its user": (json.dumps({**production(), "users": []}), "", "which the file does not have"),
+    "an empty current context": (
+        json.dumps({**production(), "current-context": ""}),
+        "",
+        "selects no context: its current-context is empty",
+    ),
+    "no current context": (
+        json.dumps({name: part for name, part in production().items() if name != "current-context"}),
+        "",
+        "selects no context: its current-context is empty",
+    ),
     "another file": ("[SECRET]", "", "is no kubeconfig: it is no mapping"),
+    "no file": (None, "", "there is no file"),
 }
 
 
 @pytest.mark.parametrize("module", [gpu_cluster_info, gpu_autoscaler_info], ids=["first", "others"])
 @pytest.mark.parametrize(("text", "context", "seen"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_with_a_kubeconfig_is_one_sentence_with_its_path(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], module: Any, text: str, context: str, seen: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], module: Any, text: str | None, context: str, seen: str
 ) -> None:
     """Modules of kubernetes.core hide the path, and Python's client gives the words of its parser."""
-    (tmp_path / "config").write_text(text)
+    if text is not None:
+        (tmp_path / "config").write_text(text)
     given = {"kubeconfig": str(tmp_path / "config"), "context": context or None}
     more = {"autoscalers": [{"name": "chat"}]} if module is gpu_autoscaler_info else {}
     with pytest.raises(SystemExit), patch_module_args({**given, **more}):
