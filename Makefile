@@ -90,7 +90,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-traefik test-argocd test-keda test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-keda test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -177,6 +177,14 @@ test-envoy: lab-env programs ## Envoy itself counts requests: what a demand find
 test-feature-discovery: lab-env test-env programs ## GPU feature discovery itself on the lab's driver: the labels that roles read (compiles it first)
 	@$(LAB_CLI) program gpu-feature-discovery
 	@FEATURE_DISCOVERY=1 $(PYTEST) tests/machine/test_feature_discovery.py $(ARGS)
+
+test-flannel: lab-env test-env programs ## flannel itself between servers in two networks, by the chart that the role installs (compiles it first)
+	@$(LAB_CLI) program flannel
+	@FLANNEL=1 $(PYTEST) tests/integration/test_flannel.py $(ARGS)
+
+test-thanos: lab-env test-env programs ## Thanos itself at prometheus.url: two replicas of Prometheus, merged by its querier (compiles it first)
+	@$(LAB_CLI) program thanos
+	@THANOS=1 $(PYTEST) tests/integration/test_thanos.py $(ARGS)
 
 test-traefik: lab-env test-env programs ## Traefik itself in front: the ways in that pages and values write, and a demand from what it counts (compiles it first)
 	@$(LAB_CLI) program traefik

@@ -25,6 +25,7 @@ def names() -> dict[str, str]:
     `{nvidia-driver/debian-13}`  that of a system's own
     `{coredns}`                  a program of the lab
     `{chart/dcgm-exporter}`      a chart
+    `{network/flannel}`          the chart of a pod network
     `{image/python}`             an image that a role names
     """
     pinned = versions()
@@ -37,6 +38,7 @@ def names() -> dict[str, str]:
         }
         | pinned["lab"]["programs"]
         | {f"chart/{name}": chart["version"] for name, chart in pinned["charts"].items()}
+        | {f"network/{name}": chart["version"] for name, chart in pinned["networks"].items()}
         | {f"image/{name}": image for name, image in pinned["images"].items()}
     )
 

@@ -93,9 +93,7 @@ def _group(
             (out / _base(package)).rename(out / program)
         for kept, place in (files or {}).items():
             module, _, inside = place.partition(":")
-            (out / kept).mkdir()
-            for file in (_module(source, module) / inside).iterdir():
-                shutil.copyfile(file, out / kept / file.name)  # a module's own modes would let nobody remove them
+            _copy(_module(source, module) / inside, out / kept)
 
     facts = (*own, repr(programs), repr(overlay), *([repr(files)] if files else []))
     return Artifact(
@@ -106,6 +104,13 @@ def _group(
         expected=expected,
         after=(f"programs-{after}",) if after else (),
     )
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """A folder of a module. Its own modes would let nobody remove the copy."""
+    to.mkdir()
+    for entry in folder.iterdir():
+        (_copy if entry.is_dir() else shutil.copyfile)(entry, to / entry.name)
 
 
 def _changed(scratch: Path, folder: Path, overlay: Mapping[str, Mapping[str, str]], run: Shell) -> tuple[str, ...]:

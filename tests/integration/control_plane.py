@@ -154,6 +154,12 @@ class ControlPlane:
             mortal, cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
 
+    def end(self, name: str) -> None:
+        """Kill one process that `run` has started."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
     def stop(self) -> None:
         for process in self._processes.values():
             process.kill()  # nothing here is worth a graceful end, which takes the API server a minute

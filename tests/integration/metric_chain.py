@@ -168,6 +168,10 @@ class MetricChain:
         scraped = {"job_name": "dcgm-exporter", "honor_labels": True, "static_configs": targets}
         return [{**scraped, "metric_relabel_configs": [as_recorded]}]
 
+    def external_labels(self) -> dict[str, str]:
+        """Labels that Prometheus adds to what others read from it."""
+        return {}
+
     def external_rules(self) -> list[dict[str, Any]]:
         """Of the adapter."""
         return [
@@ -182,7 +186,8 @@ class MetricChain:
     def start(self) -> None:
         plane = self._plane
         _write(plane, "prometheus.yml", {
-            "global": {"scrape_interval": self._interval, "evaluation_interval": self._interval},
+            "global": {"scrape_interval": self._interval, "evaluation_interval": self._interval}
+            | {"external_labels": self.external_labels()},
             "rule_files": ["rules.yml", "alerts.yml"],
             "scrape_configs": self.scrape_configs(),
         })  # fmt: skip

@@ -1,56 +1,39 @@
 """Adapter and modules ask a store that scrapes nothing and has no rule: it reads from the Prometheus that has both.
 
-As Thanos, Mimir or a federation would answer: by an address of its own, prometheus.url.
+As Mimir or a federation would answer: by an address of its own, prometheus.url. Thanos itself is in test_thanos.py.
 """
 
 from __future__ import annotations
 
-import json
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import yaml
-from control_plane import ControlPlane, eventually, free_port, running
+from control_plane import ControlPlane, eventually, running
 from kubernetes import client
-from metric_chain import MetricChain
-from module_process import run_module
 from programs import program
 from prometheus_rules import serve_kind
+from stored_chain import StoredChain
 from workloads import Workloads
 
 SETTLE_S = 120
-URL = "http://127.0.0.1:{}"
 
 
-class StoredChain(MetricChain):
-    def __init__(self, plane: ControlPlane, kube: client.ApiClient) -> None:
-        super().__init__(plane, kube)
-        self.store = free_port()
-
-    def adapter_flags(self) -> Sequence[str]:
-        return *super().adapter_flags(), f"--prometheus-url={URL.format(self.store)}"
-
-    def start(self) -> None:
-        reads = {"remote_read": [{"url": f"{URL.format(self.port)}/api/v1/read", "read_recent": True}]}
-        (self._plane.work / "store.yml").write_text(yaml.safe_dump(reads))
-        self._plane.run(
+class ReadingStore(StoredChain):
+    def run_store(self) -> None:
+        reads = {"remote_read": [{"url": f"http://127.0.0.1:{self.port}/api/v1/read", "read_recent": True}]}
+        (self.plane.work / "store.yml").write_text(yaml.safe_dump(reads))
+        self.plane.run(
             "store", program("prometheus"), "--config.file=store.yml", "--storage.tsdb.path=store",
             f"--web.listen-address=127.0.0.1:{self.store}",
         )  # fmt: skip
-        super().start()
-
-    def stored(self, what: str) -> Any:
-        """What the store itself has."""
-        with urllib.request.urlopen(f"{URL.format(self.store)}/api/v1/{what}") as answer:
-            return json.load(answer)["data"]
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient, StoredChain]]:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient, ReadingStore]]:
     with running(tmp_path_factory.mktemp("stored")) as (plane, kube):
-        chain = StoredChain(plane, kube)
+        chain = ReadingStore(plane, kube)
         chain.start()
         serve_kind(kube)
         yield plane, kube, chain
@@ -58,20 +41,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPl
 
 
 @pytest.fixture
-def run(stored: tuple[ControlPlane, client.ApiClient, StoredChain]) -> Callable[..., dict[str, Any]]:
-    plane, _kube, chain = stored
-    options = {"kubeconfig": str(plane.kubeconfig), "prometheus": {"url": URL.format(chain.store)}}
-
-    def run(module: str, **given: Any) -> dict[str, Any]:
-        result = run_module(module, options | given)
-        assert not result.get("failed"), result.get("msg")
-        return result
-
-    return run
+def run(stored: tuple[ControlPlane, client.ApiClient, ReadingStore]) -> Callable[..., dict[str, Any]]:
+    return stored[2].runner()
 
 
 def test_a_store_that_only_reads_proves_and_scales(
-    run: Callable[..., dict[str, Any]], stored: tuple[ControlPlane, client.ApiClient, StoredChain]
+    run: Callable[..., dict[str, Any]], stored: tuple[ControlPlane, client.ApiClient, ReadingStore]
 ) -> None:
     _plane, kube, chain = stored
     workloads = Workloads(kube, "ml")

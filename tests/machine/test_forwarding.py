@@ -62,8 +62,14 @@ def run(*commands: str) -> list[str]:
 DOCKER = "iptables -N DOCKER-USER; iptables -I FORWARD -j DOCKER-USER"
 LEGACY = "iptables-nft -P FORWARD ACCEPT; iptables-legacy -P FORWARD DROP"
 NFT = "nft add table inet site; nft add chain inet site forward '{ type filter hook forward priority 0; policy drop; }'"
+# ufw itself, with a copy of its settings that is gone with the machine.
+UFW = (
+    "ufw --version >/dev/null; mount -t tmpfs tmpfs /mnt; cp -a /etc/ufw /mnt; mount --bind /mnt/ufw /etc/ufw; "
+    "ufw --force enable >/dev/null"
+)
 FIREWALLS = {
     "a policy": ("true", "iptables -S FORWARD"),
+    "ufw": (UFW, "iptables -S FORWARD"),
     "Docker": (DOCKER, "iptables -S DOCKER-USER"),
     "iptables-legacy beside iptables-nft": (LEGACY, "iptables-legacy -S FORWARD"),
     "a chain of nft": (NFT, "nft list chain inet site forward"),
@@ -129,9 +135,12 @@ def test_a_clean_machine_has_no_rule_of_a_lab(tmp_path: Path) -> None:
     assert "another owner" in rules
 
 
-@pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
-def test_servers_reach_the_name_server_of_their_machine(policy: str) -> None:
+@pytest.mark.parametrize("firewall", ["iptables -P INPUT ACCEPT", "iptables -P INPUT DROP", UFW])
+def test_servers_reach_the_name_server_of_their_machine(firewall: str) -> None:
     """podman's answers on the bridge, and ufw drops what comes in. A machine that accepts it keeps its chain."""
+    if not shutil.which(firewall.split()[0]):
+        pytest.skip(f"takes {firewall.split()[0]}")
+    accepts = firewall.endswith("ACCEPT")
     ask = f"""{sys.executable} -c 'import socket
 try: socket.create_connection(("192.0.2.254", 53), 1); print("reached")
 except OSError: print("not")'"""
@@ -140,7 +149,7 @@ kept = socket.create_server(("192.0.2.254", 53)); time.sleep(60)' & names=$!
 trap 'kill ${{pids[1]}} ${{pids[2]}} $listener $names' EXIT
 until ss -lnt | grep -q :53; do sleep 0.05; done"""
     _, before, asked, _, during, again, _, after = run(
-        f"ip address add 192.0.2.254/24 dev lab0; {listen}; iptables -P INPUT {policy}",
+        f"ip address add 192.0.2.254/24 dev lab0; {listen}; {firewall}",
         "iptables -S INPUT",
         f"nsenter -t ${{pids[1]}} -n {ask}",
         'lab \'allow("mine", "lab0")\'',
@@ -150,7 +159,7 @@ until ss -lnt | grep -q :53; do sleep 0.05; done"""
         "iptables -S INPUT",
     )
 
-    assert asked == ("reached" if policy == "ACCEPT" else "not")
+    assert asked == ("reached" if accepts else "not")
     assert again == "reached"
-    assert during.count("kubegpu-lab:mine") == (0 if policy == "ACCEPT" else 2)
+    assert during.count("kubegpu-lab:mine") == (0 if accepts else 2)
     assert after == before

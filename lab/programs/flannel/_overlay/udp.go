@@ -1,0 +1,2 @@
+// Package udp without the backend, whose proxy is written in C.
+package udp
