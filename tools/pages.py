@@ -25,16 +25,23 @@ from collection import COLLECTIONS_PATH, ROOT, install
 
 PLACE = ROOT / "build" / "pages"
 REPOSITORY = "https://github.com/kubegpu/autoscale/blob/main"
-HOME = {"README.md": "index.md"}
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 _CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 # Of the documentation of modules: B(bold), O(option) and the like.
 _MARKUP = re.compile(r"\b(RV|[BICVOMUELP])\(((?:[^()]|\([^()]*\))*)\)")
-# Tables of options are wide.
+# Headings without a web font are thin. Tables of options are wide, and a phone scrolls them and pictures in a frame.
 STYLE = """.md-grid { max-width: 80rem }
+.md-typeset h1, .md-typeset h2 { color: inherit; font-weight: 700 }
+.md-typeset code { word-break: normal; overflow-wrap: break-word }
 .md-typeset table:not([class]) { display: table; width: 100% }
 .md-typeset table:not([class]) td, .md-typeset table:not([class]) th { min-width: 0; overflow-wrap: break-word }
-.md-typeset table:not([class]) td:first-child code { white-space: nowrap }
+.md-typeset p > img:only-child { display: block }
+@media screen and (max-width: 44.9375em) {
+  .md-typeset table:not([class]):has(th:nth-child(3)) { min-width: 34rem }
+  .md-typeset table:not([class]):has(th:nth-child(5)) { min-width: 44rem }
+  .md-typeset p:has(> img.wide) { overflow-x: auto }
+  .md-typeset p > img.wide { max-width: none; width: 40rem }
+}
 """
 
 
@@ -50,7 +57,25 @@ def sources() -> dict[str, str]:
     ]
     pages = {path: resolved(path, (ROOT / path).read_text(), set(written)) for path in sorted(written)}
     made = {f"{kind}s/{name}.md": text for kind, name, text in documented()}
-    return {HOME.get(path, path): text for path, text in pages.items()} | made
+    return {in_site(path): for_site(path, text) for path, text in pages.items()} | made
+
+
+def in_site(path: str) -> str:
+    """Where a page of the checkout is. A README of a role is no index: the first would be the page of them all."""
+    return "index.md" if path == "README.md" else re.sub(r"^roles/(\w+)/README\.md$", r"roles/\1.md", path)
+
+
+def for_site(path: str, page: str) -> str:
+    """Pictures of a terminal or a plot scroll on a phone; names of a role's options may break between their words."""
+    page = re.sub(r"^(!\[[^\]]*\]\([^)]*(?:demo|benchmarks/[\w-]+)\.svg\))$", r"\1{ .wide }", page, flags=re.MULTILINE)
+    if path.startswith("roles/"):
+        page = re.sub(r"^\| ?(\w*_\w+) \|", lambda match: f"| {breakable(match[1])} |", page, flags=re.MULTILINE)
+    return page
+
+
+def breakable(name: str) -> str:
+    """A name as code that a narrow column breaks only between its words."""
+    return "<code>" + re.sub(r"([._/])(?=.)", r"\1<wbr>", name) + "</code>"
 
 
 def resolved(page: str, text: str, pages: set[str]) -> str:
@@ -67,7 +92,7 @@ def resolved(page: str, text: str, pages: set[str]) -> str:
         is_here = file in pages or (Path(file).suffix in (".svg", ".json", ".yml") and file.startswith("docs/"))
         if not is_here:
             return f"{before}{REPOSITORY}/{file}{after}"
-        relative = posixpath.relpath(HOME.get(file, file), posixpath.dirname(HOME.get(page, page)) or ".")
+        relative = posixpath.relpath(in_site(file), posixpath.dirname(in_site(page)) or ".")
         return before + relative + (f"#{anchor}" if anchor else "") + after
 
     parts = _CODE.split(text)
@@ -119,7 +144,7 @@ def rows_of(name: str, option: dict[str, Any], above: str = "") -> Iterator[str]
     if option.get("choices"):
         told += " One of " + ", ".join(f"`{choice}`" for choice in option["choices"]) + "."
     shown = f"`{json.dumps(default)}`" if default not in ("", None, "required") else default or ""
-    yield f"| `{path}` | {kind} | {shown} | {told} |".replace("\n", " ")
+    yield f"| {breakable(path)} | {kind} | {shown} | {told} |".replace("\n", " ")
     for inner in ("suboptions", "contains"):
         for key, value in (option.get(inner) or {}).items():
             yield from rows_of(key, value, f"{path}.")
@@ -160,7 +185,7 @@ def configuration(pages: dict[str, str]) -> str:
             return {key: filled(value) for key, value in entry.items()}
         if not entry.endswith("/"):
             return entry
-        return [{_title(pages[path]): path} for path in sorted(pages, key=_first_readme) if path.startswith(entry)]
+        return [{_title(pages[path]): path} for path in sorted(pages, key=_index_first) if path.startswith(entry)]
 
     lines = (ROOT / "mkdocs.yml").read_text()
     head, _nav, nav = lines.partition("\nnav:\n")
@@ -168,9 +193,9 @@ def configuration(pages: dict[str, str]) -> str:
     return f"{head}\n{yaml.safe_dump(whole, sort_keys=False)}"
 
 
-def _first_readme(path: str) -> tuple[str, bool, str]:
+def _index_first(path: str) -> tuple[str, bool, str]:
     folder, _slash, name = path.rpartition("/")
-    return (path if folder.startswith("roles/") else folder, name != "README.md", name)
+    return folder, name != "README.md", name
 
 
 def _title(page: str) -> str:

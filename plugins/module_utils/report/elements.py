@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
 from .words import clean
 
+_BREAKS = re.compile(r"(?<=[/_:@=,])(?=\w)|(?<=\.)(?=[A-Za-z])|(?<=\w-)(?=\w)|(?<=[a-z])(?=[A-Z])")
 Child: TypeAlias = "Element | str | None"
 
 
@@ -28,6 +30,12 @@ def element(tag: str, *children: Child | Iterable[Child], **attributes: object) 
             for part in child:
                 _add(made, part)
     return made
+
+
+def breakable(text: str) -> list[Child]:
+    """A text that a narrow column may break after its punctuation and between its words, not inside of a word."""
+    first, *more = _BREAKS.split(clean(text))
+    return [first, *(part for word in more for part in (element("wbr"), word))]
 
 
 def figures_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, label: str = "") -> Element:

@@ -120,6 +120,7 @@ td.figures { white-space: nowrap; min-width: 0; }
 
 .plots { grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); margin-top: 1rem; }
 .plots .card { max-width: 42rem; }
+.card.wide { max-width: 56rem; margin: 1rem 0; }
 .plots h3 { margin: 0 0 .5rem; }
 .plot { width: 100%; height: auto; display: block; }
 .plot text { font-size: 12px; fill: var(--quiet); }
@@ -129,7 +130,7 @@ td.figures { white-space: nowrap; min-width: 0; }
 .plot .value { stroke: var(--value); }
 .plot .target { stroke: var(--target); stroke-dasharray: 7 5; }
 .plot .current { stroke: var(--current); }
-.plot .desired { stroke: var(--desired); stroke-width: 3; stroke-dasharray: 1 5; }
+.plot .desired { stroke: var(--desired); stroke-width: 7; stroke-opacity: .4; stroke-linecap: butt; }
 footer { margin-top: 2rem; color: var(--quiet); font-size: .85rem; }
 
 @media print {

@@ -13,6 +13,7 @@ from ..hops import Hop
 Report = Mapping[str, Any]
 
 # XML 1.0 can hold no others; messages of a cluster may.
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -123,6 +124,12 @@ def failure(report: Report) -> str:
     else:
         line = headline(report)
     return " ".join(clean(line).split())
+
+
+def at_minute(time: str) -> str:
+    """A time of Kubernetes as people read it: 2026-11-27 10:15:30 UTC."""
+    match = _TIME.fullmatch(time)
+    return f"{match[1]} {match[2]} UTC" if match else clean(time)
 
 
 def number(value: float | None) -> str:

@@ -60,7 +60,7 @@ def test_a_page_that_needs_nothing_else():
     assert "<chat>" not in page
     assert "ml/&lt;chat&gt;" in page
     assert "http" not in page.replace("http://www.w3.org", "")
-    assert page.count("SuccessfulRescale") == 1  # two looks told of it
+    assert page.count("Successful<wbr>Rescale") == 1  # two looks told of it
     assert page == gpu_loadtest_report(a_run(LATE, name="<chat>"), "html")
 
 
