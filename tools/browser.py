@@ -55,7 +55,7 @@ SHOWN = (
     "site/docs/doctor/hpa.html",
     "site/docs/doctor/README.html",
     "site/modules/gpu_autoscaler.html",
-    "site/roles/kubernetes/README.html",
+    "site/roles/kubernetes.html",
     "site/CHANGELOG.html",
 )
 
@@ -75,7 +75,7 @@ def program(names: Sequence[str]) -> str:
 def reports() -> Mapping[str, str]:
     """Name and HTML of each kind of report."""
     return {
-        **{f"doctor-{name}": html(report) for name, report in REPORTS.items()},
+        **{f"doctor-{name}": html(report) for name, report in REPORTS.items() if name != "hostile"},
         "loadtest": loadtest_page(a_run()),
         "loadtest-late": loadtest_page(a_run({0: (1, 1, 0.25), 50: (5, 1, 1.6)})),
         "plan": plan_page(PLAN),
@@ -94,7 +94,7 @@ def write() -> list[str]:
     for name, page in reports().items():
         (PLACE / "reports" / f"{name}.html").write_text(page)
     (PLACE / "pictures").mkdir()
-    return sorted(str(path.relative_to(PLACE)) for path in PLACE.rglob("*.html"))
+    return sorted(str(path.relative_to(PLACE)) for path in PLACE.rglob("*.html") if path.name != "404.html")
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -134,14 +134,19 @@ def browser() -> Iterator[Chrome]:
         chrome.quit()
 
 
-def look(chrome: Chrome, address: str, width: int, scheme: str) -> list[str]:
-    """The faults of a page."""
+def load(chrome: Chrome, address: str) -> None:
+    """A page as in a new profile: without the colours that an earlier page chose."""
+    chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "local_storage"})
+    chrome.get(address)
+
+
+def look(chrome: Chrome, width: int, scheme: str) -> list[str]:
+    """The faults of the loaded page, which reacts to a new size and scheme as in a window."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
     chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-    chrome.get(address)
-    found = list(chrome.execute_script(LAYOUT, SMALLEST_LETTER))
+    found = list(chrome.execute_script(f"return (async (...arguments) => {{{LAYOUT}}})(...arguments)", SMALLEST_LETTER))
     return [*found, *(f"the console has: {entry['message']}" for entry in chrome.get_log("browser"))]
 
 
@@ -164,8 +169,9 @@ def faults(paths: Sequence[str], report: Callable[[str], None] = print) -> int:
     count = 0
     with served(PLACE) as address, browser() as chrome:
         for path in paths:
+            load(chrome, f"{address}/{path}")
             for width, scheme in views(path):
-                found = look(chrome, f"{address}/{path}", width, scheme)
+                found = look(chrome, width, scheme)
                 count += len(found)
                 for fault in found:
                     report(f"{path}, {width} px, {scheme}: {fault}")

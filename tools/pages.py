@@ -7,6 +7,7 @@ not there, and a page without a place in mkdocs.yml.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import posixpath
@@ -14,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ PLACE = ROOT / "build" / "pages"
 REPOSITORY = "https://github.com/kubegpu/autoscale/blob/main"
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 _CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_LONG_NAME = re.compile(r"(?<![\w#/(\"=.`\\-])(?=\w{20})[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?![\w`)\"])")
+_LONG = re.compile(r"[\w ./:@=+,'&{}\[\]-]{20,}")
 # Of the documentation of modules: B(bold), O(option) and the like.
 _MARKUP = re.compile(r"\b(RV|[BICVOMUELP])\(((?:[^()]|\([^()]*\))*)\)")
 # Headings without a web font are thin. Tables of options are wide, and a phone scrolls them and pictures in a frame.
@@ -35,6 +39,8 @@ STYLE = """.md-grid { max-width: 80rem }
 .md-typeset code { word-break: normal; overflow-wrap: break-word }
 .md-typeset table:not([class]) { display: table; width: 100% }
 .md-typeset table:not([class]) td, .md-typeset table:not([class]) th { min-width: 0; overflow-wrap: break-word }
+.md-nav--secondary { font-size: .6rem }
+.md-nav--secondary .md-ellipsis { overflow: visible; overflow-wrap: anywhere; white-space: normal }
 .md-typeset p > img:only-child { display: block }
 @media screen and (max-width: 44.9375em) {
   .md-typeset table:not([class]):has(th:nth-child(3)) { min-width: 34rem }
@@ -68,6 +74,14 @@ def in_site(path: str) -> str:
 def for_site(path: str, page: str) -> str:
     """Pictures of a terminal or a plot scroll on a phone; names of a role's options may break between their words."""
     page = re.sub(r"^(!\[[^\]]*\]\([^)]*(?:demo|benchmarks/[\w-]+)\.svg\))$", r"\1{ .wide }", page, flags=re.MULTILINE)
+    page = _outside_of_blocks(page, lambda text: _INLINE.sub(_breakable_if_long, text))
+    page = _outside_of_blocks(page, lambda text: _LONG_NAME.sub(lambda match: _between_words(match[0]), text))
+    page = re.sub(r"^(#+ )(\w*_\w+)$", lambda match: match[1] + _between_words(match[2]), page, flags=re.MULTILINE)
+    page = re.sub(
+        r"^(#+ )(\w*[a-z][A-Z]\w*)$", lambda match: match[1] + _between_words(match[2]), page, flags=re.MULTILINE
+    )
+    if path == "CHANGELOG.md":
+        page = page.replace("\\_", "\\_<wbr>")
     if path.startswith("roles/"):
         page = re.sub(r"^\| ?(\w*_\w+) \|", lambda match: f"| {breakable(match[1])} |", page, flags=re.MULTILINE)
     return page
@@ -75,7 +89,20 @@ def for_site(path: str, page: str) -> str:
 
 def breakable(name: str) -> str:
     """A name as code that a narrow column breaks only between its words."""
-    return "<code>" + re.sub(r"([._/])(?=.)", r"\1<wbr>", name) + "</code>"
+    return f"<code>{_between_words(name)}</code>"
+
+
+def _breakable_if_long(code: re.Match[str]) -> str:
+    return breakable(code[1]) if _LONG.fullmatch(code[1]) else code[0]
+
+
+def _between_words(name: str) -> str:
+    marked = re.sub(r"(?<=[._/@=])(?=.)|(?<=\w-)(?=\w)|(?<=[a-z])(?=[A-Z])", "\0", name)
+    return html.escape(marked, quote=False).replace("_", "&#95;").replace("\0", "<wbr>")
+
+
+def _outside_of_blocks(page: str, change: Callable[[str], str]) -> str:
+    return "".join(part if number % 2 else change(part) for number, part in enumerate(_CODE.split(page)))
 
 
 def resolved(page: str, text: str, pages: set[str]) -> str:
@@ -95,8 +122,7 @@ def resolved(page: str, text: str, pages: set[str]) -> str:
         relative = posixpath.relpath(in_site(file), posixpath.dirname(in_site(page)) or ".")
         return before + relative + (f"#{anchor}" if anchor else "") + after
 
-    parts = _CODE.split(text)
-    return "".join(part if number % 2 else _LINK.sub(replace, part) for number, part in enumerate(parts))
+    return _outside_of_blocks(text, lambda part: _LINK.sub(replace, part))
 
 
 def documented() -> Iterator[tuple[str, str, str]]:
@@ -143,7 +169,7 @@ def rows_of(name: str, option: dict[str, Any], above: str = "") -> Iterator[str]
     told = text(" ".join(_list(option.get("description", ""))))
     if option.get("choices"):
         told += " One of " + ", ".join(f"`{choice}`" for choice in option["choices"]) + "."
-    shown = f"`{json.dumps(default)}`" if default not in ("", None, "required") else default or ""
+    shown = breakable(json.dumps(default)) if default not in ("", None, "required") else default or ""
     yield f"| {breakable(path)} | {kind} | {shown} | {told} |".replace("\n", " ")
     for inner in ("suboptions", "contains"):
         for key, value in (option.get(inner) or {}).items():

@@ -126,8 +126,8 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
         yield f"the HPA asked for no more replicas under load than before: {seen.before}"
     elif budget_s is not None and RISE not in names and seen.undecided_s > budget_s + LOOK_S:
         yield (
-            f"the HPA had not decided {seen.undecided_s:g} s after the load rose; "
-            f"{budget_s:g} s is the worst case by the periods of its chain"
+            f"the HPA decided {seen.reaction_s:g} s after the load rose, later than the worst case of "
+            f"{budget_s:g} s for the periods of its chain"
         )
     is_over_too_soon = run["shape"] == "spike"  # before its pods have started and are seen
     if seen.reaction_s is not None and not is_over_too_soon:

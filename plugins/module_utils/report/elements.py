@@ -42,7 +42,11 @@ def figures_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str
     """A table that a narrow screen scrolls: a name in each row, then figures. label: for those who hear the page."""
     titles = [element("th", title, scope="col", class_="figures" if at else None) for at, title in enumerate(head)]
     body = [
-        element("tr", element("th", name, scope="row"), [element("td", figure, class_="figures") for figure in figures])
+        element(
+            "tr",
+            element("th", breakable(name), scope="row"),
+            [element("td", figure, class_="figures") for figure in figures],
+        )
         for name, *figures in rows
     ]
     return element(

@@ -232,11 +232,11 @@ def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
     ("text", "seen"),
     [
         ("rules: [", "while parsing a flow node"),
-        ("- seriesQuery: x", "it is no list of options"),
-        ("custom: []", "there is no option custom"),
+        ("- seriesQuery: x", "it is not a mapping of options"),
+        ("custom: []", "unknown option custom"),
         ("", None),
-        ("rules: {default: false}", "there is no option default"),
-        ("externalRules: [{seriesQuery: 'x['}]", "rule 1 of 1, for `x[`: seriesQuery is no selector"),
+        ("rules: {default: false}", "unknown option default"),
+        ("externalRules: [{seriesQuery: 'x['}]", "rule 1 of 1, for `x[`: seriesQuery is not a selector"),
     ],
 )
 def test_the_adapters_rules_are_read(text: str, seen: str | None) -> None:

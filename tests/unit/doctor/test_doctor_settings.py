@@ -404,7 +404,7 @@ def test_rules_that_work_have_no_fault(rule: dict[str, Any]) -> None:
         ('{__name__=~"gpu_\\d"}', {}, "a backslash is written twice"),
         ("x", {"name": {"matches": "^(a)_(b)$"}}, "there is no name.as"),
         ("x", {"name": {"matchs": "y"}}, "no option name.matchs"),
-        ("x", {"name": "y"}, "name is no list of options"),
+        ("x", {"name": "y"}, "name is not a mapping of options"),
         ("x", {"name": {"matches": "*"}}, "nothing to repeat"),
         ("x", {"seriesFilters": [{"is": "a", "isNot": "b"}]}, "needs `is` or `isNot`"),
         ("x", {"seriesFilters": [{"isNot": "["}]}, "unterminated character set"),

@@ -25,8 +25,8 @@ def test_lines_for_a_terminal():
 
 def test_the_first_problem_is_the_headline():
     assert gpu_loadtest_report(a_run(LATE), "headline") == (
-        "ml/chat: the HPA had not decided 19 s after the load rose; "
-        "10 s is the worst case by the periods of its chain, and 1 more"
+        "ml/chat: the HPA decided 20 s after the load rose, "
+        "later than the worst case of 10 s for the periods of its chain, and 1 more"
     )
 
 

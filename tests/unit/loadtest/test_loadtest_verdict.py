@@ -40,7 +40,7 @@ def test_an_hpa_that_does_nothing():
 def test_a_decision_later_than_the_chain_explains():
     late = {0: (1, 1, 0.2), RISES_S + 13: (5, 5, 0.9), FALLS_S + 9: (1, 1, 0.1)}
     assert problems(late) == [
-        "the HPA had not decided 12 s after the load rose; 10 s is the worst case by the periods of its chain"
+        "the HPA decided 13 s after the load rose, later than the worst case of 10 s for the periods of its chain"
     ]
     assert problems(late, budget_s=None) == []
     assert problems(late, budget_s=11.5) == []
@@ -57,8 +57,8 @@ def test_a_spike_is_over_before_pods_start():
     assert problems(short, shape="spike") == []
     assert problems(short) == ["4 replicas carry the load, and fewer were ready as long as it was held"]
     late = {0: (1, 1, 0.2), RISES_S + 17: (2, 1, 0.9), FALLS_S + 16: (1, 1, 0.1)}
-    assert [problem.partition(";")[0] for problem in problems(late, shape="spike")] == [
-        "the HPA had not decided 16 s after the load rose"
+    assert [problem.partition(",")[0] for problem in problems(late, shape="spike")] == [
+        "the HPA decided 17 s after the load rose"
     ]
 
 

@@ -397,7 +397,7 @@ REFUSED = {
     ),
     "Debian without contrib": (
         Machine(components=("main", "non-free-firmware")),
-        "uses Debian without contrib. Cause: the driver depends on packages of these components",
+        "uses Debian without contrib. Cause: the driver's packages depend on these components",
     ),
     "Debian's own without its components": (
         Machine(system="Debian 13", options=ARCHIVE, components=("main",)),

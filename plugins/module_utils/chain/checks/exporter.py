@@ -387,7 +387,7 @@ def _offers_more_than_it_has(offered: Mapping[str, int], gpus: Sequence[Mapping[
 
 def summary(state: State) -> str:
     if not state.agents.exporter_pods:
-        return "an exporter that is no DaemonSet of this cluster"
+        return "an exporter that is not a DaemonSet of this cluster"
     return f"{len(state.agents.exporter_pods)} pods of dcgm-exporter"
 
 
