@@ -53,7 +53,7 @@ SHOWN = (
     "site/docs/existing-clusters.html",
     "site/docs/benchmarks.html",
     "site/docs/doctor/hpa.html",
-    "site/docs/doctor/README.html",
+    "site/docs/doctor/index.html",
     "site/modules/gpu_autoscaler.html",
     "site/roles/kubernetes.html",
     "site/CHANGELOG.html",
@@ -134,18 +134,18 @@ def browser() -> Iterator[Chrome]:
         chrome.quit()
 
 
-def load(chrome: Chrome, address: str) -> None:
-    """A page as in a new profile: without the colours that an earlier page chose."""
+def load(chrome: Chrome, address: str, scheme: str = SCHEMES[0]) -> None:
+    """A page as in a new profile, in which no earlier page has chosen colours."""
+    media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
     chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "local_storage"})
     chrome.get(address)
 
 
-def look(chrome: Chrome, width: int, scheme: str) -> list[str]:
-    """The faults of the loaded page, which reacts to a new size and scheme as in a window."""
+def look(chrome: Chrome, width: int) -> list[str]:
+    """The faults of the loaded page at this width."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
-    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
     found = list(chrome.execute_script(f"return (async (...arguments) => {{{LAYOUT}}})(...arguments)", SMALLEST_LETTER))
     return [*found, *(f"the console has: {entry['message']}" for entry in chrome.get_log("browser"))]
 
@@ -158,24 +158,23 @@ def picture(chrome: Chrome, path: Path) -> None:
     path.write_bytes(base64.b64decode(taken["data"]))
 
 
-def views(path: str) -> list[tuple[int, str]]:
-    """Width and scheme of each look at a page."""
-    schemes = SCHEMES if path in SHOWN or path.startswith("reports/") else SCHEMES[:1]
-    return [(width, scheme) for width in (PHONE, DESKTOP) for scheme in schemes]
+def is_shown(path: str) -> bool:
+    """Whether a page is looked at in both schemes, and has pictures."""
+    return path in SHOWN or path.startswith("reports/")
 
 
 def faults(paths: Sequence[str], report: Callable[[str], None] = print) -> int:
     """Report each fault of these pages; returns their number."""
     count = 0
     with served(PLACE) as address, browser() as chrome:
-        for path in paths:
-            load(chrome, f"{address}/{path}")
-            for width, scheme in views(path):
-                found = look(chrome, width, scheme)
+        for path, scheme in ((path, scheme) for path in paths for scheme in SCHEMES[: 1 + is_shown(path)]):
+            load(chrome, f"{address}/{path}", scheme)
+            for width in (PHONE, DESKTOP):
+                found = look(chrome, width)
                 count += len(found)
                 for fault in found:
                     report(f"{path}, {width} px, {scheme}: {fault}")
-                if path in SHOWN or path.startswith("reports/"):
+                if is_shown(path):
                     name = path.removesuffix(".html").replace("/", "-")
                     picture(chrome, PLACE / "pictures" / f"{name}-{width}-{scheme}.png")
     return count

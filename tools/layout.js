@@ -108,7 +108,7 @@ for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const size = parseFloat(getComputedStyle(parent).fontSize) * svg.getScreenCTM().a;
     if (size < smallest) faults.add(`letters of ${size.toFixed(1)} px in a picture: ${quoted(text)}`);
   }
-  if (!parent.closest("nav") && new Set(rects.map((rect) => Math.round(rect.top))).size > 1) {
+  if (!parent.closest("nav") && !text.startsWith("http") && new Set(rects.map((rect) => Math.round(rect.top))).size > 1) {
     // A name of 28 letters is broken by any column.
     for (const word of text.matchAll(/\p{L}{2,}/gu)) {
       if (word[0].length > 28) continue;
@@ -123,7 +123,7 @@ for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.5 && style.fontWeight >= 600);
     if (!checked.has(parent)) checked.set(parent, contrast(parent));
     const ratio = checked.get(parent);
-    if (ratio < (large ? 3 : 4.4)) faults.add(`faint text: contrast ${ratio.toFixed(1)} of ${named(parent)}`);
+    if (ratio < (large ? 3 : 4.4)) faults.add(`faint text: contrast ${ratio.toFixed(1)} of ${named(parent)}, ${getComputedStyle(parent).color}: ${quoted(text)}`);
   }
   for (const rect of rects) {
     const { left, top, right, bottom } = visible(rect, around);

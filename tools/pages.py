@@ -39,6 +39,7 @@ STYLE = """.md-grid { max-width: 80rem }
 .md-typeset code { word-break: normal; overflow-wrap: break-word }
 .md-typeset table:not([class]) { display: table; width: 100% }
 .md-typeset table:not([class]) td, .md-typeset table:not([class]) th { min-width: 0; overflow-wrap: break-word }
+.md-typeset table:not([class]) td:nth-child(4):last-child { overflow-wrap: anywhere }
 .md-nav--secondary { font-size: .6rem }
 .md-nav--secondary .md-ellipsis { overflow: visible; overflow-wrap: anywhere; white-space: normal }
 .md-typeset p > img:only-child { display: block }
@@ -63,7 +64,7 @@ def sources() -> dict[str, str]:
     ]
     pages = {path: resolved(path, (ROOT / path).read_text(), set(written)) for path in sorted(written)}
     made = {f"{kind}s/{name}.md": text for kind, name, text in documented()}
-    return {in_site(path): for_site(path, text) for path, text in pages.items()} | made
+    return {in_site(path): for_site(path, text) for path, text in (pages | made).items()}
 
 
 def in_site(path: str) -> str:
@@ -73,7 +74,7 @@ def in_site(path: str) -> str:
 
 def for_site(path: str, page: str) -> str:
     """Pictures of a terminal or a plot scroll on a phone; names of a role's options may break between their words."""
-    page = re.sub(r"^(!\[[^\]]*\]\([^)]*(?:demo|benchmarks/[\w-]+)\.svg\))$", r"\1{ .wide }", page, flags=re.MULTILINE)
+    page = re.sub(r"^(!\[[^\]]*\]\((?!docs/chain)[^)]*\.svg\))$", r"\1{ .wide }", page, flags=re.MULTILINE)
     page = _outside_of_blocks(page, lambda text: _INLINE.sub(_breakable_if_long, text))
     page = _outside_of_blocks(page, lambda text: _LONG_NAME.sub(lambda match: _between_words(match[0]), text))
     page = re.sub(r"^(#+ )(\w*_\w+)$", lambda match: match[1] + _between_words(match[2]), page, flags=re.MULTILINE)
@@ -225,7 +226,7 @@ def _index_first(path: str) -> tuple[str, bool, str]:
 
 
 def _title(page: str) -> str:
-    title = re.findall(r"^# (.+)$", page, re.MULTILINE)[0]
+    title = html.unescape(re.findall(r"^# (.+)$", page, re.MULTILINE)[0].replace("<wbr>", ""))
     return re.sub(r"^Ansible Role: kubegpu\.autoscale\.", "", title).replace("`", "")
 
 

@@ -30,7 +30,7 @@ def look(chrome: Chrome, folder: Path, body: str, style: str = "", width: int = 
     (folder / "page.html").write_text(PAGE.format(body=body, style=style))
     with browser.served(folder) as address:
         browser.load(chrome, f"{address}/page.html")
-        return browser.look(chrome, width, "light")
+        return browser.look(chrome, width)
 
 
 @pytest.mark.parametrize("width", [browser.PHONE, browser.DESKTOP])

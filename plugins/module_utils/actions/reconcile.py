@@ -121,7 +121,7 @@ def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOpt
     outcome.warnings += [
         f"{_title(scaler)} {maker(scaler)}, not to {rules.inventory}, and stays"
         if is_managed(scaler)
-        else f"{_title(scaler)} was not made by this module and stays"
+        else f"{_title(scaler)} was not created by this module and is kept"
         for key, scaler in there.items()
         if key not in ours
     ]

@@ -28,4 +28,4 @@ def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding])
         results = [result for result in finding.results if result.affected & names]
         if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
             return Finding(results).error()
-    return HopError(Hop.HPA, "all hops work now, but not before wait_timeout ended", "raise wait_timeout")
+    return HopError(Hop.HPA, "all hops work now, but only after wait_timeout", "raise wait_timeout")

@@ -64,7 +64,7 @@ def _stage_line(passed: Passed) -> str:
     first, last = passed.samples[0], passed.samples[-1]
     peak = max(sample["desired"] for sample in passed.samples)
     changed = next((sample for sample in passed.samples if sample["desired"] != first["desired"]), None)
-    said = f"{counted(first['desired'], 'replica')} wanted all the time"
+    said = f"{counted(first['desired'], 'replica')} wanted throughout"
     if changed:
         after_s = changed["time_s"] - passed.began_s
         said = f"{first['desired']} to {last['desired']} replicas wanted, first after {after_s:.1f} s"

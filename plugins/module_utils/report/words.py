@@ -65,10 +65,10 @@ def headline(report: Report) -> str:
     if report["verdict"] == "ok":
         return "The chain works"
     if report["verdict"] == "unknown":
-        return "Nothing of the chain could be checked"
+        return "No part of the chain could be checked"
     if report["verdict"] == "partial":
         titles = [title_of(report, hop) for hop in report["unchecked_hops"]]
-        return f"Nothing is known to be broken, but not all was checked: {clean(enumeration(titles))}"
+        return f"No errors found, but some hops were not checked: {clean(enumeration(titles))}"
     if report["verdict"] == "warning":
         warnings = sum(finding["severity"] == "warning" for finding in report["findings"])
         return f"The chain works, with {counted(warnings, 'warning')}"
@@ -97,7 +97,7 @@ def not_checked(report: Report) -> list[tuple[str, str, str]]:
             explained.setdefault(row["finding"], []).append(title_of(report, row["hop"]))
     for finding, titles in explained.items():
         hops = enumeration(list(dict.fromkeys(titles)))
-        rows.append((counted(len(titles), "check"), hops, f"the finding {finding} says why"))
+        rows.append((counted(len(titles), "check"), hops, f"see the finding {finding}"))
     return rows
 
 

@@ -455,7 +455,7 @@ def test_a_value_that_the_rules_take_for_a_full_gpu_is_not_impossible(
 def test_one_autoscaler_can_be_named() -> None:
     live = LiveCluster(autoscalers=3)
     assert [autoscaler["name"] for autoscaler in look(live, scope=Scope("ml", "chat-1"))["autoscalers"]] == ["chat-1"]
-    with pytest.raises(HopError, match="there is no HPA ml/nobody"):
+    with pytest.raises(HopError, match="unknown HPA ml/nobody"):
         look(live, scope=Scope("ml", "nobody"))
 
 

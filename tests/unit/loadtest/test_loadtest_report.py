@@ -42,7 +42,7 @@ def test_a_stage_while_the_test_is_under_way():
     run["samples"] = [sample for sample in run["samples"] if sample["time_s"] < run["began_s"] + FALLS_S]
     assert gpu_loadtest_report(run, "stage") == ("load: 1 to 5 replicas wanted, first after 7.0 s; 5 ready at the end")
     run["samples"] = run["samples"][:10]
-    assert gpu_loadtest_report(run, "stage") == "before: 1 replica wanted all the time; 1 ready at the end"
+    assert gpu_loadtest_report(run, "stage") == "before: 1 replica wanted throughout; 1 ready at the end"
 
 
 def test_rates_that_nobody_knows_are_not_shown():

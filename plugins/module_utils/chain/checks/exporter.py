@@ -119,7 +119,7 @@ EXPORTER_OUT_OF_MEMORY = FindingType(
     "warning",
     cause="DCGM's memory grows with the GPUs of a node and their fields. The chart's limit of 512 Mi is too little "
     "for 8 GPUs",
-    fix="raise its limit, which is 2Gi by the role: dcgm_exporter_values: {{resources: {{limits: {{memory: 4Gi}}}}}}",
+    fix="raise its limit (the role's default is 2Gi): dcgm_exporter_values: {{resources: {{limits: {{memory: 4Gi}}}}}}",
 )
 EXPORTER_PROBES_KILL = FindingType(
     "EXPORTER_PROBES_KILL",
