@@ -167,7 +167,8 @@ def faults(paths: Sequence[str], report: Callable[[str], None] = print) -> int:
     """Report each fault of these pages; returns their number."""
     count = 0
     with served(PLACE) as address, browser() as chrome:
-        for path, scheme in ((path, scheme) for path in paths for scheme in SCHEMES[: 1 + is_shown(path)]):
+        views = [(path, scheme) for path in paths for scheme in SCHEMES[: 1 + is_shown(path)]]
+        for path, scheme in views:
             load(chrome, f"{address}/{path}", scheme)
             for width in (PHONE, DESKTOP):
                 found = look(chrome, width)

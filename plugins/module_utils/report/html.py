@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
 from .elements import Child, breakable, element
@@ -30,6 +30,7 @@ from .words import (
     with_unit,
 )
 
+_NOT_OF_A_PATH = re.compile(r"[^\w/.#-]")
 _PAGES = "https://github.com/kubegpu/autoscale/blob/main/"
 
 # What comes after these hops sees nothing of the GPUs.
@@ -132,7 +133,7 @@ def _card(finding: Mapping[str, Any]) -> Element:
         ("Cause", breakable(finding["cause"]), None),
         ("Fix", breakable(finding["fix"]), "fix"),
         ("Then", _texts(finding["consequences"]), None),
-        ("More", element("a", breakable(finding["doc"]), href=_PAGES + quote(finding["doc"], safe="/#")), None),
+        ("More", element("a", breakable(finding["doc"]), href=_PAGES + _NOT_OF_A_PATH.sub("", finding["doc"])), None),
     ]
     heading = element(
         "div",
