@@ -50,7 +50,7 @@ test-env: # any machine
 	@$(PYTHON) lab/preflight.py env requirements-test.txt
 
 gates-env:
-	@$(PYTHON) lab/preflight.py env requirements-gates.txt
+	@$(PYTHON) lab/preflight.py gates requirements-gates.txt
 
 ##@ the main job
 .PHONY: demo demo-demand site
@@ -90,7 +90,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-keda test-docker test-existing bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-keda test-docker test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -251,11 +251,14 @@ pins-check: ## compare the rows of lab/upstream with the real repositories, on a
 charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's charts with the originals (CHARTS=folder with them; python -m charts_check itself ends with 3 without them; make with 2)
 	@PYTHONPATH=tools $(BIN)/python -m charts_check $(CHARTS)
 
-gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, as Galaxy and certification ask (ARGS="sanity licences")
+gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, and pages and reports in Chromium (ARGS="sanity licences")
 	@$(BIN)/python tools/gates.py $(ARGS)
 
 gates-all: gates-env ## sanity, playbooks and unit tests on each ansible-core and Python that this machine has
 	@$(BIN)/python tools/gates.py --all $(ARGS)
+
+browser: gates-env ## the pages and reports in Chromium, on a phone and a desktop, light and dark (ARGS="index doctor")
+	@$(BIN)/python tools/browser.py $(ARGS)
 
 pages: test-env ## build/pages/site: the documentation as a site, its links checked (python -m http.server shows it)
 	@$(BIN)/python tools/pages.py

@@ -20,6 +20,7 @@ text { font: 12px system-ui, sans-serif; fill: #52514e; }
 .grid { stroke: #e4e3df; }
 .line { fill: none; stroke-width: 1.75; stroke-linejoin: round; }
 .muted { stroke: #8a8985; stroke-dasharray: 4 3; }
+.before { stroke: #7a5af5; stroke-dasharray: 1.5 3.5; stroke-width: 2.5; }
 @media (prefers-color-scheme: dark) {
   text { fill: #c3c2b7; } .title, .name { fill: #ffffff; }
   .page { fill: #1a1a19; } .band { fill: #ffffff; opacity: .06; } .grid { stroke: #383835; }
@@ -32,12 +33,14 @@ class Line:
     """A series in a panel. `points` are (second, value); a None breaks it. `style` is an SVG attribute.
 
     label: of the key; a line without one is not in it.
+    shift: units by which it is drawn lower, so that lines of one value do not hide each other.
     """
 
     label: str
     points: list[tuple[float, float | None]]
     style: str
     stepped: bool = False
+    shift: float = 0
 
 
 @dataclass(frozen=True)
@@ -112,14 +115,28 @@ def _draw(panel: Panel, top: float, end: float) -> list[str]:
     for tick in panel.ticks:
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">{tick:g}</text>')
-    key = WIDTH - RIGHT
-    for line in reversed([line for line in panel.lines if line.label]):
-        parts.append(f'<text x="{key}" y="{top - 10}" text-anchor="end">{escape(line.label)}</text>')
-        key -= 7 * len(line.label) + 6
-        parts.append(f'<path {line.style} d="M{key - 18} {top - 14}h16"/>')
-        key -= 32
-    parts += [f'<path {line.style} d="{_path(line, y, end)}"/>' for line in panel.lines]
+    parts += _key(panel, top)
+    for line in panel.lines:
+        moved = f' transform="translate(0 {line.shift:g})"' if line.shift else ""
+        parts.append(f'<path {line.style}{moved} d="{_path(line, y, end)}"/>')
     return parts
+
+
+def _key(panel: Panel, top: float) -> list[str]:
+    """From the right, and in a second row above where the title would be reached."""
+    parts, x, y = [], WIDTH - RIGHT, top - 10
+    for line in reversed([line for line in panel.lines if line.label]):
+        if x - _width(line.label) < LEFT + _width(panel.title):
+            x, y = WIDTH - RIGHT, y - 17
+        parts.append(f'<text x="{x}" y="{y}" text-anchor="end">{escape(line.label)}</text>')
+        parts.append(f'<path {line.style} d="M{x - _width(line.label) + 14} {y - 4}h16"/>')
+        x -= _width(line.label)
+    return parts
+
+
+def _width(label: str) -> int:
+    """Of a label of the key, with its line."""
+    return CHARACTER * len(label) + 38
 
 
 def _path(line: Line, y: Callable[[float], float], end: float) -> str:

@@ -2,6 +2,7 @@
 
     preflight.py fits                exit status 0: this Python can make the virtual environment
     preflight.py env REQUIREMENTS    the virtual environment, on any system
+    preflight.py gates REQUIREMENTS  a browser as well
     preflight.py lab REQUIREMENTS    the machine of the lab as well: Debian packages, kernel modules, podman
 
 Run by the Makefile with the machine's own Python and nothing installed, so: the standard library alone.
@@ -62,6 +63,12 @@ BUILDERS = {
     "gcc": "gcc",
     "libc6-dev": "/usr/include/stdio.h",
     "git": "git",
+}
+# Programs that a browser's package or another one brings, of which one is enough.
+BROWSER = {
+    "chromium": ("chromium", "google-chrome", "chromium-browser"),
+    "chromium-driver": ("chromedriver",),
+    "fonts-dejavu-core": ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",),
 }
 # Any of these runs the containers; the first is installed where there is none. Docker's packages bring one, and another
 # package of it would push Docker out.
@@ -334,6 +341,25 @@ def missing() -> list[str]:
     return found if unpacked() or importlib.util.find_spec("ensurepip") else [*found, "python3-venv"]
 
 
+def browser_missing() -> list[str]:
+    return [
+        package
+        for package, signs in BROWSER.items()
+        if not any(Path(sign).exists() if sign.startswith("/") else program(sign) for sign in signs)
+    ]
+
+
+def get_browser(machine: Machine) -> None:
+    """Raises Refusal where it is missing and cannot be installed."""
+    if lacking := browser_missing():
+        if not (machine.root and machine.apt):
+            raise Refusal(
+                f"{', '.join(lacking)} not found, to show pages and reports in a browser: "
+                f"run `apt-get install {' '.join(lacking)}` as root"
+            )
+        install(lacking)
+
+
 def install(packages: Sequence[str]) -> None:
     """Install Debian packages; nothing that is there goes for them."""
     call = ("apt-get", *APT, "install", "--yes", "--no-install-recommends")
@@ -556,6 +582,8 @@ def main(what: str, name: str) -> None:
                 raise Refusal("\n".join(reasons))
             if what == "lab":
                 prepare(machine)
+            if what == "gates":
+                get_browser(machine)
             if not filled(requirements):
                 fill(requirements)
             link_collection()

@@ -25,6 +25,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import (
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks import registry as server
 
+# Of kubectl, with its words, where it is not code yet.
+_COMMAND = re.compile(
+    r"(?<![`\w])kubectl (?!convert|describe the)[^`;(]+?(?=[;,] |\. |$| and | shows | lists | does | reverts | \()"
+)
 DOCS = ROOT / "docs" / "doctor"
 WIDTH = 150
 PAGES = (*SERVER_TITLES, *REPORTED)
@@ -48,13 +52,13 @@ def _section(finding_type: Any) -> str:
         f"Fix: {_text(finding_type.fix)}.",
     ]
     if finding_type.evidence:
-        rows = "\n".join(f"| {_text(evidence.cause)} | {_text(evidence.fix)} |" for evidence in finding_type.evidence)
-        parts.append(f"By the evidence it is more exact:\n\n| cause | fix |\n| --- | --- |\n{rows}")
+        rows = "\n".join(f"| {_cell(evidence.cause)} | {_cell(evidence.fix)} |" for evidence in finding_type.evidence)
+        parts.append(f"With more evidence:\n\n| cause | fix |\n| --- | --- |\n{rows}")
     notes = []
     if finding_type.grace_s:
-        notes.append(f"Counts after {finding_type.grace_s} s: before that it passes by itself in a healthy cluster.")
+        notes.append(f"Grace period: {finding_type.grace_s} s. A healthy cluster may show it for that long.")
     if finding_type.is_consequence:
-        notes.append("Listed as a consequence where an error further left explains it.")
+        notes.append("Listed as a consequence if an error further left explains it.")
     if finding_type.before:
         notes.append(_BEFORE_WORK if finding_type.hop in SERVER_TITLES else _BEFORE[finding_type.before])
     parts += [" ".join(notes)] if notes else []
@@ -69,7 +73,7 @@ def _filled(text: str) -> str:
 _BEFORE = {
     "refuse": "Before a change, `gpu_autoscaler` fails.",
     "await": "Before a change, `gpu_autoscaler` fails. In check mode it warns, because an earlier task may fix it.",
-    "warn": "Before a change `gpu_autoscaler` warns of it.",
+    "warn": "Before a change, `gpu_autoscaler` warns.",
 }
 
 
@@ -79,7 +83,11 @@ _BEFORE_WORK = "The role stops before it changes anything."
 def _text(text: str) -> str:
     text = text.replace("{why}", "(see the finding)")
     text = re.sub(r"(?<!\{)\{(\w+)\}(?!\})", lambda match: match[1].upper(), text)
-    return text.replace("{{", "{").replace("}}", "}").replace("|", "\\|").rstrip(".")
+    return _COMMAND.sub(r"`\g<0>`", text.replace("{{", "{").replace("}}", "}").rstrip("."))
+
+
+def _cell(text: str) -> str:
+    return _text(text).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -108,6 +108,11 @@ def workflows(_place: Place) -> tuple[Path, list[Command]]:
     ]
 
 
+def browser(place: Place) -> tuple[Path, list[Command]]:
+    """Pages and reports as a person sees them."""
+    return CHECKOUT, [[place.programs / "python", Path("tools") / "browser.py"]]
+
+
 def playbooks(place: Place) -> tuple[Path, list[Command]]:
     names = sorted(path.stem for path in (CHECKOUT / "playbooks").glob("*.yml"))
     words = [f"kubegpu.autoscale.{name}" for name in names]
@@ -120,10 +125,10 @@ def unit(place: Place) -> tuple[Path, list[Command]]:
 
 
 PARTS: Mapping[str, Callable[[Place], tuple[Path, list[Command]]]] = {
-    part.__name__: part for part in (sanity, documentation, importer, licences, workflows, playbooks, unit)
+    part.__name__: part for part in (sanity, documentation, importer, licences, workflows, browser, playbooks, unit)
 }
 # `make test` has the others with the ansible-core of .venv.
-USUAL = ("sanity", "documentation", "importer", "licences", "workflows")
+USUAL = ("sanity", "documentation", "importer", "licences", "workflows", "browser")
 OF_CORE = ("sanity", "playbooks", "unit")
 # Series of ansible-core that are maintained, and the Pythons that each runs on.
 CORES = (

@@ -7,6 +7,7 @@ not there, and a page without a place in mkdocs.yml.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import posixpath
@@ -14,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,29 @@ from collection import COLLECTIONS_PATH, ROOT, install
 
 PLACE = ROOT / "build" / "pages"
 REPOSITORY = "https://github.com/kubegpu/autoscale/blob/main"
-HOME = {"README.md": "index.md"}
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 _CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_LONG_NAME = re.compile(r"(?<![\w#/(\"=.`\\-])(?=\w{20})[A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,}(?![\w`)\"])")
+_LONG = re.compile(r"[\w ./:@=+,'&{}\[\]-]{20,}")
 # Of the documentation of modules: B(bold), O(option) and the like.
 _MARKUP = re.compile(r"\b(RV|[BICVOMUELP])\(((?:[^()]|\([^()]*\))*)\)")
-# Tables of options are wide.
+# Headings without a web font are thin. Tables of options are wide, and a phone scrolls them and pictures in a frame.
 STYLE = """.md-grid { max-width: 80rem }
+.md-typeset h1, .md-typeset h2 { color: inherit; font-weight: 700 }
+.md-typeset code { word-break: normal; overflow-wrap: break-word }
 .md-typeset table:not([class]) { display: table; width: 100% }
 .md-typeset table:not([class]) td, .md-typeset table:not([class]) th { min-width: 0; overflow-wrap: break-word }
-.md-typeset table:not([class]) td:first-child code { white-space: nowrap }
+.md-typeset table:not([class]) td:nth-child(4):last-child { overflow-wrap: anywhere }
+.md-nav--secondary { font-size: .6rem }
+.md-nav--secondary .md-ellipsis { overflow: visible; overflow-wrap: anywhere; white-space: normal }
+.md-typeset p > img:only-child { display: block }
+@media screen and (max-width: 44.9375em) {
+  .md-typeset table:not([class]):has(th:nth-child(3)) { min-width: 34rem }
+  .md-typeset table:not([class]):has(th:nth-child(5)) { min-width: 44rem }
+  .md-typeset p:has(> img.wide) { overflow-x: auto }
+  .md-typeset p > img.wide { max-width: none; width: 40rem }
+}
 """
 
 
@@ -50,7 +64,46 @@ def sources() -> dict[str, str]:
     ]
     pages = {path: resolved(path, (ROOT / path).read_text(), set(written)) for path in sorted(written)}
     made = {f"{kind}s/{name}.md": text for kind, name, text in documented()}
-    return {HOME.get(path, path): text for path, text in pages.items()} | made
+    return {in_site(path): for_site(path, text) for path, text in (pages | made).items()}
+
+
+def in_site(path: str) -> str:
+    """Where a page of the checkout is. A README of a role is no index: the first would be the page of them all."""
+    return "index.md" if path == "README.md" else re.sub(r"^roles/(\w+)/README\.md$", r"roles/\1.md", path)
+
+
+def for_site(path: str, page: str) -> str:
+    """Pictures of a terminal or a plot scroll on a phone; names of a role's options may break between their words."""
+    page = re.sub(r"^(!\[[^\]]*\]\((?!docs/chain)[^)]*\.svg\))$", r"\1{ .wide }", page, flags=re.MULTILINE)
+    page = _outside_of_blocks(page, lambda text: _INLINE.sub(_breakable_if_long, text))
+    page = _outside_of_blocks(page, lambda text: _LONG_NAME.sub(lambda match: _between_words(match[0]), text))
+    page = re.sub(r"^(#+ )(\w*_\w+)$", lambda match: match[1] + _between_words(match[2]), page, flags=re.MULTILINE)
+    page = re.sub(
+        r"^(#+ )(\w*[a-z][A-Z]\w*)$", lambda match: match[1] + _between_words(match[2]), page, flags=re.MULTILINE
+    )
+    if path == "CHANGELOG.md":
+        page = page.replace("\\_", "\\_<wbr>")
+    if path.startswith("roles/"):
+        page = re.sub(r"^\| ?(\w*_\w+) \|", lambda match: f"| {breakable(match[1])} |", page, flags=re.MULTILINE)
+    return page
+
+
+def breakable(name: str) -> str:
+    """A name as code that a narrow column breaks only between its words."""
+    return f"<code>{_between_words(name)}</code>"
+
+
+def _breakable_if_long(code: re.Match[str]) -> str:
+    return breakable(code[1]) if _LONG.fullmatch(code[1]) else code[0]
+
+
+def _between_words(name: str) -> str:
+    marked = re.sub(r"(?<=[._/@=])(?=.)|(?<=\w-)(?=\w)|(?<=[a-z])(?=[A-Z])", "\0", name)
+    return html.escape(marked, quote=False).replace("_", "&#95;").replace("\0", "<wbr>")
+
+
+def _outside_of_blocks(page: str, change: Callable[[str], str]) -> str:
+    return "".join(part if number % 2 else change(part) for number, part in enumerate(_CODE.split(page)))
 
 
 def resolved(page: str, text: str, pages: set[str]) -> str:
@@ -67,11 +120,10 @@ def resolved(page: str, text: str, pages: set[str]) -> str:
         is_here = file in pages or (Path(file).suffix in (".svg", ".json", ".yml") and file.startswith("docs/"))
         if not is_here:
             return f"{before}{REPOSITORY}/{file}{after}"
-        relative = posixpath.relpath(HOME.get(file, file), posixpath.dirname(HOME.get(page, page)) or ".")
+        relative = posixpath.relpath(in_site(file), posixpath.dirname(in_site(page)) or ".")
         return before + relative + (f"#{anchor}" if anchor else "") + after
 
-    parts = _CODE.split(text)
-    return "".join(part if number % 2 else _LINK.sub(replace, part) for number, part in enumerate(parts))
+    return _outside_of_blocks(text, lambda part: _LINK.sub(replace, part))
 
 
 def documented() -> Iterator[tuple[str, str, str]]:
@@ -118,8 +170,8 @@ def rows_of(name: str, option: dict[str, Any], above: str = "") -> Iterator[str]
     told = text(" ".join(_list(option.get("description", ""))))
     if option.get("choices"):
         told += " One of " + ", ".join(f"`{choice}`" for choice in option["choices"]) + "."
-    shown = f"`{json.dumps(default)}`" if default not in ("", None, "required") else default or ""
-    yield f"| `{path}` | {kind} | {shown} | {told} |".replace("\n", " ")
+    shown = breakable(json.dumps(default)) if default not in ("", None, "required") else default or ""
+    yield f"| {breakable(path)} | {kind} | {shown} | {told} |".replace("\n", " ")
     for inner in ("suboptions", "contains"):
         for key, value in (option.get(inner) or {}).items():
             yield from rows_of(key, value, f"{path}.")
@@ -160,7 +212,7 @@ def configuration(pages: dict[str, str]) -> str:
             return {key: filled(value) for key, value in entry.items()}
         if not entry.endswith("/"):
             return entry
-        return [{_title(pages[path]): path} for path in sorted(pages, key=_first_readme) if path.startswith(entry)]
+        return [{_title(pages[path]): path} for path in sorted(pages, key=_index_first) if path.startswith(entry)]
 
     lines = (ROOT / "mkdocs.yml").read_text()
     head, _nav, nav = lines.partition("\nnav:\n")
@@ -168,13 +220,13 @@ def configuration(pages: dict[str, str]) -> str:
     return f"{head}\n{yaml.safe_dump(whole, sort_keys=False)}"
 
 
-def _first_readme(path: str) -> tuple[str, bool, str]:
+def _index_first(path: str) -> tuple[str, bool, str]:
     folder, _slash, name = path.rpartition("/")
-    return (path if folder.startswith("roles/") else folder, name != "README.md", name)
+    return folder, name != "README.md", name
 
 
 def _title(page: str) -> str:
-    title = re.findall(r"^# (.+)$", page, re.MULTILINE)[0]
+    title = html.unescape(re.findall(r"^# (.+)$", page, re.MULTILINE)[0].replace("<wbr>", ""))
     return re.sub(r"^Ansible Role: kubegpu\.autoscale\.", "", title).replace("`", "")
 
 

@@ -53,7 +53,7 @@ def _utilisation(recording: Recording, autoscaler: Autoscaler, end: float) -> Pa
         for index, pod in enumerate(first_seen)
     ]
     target = Line("target", [(0, autoscaler.target_percent), (end, autoscaler.target_percent)], 'class="line muted"')
-    return Panel("GPU utilisation by pod, %", [target, *pods], range(0, 101, 25))
+    return Panel("GPU utilization, %: a line for each pod", [target, *pods], range(0, 101, 25))
 
 
 def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[float, float | None]]) -> Panel:
@@ -68,7 +68,7 @@ def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[flo
         Line("ready", [(s.at_s, s.ready) for s in recording.samples], 'class="line" stroke="#1baf7a"', stepped=True),
     ]
     if before:
-        lines.append(Line("ready without demand", before, 'class="line muted"', stepped=True))
+        lines.append(Line("ready without demand", before, 'class="line before"', stepped=True))
     return Panel("replicas", lines, whole(lines))
 
 

@@ -227,4 +227,4 @@ def _refused_request(err: ApiError) -> HopError:
         return HopError(Hop.API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")
     if err.refused_user:
         return refused(err)
-    return HopError(Hop.API_SERVER, seen=str(err), fix="correct what the API server objects to, then run again")
+    return HopError(Hop.API_SERVER, seen=str(err), fix="correct the field in the message, then run again")

@@ -260,7 +260,7 @@ class Release:
         marks = self._last["metadata"]["labels"] if self._last else {}
         if RELEASE in marks and marks.get(INVENTORY) not in (None, self._inventory):
             return f"belongs to inventory {marks[INVENTORY]}, and kubegpu_inventory_id of this one is {self._inventory}"
-        return "was not made by this collection"
+        return "was not created by this collection"
 
     def refuse_if_helm_works(self, now: datetime) -> None:
         """Raises: HopError while an operation of helm may still run."""

@@ -130,7 +130,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Prove what is new or has changed
+- name: Prove new and changed nodes
   kubegpu.autoscale.gpu_proof:
     kubeconfig: "{{ kubegpu_kubeconfig }}"
     image: docker.io/library/python:3.11-slim

@@ -174,7 +174,7 @@ def _read(path: Path, given: str) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as err:
-        reason = err.strerror if isinstance(err, OSError) else "it is not UTF-8 text"
+        reason = err.strerror if isinstance(err, OSError) else "the file is not UTF-8 text"
         raise HopError(
             Hop.API_SERVER,
             seen=f"{given} cannot be read: {reason}. Nothing was changed.",

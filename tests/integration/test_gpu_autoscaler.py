@@ -123,7 +123,7 @@ OTHER_HPA = {
 
 REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"max_replicas": 2, "min_replicas": 3}, {}, "max_replicas 2 is below min_replicas 3"),
-    ({"metric": "gpu_speed"}, {}, "metric 'gpu_speed' is no profile"),
+    ({"metric": "gpu_speed"}, {}, "metric 'gpu_speed' is not a profile"),
     ({"target": {"name": "chit"}}, {}, "chit: not found"),
     ({"target": {"kind": "Rollout", "name": "chat"}}, {}, "the cluster has no kind Rollout"),
     ({"target": {"kind": "DaemonSet", "api_version": "apps/v1", "name": "chat"}}, {}, "no scale subresource"),
@@ -162,7 +162,7 @@ def test_an_hpa_of_somebody_else_is_not_removed(run: Run, kube: client.ApiClient
     client.AutoscalingV2Api(kube).create_namespaced_horizontal_pod_autoscaler(workloads.namespace, OTHER_HPA)
     result = run(state="absent", autoscalers=[{"namespace": workloads.namespace, "name": "other"}])
     assert result["changed"] is False
-    assert "was not made by this module" in result["warnings"][0]
+    assert "was not created by this module" in result["warnings"][0]
     assert len(objects(kube, workloads)[0]) == 1
 
 
@@ -354,6 +354,6 @@ def test_one_field_changed_by_hand(run: Run, kube: client.ApiClient, workloads: 
     assert objects(kube, workloads)[0][0].spec.max_replicas == 7
     done = run(autoscalers=wanted)
     assert done["changed"] is True
-    assert any("what kubectl-edit had changed is put back" in warning for warning in done["warnings"])
+    assert any("what kubectl-edit had changed is restored" in warning for warning in done["warnings"])
     assert objects(kube, workloads)[0][0].spec.max_replicas == 4
     assert run(autoscalers=wanted)["changed"] is False

@@ -66,7 +66,7 @@ def test_it_finds_by_itself_what_the_module_has_made(
 def test_one_that_is_not_there(run: Run, workloads: Workloads) -> None:
     result = run(INFO, autoscalers=[{"namespace": workloads.namespace, "name": "chat"}])
     assert result["failed"]
-    assert f"there is no HPA {workloads.namespace}/chat" in result["msg"]
+    assert f"unknown HPA {workloads.namespace}/chat" in result["msg"]
 
 
 def test_a_target_without_a_ready_pod_is_not_waited_for(

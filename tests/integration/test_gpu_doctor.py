@@ -128,7 +128,7 @@ def test_findings_fail_the_task_if_asked_to(run: Run, chain: MetricChain, spec: 
 
 def test_an_autoscaler_that_there_is_not(run: Run, workloads: Workloads) -> None:
     done = run("gpu_doctor", namespace=workloads.namespace, name="nobody")
-    assert f"there is no HPA {workloads.namespace}/nobody" in done["msg"]
+    assert f"unknown HPA {workloads.namespace}/nobody" in done["msg"]
 
 
 def test_an_hpa_that_wants_fewer_and_may_not_says_so(

@@ -92,7 +92,7 @@ def test_a_node_that_is_another_machine_is_not_touched(
     assert node.read_node("gpu1").metadata.resource_version == before
     assert node.read_namespaced_pod("prod-llm", "default").metadata.deletion_timestamp is None
     uid = node.read_namespace("kube-system").metadata.uid
-    assert f"gpu1 is machine {MACHINE_ID.read_text().strip()}, a member of no cluster." in said
+    assert f"gpu1 is machine {MACHINE_ID.read_text().strip()}, not a member of a cluster." in said
     assert f"(UID {uid}, CA unknown), whose node gpu1 is machine {OTHER}" in said
     assert "Nothing was changed in the cluster" in said
 

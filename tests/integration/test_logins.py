@@ -50,12 +50,12 @@ CASES = {
         without("prometheuses"),
         "partial",
         0,
-        "Nothing is known to be broken, but not all was checked: Prometheus scrapes the exporter, Recording rules",
+        "No errors found, but some hops were not checked: Prometheus scrapes the exporter, Recording rules",
         unchecked={"scrape", "rule"},
     ),
     "one right": Case(ONE_RIGHT, "partial", 0, "RIGHTS_MISSING", unchecked=HOPS),
-    "no right": Case(None, "unknown", 2, "Nothing of the chain could be checked: user looker", unchecked=HOPS),
-    "no login": Case(None, None, 2, "the API server takes it for system:anonymous", user={}),
+    "no right": Case(None, "unknown", 2, "No part of the chain could be checked: user looker", unchecked=HOPS),
+    "no login": Case(None, None, 2, "the API server treats it as system:anonymous", user={}),
     "a wrong token": Case(None, None, 2, "log in again", user={"token": "wrong"}),
     "a plugin that is not installed": Case(
         None,
@@ -65,7 +65,11 @@ CASES = {
         user={"exec": {**EXEC, "command": "no-such-aws"}},
     ),
     "a plugin that fails": Case(
-        None, None, 2, "logs in with `false`, which gave no login", user={"exec": {**EXEC, "command": "false"}}
+        None,
+        None,
+        2,
+        "logs in with `false`, which returned no credentials",
+        user={"exec": {**EXEC, "command": "false"}},
     ),
 }
 
@@ -149,10 +153,10 @@ def examine(case: Case, plane: tuple[ControlPlane, client.ApiClient], namespace:
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        ({}, "the client sends no login, so the API server takes it for system:anonymous"),
+        ({}, "the client sends no credentials, so the API server treats it as system:anonymous"),
         (
             None,
-            "user looker has no right to get deployments of apiGroup 'apps' in namespace default",
+            "user looker has no permission to get deployments of apiGroup 'apps' in namespace default",
         ),
     ],
     ids=["no login", "no right"],
@@ -168,7 +172,7 @@ def test_an_autoscaler_of_who_may_not_make_one_ends_in_one_sentence(
     assert done.returncode == 2
     assert words in said
     assert "HTTPHeaderDict" not in said
-    assert user is not None or "docs/rights.yml has all rights" in said
+    assert user is not None or "docs/rights.yml has all required permissions" in said
 
 
 @pytest.mark.parametrize(

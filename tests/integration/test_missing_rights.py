@@ -19,7 +19,7 @@ from kubernetes import client
 from metric_chain import MONITORING, PROOF_S, MetricChain
 from workloads import Workloads
 
-# By resource of the documented role: what the doctor says that it has no right to. Not here is what this chain gives no
+# By resource of the documented role: what the doctor has no permission to. Not here is what this chain gives no
 # reason to read: the adapter's ConfigMap, workloads of other kinds, claims of devices, a
 # second replica of Prometheus. What the scope's namespace is enough for is named as a right there.
 MISSED = {

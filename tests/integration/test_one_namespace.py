@@ -160,7 +160,7 @@ def test_a_load_test_needs_no_right_elsewhere_and_leaves_that_of_others(
     variables = {"kubegpu_kubeconfig": str(kubeconfig), **{f"gpu_loadtest_{name}": load[name] for name in load}}
     with allowed_in(kube, tenant.namespace, GUEST, LOAD):
         done = run_playbook(tmp_path, "kubegpu.autoscale.loadtest", variables)
-    assert f"{tenant.namespace}/loadtest-chat: the load did not begin" in done.stdout
+    assert f"{tenant.namespace}/loadtest-chat: the load did not start" in done.stdout
     assert batch.list_namespaced_job(tenant.namespace).items == []
     assert core.list_namespaced_secret(tenant.namespace).items == []
     assert len(batch.list_namespaced_job(others).items) == 1
@@ -179,6 +179,6 @@ def test_a_right_that_is_needed_is_named(tenant: Tenant, resource: str, right: s
 
     def refused() -> bool:
         done = tenant.run("gpu_autoscaler", verify=False, autoscalers=[wanted])
-        return f"has no right to {right.format(tenant.namespace)}" in str(done.get("msg"))
+        return f"has no permission to {right.format(tenant.namespace)}" in str(done.get("msg"))
 
     eventually(refused, "the right is named", 20)

@@ -258,7 +258,7 @@ def test_one_of_somebody_else_is_neither_changed_nor_removed(release: Release) -
     before = release.record()
     for run in (release.run("chart_present"), release.run("chart_present", values={"ours": 1})):
         assert run.returncode == 2
-        assert "was not made by this collection" in run.stdout
+        assert "was not created by this collection" in run.stdout
     assert "theirs: 1 -> not set" in run.stdout
     assert "ours: not set -> 1" in run.stdout
     assert "-e exporter_adopt=true" in run.stdout
@@ -284,7 +284,7 @@ def test_a_take_over_that_broke_off_removes_nothing(release: Release, status: st
 
     refused = release.run("chart_present")
     assert refused.returncode == 2
-    assert "was not made by this collection" in refused.stdout
+    assert "was not created by this collection" in refused.stdout
     assert "-e exporter_adopt=true" in refused.stdout
     assert release.run("chart_absent").returncode == 0
     assert release.objects_there() == before

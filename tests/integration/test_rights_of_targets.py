@@ -43,7 +43,7 @@ class Users:
         return run_module("gpu_autoscaler", {**known, **options})
 
     def look(self, namespace: str) -> list[str]:
-        """What the doctor has no right to. Without pods and exporter it has much else to say."""
+        """What the doctor has no permission to. Without pods and exporter it has much else to say."""
         known = {"kubeconfig": str(self._plane.kubeconfig_of(LOOKER)), "namespace": namespace}
         report = run_module("gpu_doctor", known)["result"]
         return [skipped["reason"] for skipped in report["not_checked"] if "no right" in skipped["reason"]]

@@ -142,7 +142,7 @@ def test_a_bare_server_lacks_its_driver_and_so_its_toolkit(run: Run) -> None:
 def test_a_refusal_of_a_role_is_a_finding(run: Run) -> None:
     [finding] = run.findings("mixed")
     assert finding["id"] == "DRIVER_FLAVOUR_MIXED"
-    assert "no single driver serves them" in finding["seen"][0]
+    assert "no single driver supports them" in finding["seen"][0]
     assert finding["doc"] == "docs/doctor/driver.md#driver_flavour_mixed"
 
 

@@ -83,7 +83,7 @@ CASES = {
     "two operators": Case(
         STACK,
         {"prometheus_operator": [found("a/operator")]},
-        ("DaemonSet a/operator was not made by this collection", "two operators write the same objects for ever"),
+        ("DaemonSet a/operator was not created by this collection", "two operators write the same objects for ever"),
         {"prometheus_stack_state": "present"},
     ),
     "an adapter beside two": Case(ADAPTER, SEVERAL, WHICH),
@@ -107,14 +107,14 @@ CASES = {
         EXPORTER,
         {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
         (
-            "this collection has made release gpus/dcgm, and of two DCGMs on a node only one reads the profiling",
+            "this collection created release gpus/dcgm, and of two DCGMs on a node only one reads the profiling",
             "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm",
         ),
     ),
     "two adapters": Case(
         ADAPTER,
         {"metrics_apis": apis(custom=False)},
-        ("APIService custom.metrics.k8s.io was not made", "a metrics API has one server"),
+        ("APIService custom.metrics.k8s.io was not created", "a metrics API has one server"),
         {"prometheus_adapter_state": "present"},
     ),
     "somebody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("present",), ON_CPU),
@@ -239,7 +239,7 @@ WARNED = {
     "ours goes, and has another name": Warned(
         EXPORTER,
         {"components": {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]}},
-        "release gpus/dcgm, which this collection has made, stays. Next: to remove it, set "
+        "release gpus/dcgm, which this collection created, is kept. Next: to remove it, set "
         "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm too.",
         {"dcgm_exporter_state": "absent"},
     ),

@@ -52,7 +52,7 @@ def test_nothing_becomes_root_on_the_controller(tmp_path: Path) -> None:
     """A task that did would end with the words of /bin/false, which are none."""
     said = run(ROOT / "playbooks" / "gpu.yml", tmp_path, "-b", kubegpu_cluster_timeout=1)
 
-    assert "API server: https://127.0.0.1:9 gave no answer in time" in said
+    assert "API server: https://127.0.0.1:9 did not answer in time" in said
     assert "Connection refused" in said
 
 
@@ -128,7 +128,7 @@ def test_a_relative_kubeconfig_beside_a_playbook_of_ones_own_is_used(tmp_path: P
     flags = ("-e", "kubegpu_kubeconfig=kubeconfig")
     said = run(tmp_path / place / "play.yml", tmp_path, *flags, kubegpu_cluster_timeout=1)
 
-    assert ("https://127.0.0.1:9 gave no answer in time" in said) is (place == ".")
+    assert ("https://127.0.0.1:9 did not answer in time" in said) is (place == ".")
     assert ("is the relative path" in said) is (place != ".")
 
 

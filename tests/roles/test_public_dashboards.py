@@ -20,8 +20,8 @@ REACHED = {"kubegpu_cluster_ready": True, "kubegpu_cluster": {"context": "test",
             {12239: 2},
             "no Grafana is installed to show them. Nothing was changed. Next: set prometheus_stack_grafana",
         ),
-        (True, {"nvidia": 2}, "nvidia is no id or revision. Nothing was changed. Next: give revisions by ids"),
-        (True, {12239: "newest"}, "newest is no id or revision."),
+        (True, {"nvidia": 2}, "nvidia is not an id or revision. Nothing was changed. Next: give revisions by ids"),
+        (True, {12239: "newest"}, "newest is not an id or revision."),
     ],
 )
 def test_what_nobody_would_show_is_refused(tmp_path: Path, grafana: bool, public: dict[Any, Any], said: str) -> None:

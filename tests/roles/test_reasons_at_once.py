@@ -70,7 +70,7 @@ def play() -> dict[str, Any]:
 def test_the_reasons_of_all_roles_come_at_once(reasons: dict[str, list[str]]) -> None:
     driver, runtime = reasons["gpu1"]
 
-    assert "no single driver serves them" in driver
+    assert "no single driver supports them" in driver
     assert "has a container runtime that is not managed by this collection (/usr/local/bin/containerd)" in runtime
 
 

@@ -104,7 +104,7 @@ def test_each_severity_reaches_those_who_asked_for_it(file: Path, severity: str,
     [
         (["on-call", "pager"], []),
         (["on-call", "pager", "on-call"], ["two receivers are called on-call"]),
-        (["null"], ["the name null is reserved for alerts that no receiver gets"]),
+        (["null"], ["the name null is reserved for alerts that are sent to no receiver"]),
     ],
 )
 def test_names_that_alertmanager_would_not_take_are_refused(names: list[str], said: list[str]) -> None:

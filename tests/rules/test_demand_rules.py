@@ -379,7 +379,7 @@ def test_a_selector_may_have_braces_in_its_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("selector", ['asked_total{a="b"} or up{a="b"}', 'asked_total{a="b}', "asked_total{a='b'}}"])
 def test_what_is_more_than_a_selector_is_refused(selector: str) -> None:
-    with pytest.raises(HopError, match="which is no selector"):
+    with pytest.raises(HopError, match="which is not a selector"):
         rules(offered=selector, served=selector)
 
 

@@ -66,7 +66,7 @@ def test_numbers_may_be_text_as_templates_make_them() -> None:
     [
         ({"max_replica": 4}, "max_replica"),
         ({"scale_up": {"policies": [{"type": "Nodes", "value": 1, "period_seconds": 60}]}}, "Nodes"),
-        ({"metric": "gpu_speed"}, "is no profile"),
+        ({"metric": "gpu_speed"}, "is not a profile"),
     ],
     ids=["unknown option", "unknown choice", "refused by the domain"],
 )

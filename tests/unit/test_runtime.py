@@ -21,8 +21,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import G
     [
         (0, "see that the address in the kubeconfig is right and reachable"),
         (401, "log in again: the credentials have expired or are wrong"),
-        (403, "correct what the API server objects to, then run again"),
-        (422, "correct what the API server objects to, then run again"),
+        (403, "correct the field in the message, then run again"),
+        (422, "correct the field in the message, then run again"),
     ],
 )
 def test_the_fix_follows_the_status(status: int, fix: str) -> None:
@@ -35,13 +35,13 @@ REFUSED = 'pods is forbidden: User "{}" cannot list resource "pods" in API group
 
 def test_a_missing_right_is_one_sentence() -> None:
     error = as_hop(ApiError(403, {"message": REFUSED.format("chris")}, "GET /api/v1/namespaces/ml/pods"))
-    assert error.seen == "user chris has no right to list pods of apiGroup '' in namespace ml"
-    assert error.fix == "have an administrator grant it to chris: docs/rights.yml has all rights that are needed"
+    assert error.seen == "user chris has no permission to list pods of apiGroup '' in namespace ml"
+    assert error.fix == "have an administrator grant it to chris: docs/rights.yml has all required permissions"
 
 
 def test_a_client_without_a_login_is_not_told_to_get_rights() -> None:
     error = as_hop(ApiError(403, {"message": REFUSED.format("system:anonymous")}, "GET /api/v1/namespaces/ml/pods"))
-    assert "takes it for system:anonymous" in error.seen
+    assert "treats it as system:anonymous" in error.seen
     assert "log in" in error.fix
 
 

@@ -193,7 +193,8 @@ def picture(kind: Kind, how: str, results: Sequence[Result], configurations: Map
         runs = [result for result in mine if result.configuration == name]
         if runs:
             ordered = sorted(runs, key=lambda result: result.outcome.capacity_s or result.looks_s + 1)
-            lines.append(_ready(ordered[len(ordered) // 2], name, COLOURS[index], before_s, end))
+            label = f"{name}: {configurations[name].title}"
+            lines.append(_ready(ordered[len(ordered) // 2], label, COLOURS[index], before_s, end, 1.5 * index - 4))
     top = ceiling(value for _second, value in load.points)
     panels = [
         Panel("load", [load], [top * quarter / 4 for quarter in range(5)]),
@@ -202,11 +203,11 @@ def picture(kind: Kind, how: str, results: Sequence[Result], configurations: Map
     return draw(heading(kind), f"{how}: {heading(kind)}; ready replicas, each the median run", panels, end)
 
 
-def _ready(result: Result, name: str, colour: str, before_s: float, end: float) -> Line:
+def _ready(result: Result, label: str, colour: str, before_s: float, end: float, shift: float) -> Line:
     points: list[tuple[float, float | None]] = [(0.0, 1.0)]
     points += [(second + before_s, count) for second, count in result.seen.ready if second > 0]
     points.append((end, points[-1][1]))
-    return Line(name, points, f'class="line" stroke="{colour}"', stepped=True)
+    return Line(label, points, f'class="line" stroke="{colour}"', stepped=True, shift=shift)
 
 
 def main() -> None:

@@ -72,8 +72,8 @@ def _wait_until_gone(left: Callable[[], list[str]], deadline: Deadline) -> None:
     if names := wait_until(left, lambda names: not names, deadline, poll_s=0.5):
         raise HopError(
             Hop.API_SERVER,
-            seen=f"not gone in time: {', '.join(names)}",
-            fix=f"kubectl describe crd {names[0]}, which names the finalizer that it waits for",
+            seen=f"still being deleted after the timeout: {', '.join(names)}",
+            fix=f"kubectl describe crd {names[0]}, which shows the finalizer that blocks the deletion",
         )
 
 

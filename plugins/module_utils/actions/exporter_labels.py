@@ -38,7 +38,7 @@ def with_exporter_labels(
         return replace(rules, exporter_labels=kept), []
     if len(jobs) > 1:
         warning = (
-            f"jobs {enumeration(jobs)} report GPUs, and the recording rules believe all of them. Set "
+            f"jobs {enumeration(jobs)} report GPUs, and the recording rules use all of them. Set "
             "prometheus.exporter_labels to the job of your exporter, {job: " + jobs[0] + "} for example"
         )
         return replace(rules, exporter_labels={}), [warning]

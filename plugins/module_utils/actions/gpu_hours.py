@@ -195,7 +195,7 @@ def _rows(workloads: Mapping[tuple[str, str], Mapping[str, float]]) -> list[dict
 
 
 def _row(hours: Mapping[str, float]) -> dict[str, Any]:
-    """unknown_hours: held, while no exporter said what the GPUs did. idle_share: of the others; None without any."""
+    """unknown_hours: held, while no exporter reported the load. idle_share: of the others; None without any."""
     known = hours["busy_hours"] + hours["idle_hours"]
     return {
         **{name: _rounded(hours[name]) for name in _OF_WORKLOADS},

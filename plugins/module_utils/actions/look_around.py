@@ -34,7 +34,7 @@ def look_around(connect: Callable[[], KubeClient], server: str, inventory: str, 
     kube = wait_until(ask, lambda answer: isinstance(answer, KubeClient), deadline)
     if isinstance(kube, ApiError):
         fix = "kubectl get --raw /readyz, with the same kubeconfig"
-        raise HopError(Hop.API_SERVER, seen=f"{server} gave no answer in time: {kube}", fix=fix)
+        raise HopError(Hop.API_SERVER, seen=f"{server} did not answer in time: {kube}", fix=fix)
     reader = Components(kube, inventory)
     return Outcome(
         result={

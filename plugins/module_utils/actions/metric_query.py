@@ -118,17 +118,17 @@ Refusal = tuple[Callable[[MetricQuery], bool], str, str]
 _REFUSALS: tuple[Refusal, ...] = (
     (
         MetricQuery._has_no_path,
-        "metric, namespace, resource and name become parts of a path, in which '/' and '%' cannot stand",
+        "metric, namespace, resource and name become parts of a path, so they must not contain '/' and '%'",
         "name the metric as discovery does, without the resource; write a resource's group behind it: deployments.apps",
     ),
     (
         lambda query: query.is_external and query._names_an_object(),
-        "an external metric belongs to no object",
+        "an external metric does not belong to an object",
         "leave target, name and resource out; metric_label_selectors choose among its series",
     ),
     (
         lambda query: query.target is not None and query.resource != "pods",
-        "target stands for its pods, so resource has to be pods",
+        "target stands for its pods, so resource must be pods",
         "leave resource out; or leave target out and ask for the object itself by resource and name",
     ),
     (
@@ -138,12 +138,12 @@ _REFUSALS: tuple[Refusal, ...] = (
     ),
     (
         MetricQuery._mixes_namespaces,
-        "with resource namespaces, one namespace is asked for at a time",
+        "with resource namespaces, a query is for one namespace",
         "set name to it and leave namespace out",
     ),
     (
         lambda query: bool(query.label_selector) and (query.name != ALL or query.resource == "namespaces"),
-        "label_selectors choose among objects, but one object is named",
+        "label_selectors select several objects, but one object is named",
         "leave label_selectors or name out",
     ),
 )
@@ -153,5 +153,5 @@ def _target(given: Mapping[str, Any]) -> Target:
     kind, name = given["kind"], given["name"]
     api_version = given["api_version"] or API_VERSIONS.get(kind)
     if api_version is None:
-        raise HopError(QUERY, seen=f"target kind {kind} is not one we know", fix="set target.api_version as well")
+        raise HopError(QUERY, seen=f"target kind {kind} is unknown", fix="set target.api_version as well")
     return Target(kind, name, api_version)

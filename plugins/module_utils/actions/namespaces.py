@@ -43,8 +43,8 @@ def remove_namespace(kube: KubeClient, name: str, inventory: str, deadline: Dead
     kube.delete(NAMESPACES, live, partial(is_of, inventory=inventory))
     gone = kube.dry_run or wait_until(lambda: kube.get(NAMESPACES, name) is None, bool, deadline, poll_s=0.5)
     if not gone:
-        fix = f"kubectl get namespace {name} --output=yaml, whose status names what it waits for"
-        raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone in time", fix=fix)
+        fix = f"kubectl get namespace {name} --output=yaml, whose status shows what blocks the deletion"
+        raise HopError(Hop.API_SERVER, seen=f"namespace {name} is still being deleted after the timeout", fix=fix)
     return _outcome(name, "deleted")
 
 

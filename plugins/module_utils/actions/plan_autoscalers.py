@@ -35,7 +35,7 @@ PLAN = "plan"
 PROCESSES, WORTH_PROCESSES = 2, 20
 # Why there is nothing to replay.
 _UNRECORDED = "Prometheus has recorded none of its metrics in that time"
-_UNTOLD = "its load is matched by the names of its pods, which truncate such a long name"
+_UNTOLD = "its load is found by the names of its pods, which truncate such a long name"
 # What explains decisions is read finer than what is replayed.
 _RECENT_STEP_S = 5
 
@@ -115,7 +115,7 @@ _REFUSALS: tuple[tuple[_IsWrong, str, str], ...] = (
         "give it another name",
     ),
     *(
-        (_is_without_policies(way), f"policies of {way} are empty", "give at least one, or leave policies out")
+        (_is_without_policies(way), f"policies of {way} are empty", "set at least one, or omit policies")
         for way in ("scale_up", "scale_down")
     ),
     (

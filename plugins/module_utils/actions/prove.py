@@ -258,7 +258,7 @@ class Prover:
         """Raises: HopError if the namespace is not gone in time."""
         name = self._options.namespace
         if not wait_until(lambda: self._kube.get(NAMESPACES, name) is None, bool, Deadline(REMOVAL_S), poll_s=0.5):
-            fix = f"kubectl get namespace {name} --output=yaml, whose status names what it waits for"
+            fix = f"kubectl get namespace {name} --output=yaml, whose status shows what blocks the deletion"
             raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone after {REMOVAL_S} s", fix=fix)
 
     def _prove_nodes(self, seen: Seen, planned: Plan, record: Record) -> Record:
@@ -449,8 +449,8 @@ def _why_no_workload(nodes: Sequence[GpuNode]) -> str:
     if not nodes:
         return "no node offers a GPU"
     if all(node.is_shared for node in nodes):
-        return "every GPU is shared or split, so no pod has one for itself"
-    return "no GPU is free on a node that computes"
+        return "every GPU is shared or split, so no pod can have a whole one"
+    return "no GPU is free on a working node"
 
 
 def _phase(pod: Manifest) -> str:

@@ -96,7 +96,7 @@ def _hpa(kube: KubeClient, watch: Watch) -> Mapping[str, Any]:
     if found is None:
         raise HopError(
             Hop.HPA,
-            seen=f"{watch.namespace}/{watch.name}: there is no such HorizontalPodAutoscaler",
+            seen=f"{watch.namespace}/{watch.name}: this HorizontalPodAutoscaler does not exist",
             fix="give the name of one that `kubectl get hpa --all-namespaces` lists",
         )
     return found
@@ -164,7 +164,7 @@ def _log(kube: KubeClient, pod: Mapping[str, Any]) -> str:
 def _no_load(watch: Watch, seen: str) -> HopError:
     return HopError(
         Hop.WORKLOAD,
-        seen=f"{watch.namespace}/{watch.job}: the load did not begin: {seen}",
+        seen=f"{watch.namespace}/{watch.job}: the load did not start: {seen}",
         fix=f"`kubectl -n {watch.namespace} describe pods -l job-name={watch.job}` says why",
     )
 

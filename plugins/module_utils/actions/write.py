@@ -96,9 +96,9 @@ def _notes(change: Change, result: Manifest | HopError | ApiError | None) -> lis
         return []
     notes = []
     if change.edited_by:
-        notes.append(f"{change.title}: what {enumeration(change.edited_by)} had changed is put back")
+        notes.append(f"{change.title}: what {enumeration(change.edited_by)} had changed is restored")
     if dropped := enumeration(dropped_fields(result["spec"], change.after["spec"])):
-        notes.append(f"{change.title}: this cluster does not keep {dropped}; leave it out, or upgrade Kubernetes")
+        notes.append(f"{change.title}: this cluster does not support {dropped}; leave it out, or upgrade Kubernetes")
     return notes
 
 

@@ -97,7 +97,7 @@ class Demand:
             if len(selectors) < 2 or "name" in given:
                 raise given.error(
                     "source",
-                    f"is missing, and {' and '.join(given)} are no pair of counters",
+                    f"is missing, and {' and '.join(given)} are not a pair of counters",
                     f"give source ({', '.join(COUNTERS)}), or offered and served, the selectors of two counters",
                 )
             offered, served = (_selector(given, option) for option in selectors)
@@ -317,7 +317,7 @@ def _selector(options: Options, option: str) -> str:
     if not _SELECTOR.fullmatch(text):
         raise options.error(
             option,
-            f"is {shown(text)}, which is no selector",
+            f"is {shown(text)}, which is not a selector",
             'give the name of a counter and matchers, requests_total{code="200"} for instance; the rule takes the rate',
         )
     return text

@@ -139,8 +139,8 @@ class Profile:
         if not isinstance(given, Mapping):
             raise HopError(
                 Hop.SPEC,
-                seen=f"metric {given!r} is no profile",
-                fix=f"use one of {', '.join(sorted(PROFILES))}, or give name and query of a metric of your own",
+                seen=f"metric {given!r} is not a profile",
+                fix=f"use one of {', '.join(sorted(PROFILES))}, or set name and query of a custom metric",
             )
         metric = _own_metric(given)
         return cls(metric.name, (metric,))

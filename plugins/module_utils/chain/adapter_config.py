@@ -50,9 +50,9 @@ def adapter_config(config_map: Manifest, content: Any) -> AdapterConfig:
     """content: of the file, None if that is empty."""
     content = {} if content is None else content
     if not isinstance(content, Mapping):
-        return AdapterConfig(config_map, "it is no list of options")
+        return AdapterConfig(config_map, "it is not a mapping of options")
     if unknown := sorted(map(str, content.keys() - _KINDS)):
-        return AdapterConfig(config_map, f"there is no option {unknown[0]}")
+        return AdapterConfig(config_map, f"unknown option {unknown[0]}")
     return AdapterConfig(config_map, rules=[*_list(content.get("rules")), *_list(content.get("externalRules"))])
 
 
@@ -64,13 +64,13 @@ def _list(value: Any) -> list[Any]:
 def fault_of(rule: Any) -> str:
     """Why the adapter does not start with a rule, or Prometheus rejects its series query; empty if neither is seen."""
     if not isinstance(rule, Mapping):
-        return "the rule is no list of options"
+        return "the rule is not a mapping of options"
     return next(filter(None, _faults(rule)), "")
 
 
 def _faults(rule: Mapping[str, Any]) -> Iterator[str]:
     unknown = sorted(map(str, rule.keys() - _OPTIONS))
-    yield f"there is no option {unknown[0]}" if unknown else ""
+    yield f"unknown option {unknown[0]}" if unknown else ""
     yield _fault_of_selector(str(rule.get("seriesQuery") or ""))
     for series_filter in _list(rule.get("seriesFilters")):
         yield _fault_of_filter(series_filter)
@@ -81,9 +81,9 @@ def _faults(rule: Mapping[str, Any]) -> Iterator[str]:
 
 def _fault_of_name(name: Any) -> str:
     if not isinstance(name, Mapping):
-        return "name is no list of options"
+        return "name is not a mapping of options"
     if unknown := sorted(map(str, name.keys() - {"matches", "as"})):
-        return f"there is no option name.{unknown[0]}"
+        return f"unknown option name.{unknown[0]}"
     pattern = str(name.get("matches") or "")
     compiled = _tried(pattern)
     if not name.get("as") and compiled and compiled.groups > 1:
@@ -110,7 +110,7 @@ def _fault_of_selector(text: str) -> str:
     if not text.strip():
         return "seriesQuery is empty"
     if matchers is None:
-        return 'seriesQuery is no selector, which is `series{label="value"}` and nothing else'
+        return 'seriesQuery is not a selector, which is `series{label="value"}` and nothing else'
     for literal in re.findall(_STRING, text):
         characters = _ESCAPE.findall(literal)
         escaped = next((character for character in characters if character not in _ESCAPED), "")

@@ -14,18 +14,18 @@ from .state.nodes import offers_gpus
 # Why there is no pod, by the words of the DaemonSet's controller.
 NOT_CREATED = (
     Evidence(
-        r"cannot make the pod: .*PodSecurity",
+        r"cannot create the pod: .*PodSecurity",
         "the namespace's Pod Security level forbids the DaemonSet's pods",
         "label the namespace pod-security.kubernetes.io/enforce=privileged",
     ),
     Evidence(
-        r"cannot make the pod: .*(quota|LimitRange)",
+        r"cannot create the pod: .*(quota|LimitRange)",
         "a ResourceQuota or a LimitRange of the namespace leaves no room for the DaemonSet's pods",
         "raise it: kubectl describe resourcequota,limitrange in that namespace",
     ),
     Evidence(
-        r"cannot make the pod",
-        "the DaemonSet's controller cannot make its pods",
+        r"cannot create the pod",
+        "the DaemonSet's controller cannot create its pods",
         "follow the message: a webhook, a RuntimeClass, PriorityClass or ServiceAccount that is missing, for instance",
     ),
 )
@@ -55,7 +55,7 @@ def obstacle(state: State, daemon_sets: Sequence[Manifest], node: Manifest) -> t
         if (event["involvedObject"].get("kind"), event.get("reason")) == ("DaemonSet", "FailedCreate")
     ]
     if events:
-        return "", f"its controller cannot make the pod: {events[-1]}"
+        return "", f"its controller cannot create the pod: {events[-1]}"
     return "", "the DaemonSet's controller has made no pod there"
 
 

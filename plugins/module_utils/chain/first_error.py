@@ -21,11 +21,11 @@ def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding])
     Without a ready pod nothing of the chain can be seen, so the workload comes first then.
     """
     if autoscaler is None:
-        return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to make it again")
+        return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to create it again")
     names = {ALL, f"autoscaler {autoscaler}", *(f"node {node}" for node in autoscaler.nodes)}
     first = Hop.NODE if autoscaler.ready_pods else Hop.WORKLOAD
     for finding in sorted(findings, key=lambda found: (found.type.hop != first, REPORTED.index(found.type.hop))):
         results = [result for result in finding.results if result.affected & names]
         if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
             return Finding(results).error()
-    return HopError(Hop.HPA, "all hops work now, but not before wait_timeout ended", "raise wait_timeout")
+    return HopError(Hop.HPA, "all hops work now, but only after wait_timeout", "raise wait_timeout")

@@ -117,7 +117,7 @@ def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
         status, summary = "unknown", ": ".join([nothing, *reasons[:1]])
     elif _is_partly_checked(hop, state):
         made = sum(not obstacle for obstacle in obstacles)
-        status, summary = "partial", f"{made} of {len(obstacles)} checks were made: {reasons[0]}"
+        status, summary = "partial", f"{made} of {len(obstacles)} checks ran: {reasons[0]}"
     else:
         status, summary = "ok", HOPS[hop].summary(state)
     return {"id": str(hop), "title": (TITLES | SERVER_TITLES)[hop], "status": status, "summary": summary}

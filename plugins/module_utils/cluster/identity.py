@@ -85,7 +85,7 @@ class Server:
     def __str__(self) -> str:
         machine = f"{self.host} is machine {self.machine_id or '(unknown)'}"
         if not self.is_member:
-            return f"{machine}, a member of no cluster"
+            return f"{machine}, not a member of a cluster"
         name, uid = (str(self.record.get(key, "")) for key in ("name", "uid"))
         return f"{machine} of {_cluster_text(name, uid, self.authorities)}"
 

@@ -50,12 +50,16 @@ def read_kubeconfig(given: str) -> Kubeconfig:
     path = _path(given)
     if not path.is_file():
         several = os.pathsep in given
-        fix = "name one file; several in one variable are not read" if several else "name the kubeconfig of the cluster"
+        fix = (
+            "name one file; several files in one variable are not supported"
+            if several
+            else "name the kubeconfig of the cluster"
+        )
         raise HopError(Hop.API_SERVER, seen=f"there is no file {path}", fix=f"set kubeconfig: {fix}")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
-        reason = err.strerror if isinstance(err, OSError) else "it is not UTF-8 text"
+        reason = err.strerror if isinstance(err, OSError) else "the file is not UTF-8 text"
         raise HopError(
             Hop.API_SERVER,
             seen=f"{path} cannot be read: {reason}",
@@ -108,7 +112,7 @@ def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
         raise HopError(
             Hop.API_SERVER,
             seen=f"{path} has {len(config.contexts)} contexts: {enumeration(sorted(config.contexts))}",
-            fix="say which cluster is meant: kubegpu_context in the inventory, context of a module",
+            fix="set kubegpu_context in the inventory, or context of a module",
         )
     return config.context(params["context"] or "", path)
 

@@ -102,7 +102,7 @@ class PrometheusClient:
                 raise QueryError(err.body.get("error", "")) from err
             raise
         if not isinstance(answer, dict) or "data" not in answer:
-            raise ApiError(200, "the answer is not Prometheus'", self._root)
+            raise ApiError(200, "the answer does not come from Prometheus", self._root)
         return answer["data"]
 
 

@@ -44,15 +44,15 @@ def _right(named: re.Match[str]) -> str:
 
 
 def refused(err: ApiError) -> HopError:
-    """A request whose user has no right to it: which right, who lacks it, and where all that are needed are written."""
+    """A request for which the user has no permission: the right, the user, and where all required ones are listed."""
     if err.refused_user == ANONYMOUS:
         return nobody()
     named = _NAMED.search(err.message)
     right = _right(named) if named else right_to(err.request)
     return HopError(
         Hop.API_SERVER,
-        seen=f"user {err.refused_user} has no right to {right}",
-        fix=f"have an administrator grant it to {err.refused_user}: docs/rights.yml has all rights that are needed",
+        seen=f"user {err.refused_user} has no permission to {right}",
+        fix=f"have an administrator grant it to {err.refused_user}: docs/rights.yml has all required permissions",
     )
 
 
@@ -60,7 +60,7 @@ def nobody() -> HopError:
     """Of a client that sends no login."""
     return HopError(
         Hop.API_SERVER,
-        seen=f"the client sends no login, so the API server takes it for {ANONYMOUS}",
+        seen=f"the client sends no credentials, so the API server treats it as {ANONYMOUS}",
         fix="log in, or set kubeconfig and context to a user with a login: kubectl auth whoami, with the same "
         "kubeconfig, shows who that is",
     )

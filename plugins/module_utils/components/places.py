@@ -344,7 +344,7 @@ def _second_of_theirs(role: str, state: str, cluster: Cluster) -> str:
     return _error(
         role,
         cluster,
-        f"{_named(theirs)} was not made by this collection, and {component.reason}.",
+        f"{_named(theirs)} was not created by this collection, and {component.reason}.",
         f"{'; or '.join([*ways, *component.ways(cluster)])} (docs/existing-clusters.md).",
     )
 
@@ -374,7 +374,7 @@ def _second_of_ours(role: str, state: str, cluster: Cluster) -> str:
     return _error(
         role,
         cluster,
-        f"this collection has made release {', '.join(elsewhere)}, and {COMPONENTS[role].reason}.",
+        f"this collection created release {', '.join(elsewhere)}, and {COMPONENTS[role].reason}.",
         f"set {_options(role, elsewhere[0])} to keep it;"
         f" to move it, run this once with these two and {role}_state=absent.",
     )
@@ -431,7 +431,7 @@ def _stays(role: str, cluster: Cluster) -> str:
         return ""
     return (
         f"WARNING: cluster {cluster.context} -> {role}: {role}_state is absent, and release {', '.join(elsewhere)},"
-        f" which this collection has made, stays. Next: to remove it, set {_options(role, elsewhere[0])} too."
+        f" which this collection created, is kept. Next: to remove it, set {_options(role, elsewhere[0])} too."
     )
 
 

@@ -35,7 +35,7 @@ def receiver_faults(receivers: Sequence[Receiver]) -> list[str]:
             if not receiver.get(option)
         ),
         *(f"two receivers are called {name}" for name, count in sorted(names.items()) if count > 1),
-        *([f"the name {_NOBODY} is reserved for alerts that no receiver gets"] if _NOBODY in names else []),
+        *([f"the name {_NOBODY} is reserved for alerts that are sent to no receiver"] if _NOBODY in names else []),
     ]
 
 

@@ -125,7 +125,8 @@ def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] |
     """
     if foreign:
         yield (
-            f"sample -> cluster: {', '.join(foreign)} in namespace {sample.namespace} was not made by this collection."
+            f"sample -> cluster: {', '.join(foreign)} in namespace {sample.namespace} "
+            "was not created by this collection."
             " Nothing was changed. Next: set gpu_workload_namespace or gpu_workload_name to others."
         )
     if sample.service and sample.route and not sample.route.get("parents"):

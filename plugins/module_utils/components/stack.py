@@ -70,7 +70,7 @@ def _dashboards(options: StackOptions) -> Iterator[str]:
     numbers = [str(number) for number in (*dashboards, *dashboards.values())]
     if wrong := [number for number in numbers if not re.fullmatch("[1-9][0-9]*", number)]:
         yield (
-            f"prometheus_stack_public_dashboards: {', '.join(wrong)} is no id or revision. Nothing was changed."
+            f"prometheus_stack_public_dashboards: {', '.join(wrong)} is not an id or revision. Nothing was changed."
             " Next: give revisions by ids, for example {12239: 2}."
         )
 

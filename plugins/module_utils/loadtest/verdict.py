@@ -28,7 +28,7 @@ class Seen:
     """Figures of a test. Seconds count from the moment at which the load began to rise, or to fall for the last two.
 
     before:     replicas wanted when the load began to rise.
-    reaction_s: until the HPA asked for more; None if it did not.
+    reaction_s: until the HPA wanted more; None if it did not.
     undecided_s: of the last look at which it had not.
     needed:     replicas that carry the load at the target, by the last quarter of the time that it was held; None if
                 unknown.
@@ -143,11 +143,11 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
     budget_s, maximum = run.get("budget_s"), run.get("maximum")
     names = {stage["name"] for stage in run["stages"]}
     if seen.reaction_s is None:
-        yield f"the HPA asked for no more replicas under load than before: {seen.before}"
+        yield f"the HPA did not scale up under load: it wanted as many replicas as before: {seen.before}"
     elif budget_s is not None and RISE not in names and seen.undecided_s > budget_s + LOOK_S:
         yield (
-            f"the HPA had not decided {seen.undecided_s:g} s after the load rose; "
-            f"{budget_s:g} s is the worst case by the periods of its chain"
+            f"the HPA decided {seen.reaction_s:g} s after the load rose, later than the worst case of "
+            f"{budget_s:g} s for the periods of its chain"
         )
     is_over_too_soon = run["shape"] == "spike"  # before its pods have started and are seen
     if seen.reaction_s is not None and not is_over_too_soon:
@@ -156,9 +156,9 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
         elif maximum is not None and seen.settled == maximum < seen.enough:
             yield f"the load needs {seen.needed} replicas, and the HPA allows {maximum}"
         elif seen.ready_s is None:
-            yield f"{seen.needed} replicas carry the load, and fewer were ready as long as it was held"
+            yield f"{seen.needed} replicas carry the load, but fewer were ready while the load lasted"
         if seen.needed is not None and seen.peak > _most(seen.needed, run):
-            yield f"the HPA asked for {seen.peak} replicas, and {seen.needed} carry the load"
+            yield f"the HPA wanted {seen.peak} replicas, and {seen.needed} carry the load"
     if AFTER in names and seen.reaction_s is not None and seen.minimum_s is None:
         last = run["samples"][-1]
         if max(last["desired"], last["ready"]) > seen.rest:
@@ -168,8 +168,8 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
     dropped, planned = requests.get("dropped", 0), sum(requests.values())
     if dropped > TOLERATED_DROPS * planned:
         yield (
-            f"{dropped} of {planned} requests were not sent, since all users waited for answers: "
-            "give more of them, or less load"
+            f"{dropped} of {planned} requests were not sent, because all users waited for answers: "
+            "set more users or less load"
         )
 
 
@@ -204,12 +204,12 @@ def _why_not_known(seen: Seen, held: Sequence[Mapping[str, Any]], budget_s: floa
     if ready != seen.settled:
         return (
             f"at the end of the load {seen.settled} replicas were wanted and {ready} ready, "
-            "so how many it needs is not known: hold it for longer"
+            "so the required number is unknown: use a longer load"
         )
     if (unchanged_s := _unchanged_s(held)[-1]) < budget_s:
         return (
             f"at the end of the load {ready} replicas had been ready for {unchanged_s:.0f} s, and values take "
-            f"{budget_s:g} s to follow, so how many it needs is not known: hold it for longer"
+            f"{budget_s:g} s to follow, so the required number is unknown: use a longer load"
         )
     return "the HPA had no value for its metrics at the end of the load, so replicas cannot be judged"
 

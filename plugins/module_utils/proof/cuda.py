@@ -40,7 +40,7 @@ class CudaRun:
 
     @property
     def failures(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What failed, and how; the first one is to be fixed first."""
+        """What failed, and how; fix the first one first."""
         rows = [
             (f"GPU {row['uuid'] or number}", row["error"]) for number, row in enumerate(self.gpus) if row.get("error")
         ]

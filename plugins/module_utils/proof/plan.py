@@ -67,7 +67,7 @@ def in_use(node: GpuNode, proven: int) -> str:
 
 
 def _reason(node: GpuNode, entry: Entry | None) -> str:
-    """Why it has to be proven; empty if it is. Devices that have become free since are to be proven, too."""
+    """Why it has to be proven; empty if it is. Devices that have become free since must be proven, too."""
     if entry is None:
         return NEW
     if entry.error:

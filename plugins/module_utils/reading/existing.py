@@ -117,7 +117,7 @@ def read_autoscalers(
     hpas = read_hpas(kube, namespace) if namespace else read_reachable_hpas(kube, namespaces)[0]
     hpas |= _awaited(hpas, read_scaled_objects(kube, namespaces), namespace)
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
-        raise HopError(Hop.HPA, seen=f"there is no HPA {', '.join(missing)}", fix="run gpu_autoscaler to make it")
+        raise HopError(Hop.HPA, seen=f"unknown HPA {', '.join(missing)}", fix="run gpu_autoscaler to create it")
     wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = _recorded_queries(kube, rule_namespace)
     return [(hpa, autoscaler_of(hpa, queries.of(hpa))) for hpa in wanted]

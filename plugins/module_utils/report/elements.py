@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
 from .words import clean
 
+_BREAKS = re.compile(r"(?<=[/_:@=,])(?=\w)|(?<=\.)(?=[A-Za-z])|(?<=\w-)(?=\w)|(?<=[a-z])(?=[A-Z])")
 Child: TypeAlias = "Element | str | None"
 
 
@@ -30,11 +32,21 @@ def element(tag: str, *children: Child | Iterable[Child], **attributes: object) 
     return made
 
 
+def breakable(text: str) -> list[Child]:
+    """A text that a narrow column may break after its punctuation and between its words, not inside of a word."""
+    first, *more = _BREAKS.split(clean(text))
+    return [first, *(part for word in more for part in (element("wbr"), word))]
+
+
 def figures_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, label: str = "") -> Element:
     """A table that a narrow screen scrolls: a name in each row, then figures. label: for those who hear the page."""
     titles = [element("th", title, scope="col", class_="figures" if at else None) for at, title in enumerate(head)]
     body = [
-        element("tr", element("th", name, scope="row"), [element("td", figure, class_="figures") for figure in figures])
+        element(
+            "tr",
+            element("th", breakable(name), scope="row"),
+            [element("td", figure, class_="figures") for figure in figures],
+        )
         for name, *figures in rows
     ]
     return element(

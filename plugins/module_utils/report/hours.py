@@ -99,7 +99,7 @@ def hours_page(result: Hours) -> str:
 
 
 _HEAD_OF_WEEKS = ("Week of", *_OF_WEEKS, *_COLUMNS, _SHARE)
-_WORDS_OF_HOURS = "Over all weeks. Unknown: no exporter said what the GPUs did. Idle, %: of busy and idle hours."
+_WORDS_OF_HOURS = "Over all weeks. Unknown: no exporter reported the load of the GPUs. Idle, %: of busy and idle hours."
 _WORDS_OF_WEEKS = "A week begins on Monday, 0:00 UTC. Recorded: hours of the week of which there are data."
 
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from .elements import Child, element
+from .elements import Child, breakable, element
 from .light import light
 from .page import page
 from .plot import plot
 from .words import (
     Report,
+    at_minute,
     cluster_of,
     counted,
     headline,
@@ -29,7 +30,8 @@ from .words import (
     with_unit,
 )
 
-_WORD_IN_WORD = re.compile("(?<=[a-z])(?=[A-Z])")
+_NOT_OF_A_PATH = re.compile(r"[^\w/.#-]")
+_PAGES = "https://github.com/kubegpu/autoscale/blob/main/"
 
 # What comes after these hops sees nothing of the GPUs.
 _DARK = ("consequence", "broken")
@@ -51,15 +53,15 @@ def _header(report: Report) -> Element:
     facts = {
         "Cluster": cluster_of(report),
         **({"Servers": servers_of(report)} if report["servers"] else {}),
-        "Looked at": scope_of(report),
-        "Made": f"{report['generated_at']}, in {report['duration_s']:.1f} s",
+        "Checked": scope_of(report),
+        "Created": f"{at_minute(report['generated_at'])}, in {report['duration_s']:.1f} s",
     }
     return element(
         "header",
         element("div", light(report["verdict"]), element("h1", headline(report)), class_="verdict"),
         element(
             "dl",
-            [element("div", element("dt", name), element("dd", text)) for name, text in facts.items()],
+            [element("div", element("dt", name), element("dd", breakable(text))) for name, text in facts.items()],
             class_="facts",
         ),
     )
@@ -83,23 +85,17 @@ def _chain(report: Report) -> Element:
 
 
 def _hop(hop: Mapping[str, Any], is_dark: bool, has_findings: bool) -> Element:
-    words = _breakable(hop["title"])
+    words = breakable(hop["title"])
     title = element("a", words, href=f"#findings-{hop['id']}") if has_findings else element("b", words)
     return element(
         "li",
         light(hop["status"]),
         element("span", title, class_="title"),
         element("span", hop["status"], class_=f"word {hop['status']}", aria_hidden="true"),
-        element("span", hop["summary"], class_="summary"),
+        element("span", breakable(hop["summary"]), class_="summary"),
         id=f"hop-{hop['id']}",
         class_="dark" if is_dark else None,
     )
-
-
-def _breakable(title: str) -> list[Child]:
-    """A narrow column may break HorizontalPodAutoscaler between its words."""
-    first, *more = _WORD_IN_WORD.split(title)
-    return [first, *(part for word in more for part in (element("wbr"), word))]
 
 
 def _findings(report: Report) -> Element:
@@ -131,20 +127,20 @@ def _group(hop: str, title: str, findings: Sequence[Mapping[str, Any]]) -> Eleme
 
 def _card(finding: Mapping[str, Any]) -> Element:
     colour = "broken" if finding["severity"] == "error" else "warning"
-    parts: list[tuple[str, Child, str | None]] = [
+    parts: list[tuple[str, Child | list[Child], str | None]] = [
         ("Seen", _texts(finding["seen"]), None),
-        ("Since", finding["since"], None),
-        ("Cause", finding["cause"], None),
-        ("Fix", finding["fix"], "fix"),
+        ("Since", finding["since"] and at_minute(finding["since"]), None),
+        ("Cause", breakable(finding["cause"]), None),
+        ("Fix", breakable(finding["fix"]), "fix"),
         ("Then", _texts(finding["consequences"]), None),
-        ("More", element("code", finding["doc"]), None),
+        ("More", element("a", breakable(finding["doc"]), href=_PAGES + _NOT_OF_A_PATH.sub("", finding["doc"])), None),
     ]
     heading = element(
         "div",
-        element("h4", finding["object"]),
+        element("h4", breakable(finding["object"])),
         element("span", finding["severity"], class_=f"word {colour}"),
         " ",
-        element("code", finding["id"]),
+        element("code", breakable(finding["id"])),
     )
     rows = [
         part
@@ -160,15 +156,15 @@ def _card(finding: Mapping[str, Any]) -> Element:
     )
 
 
-def _texts(texts: Sequence[str]) -> Child:
+def _texts(texts: Sequence[str]) -> Child | list[Child]:
     if len(texts) < 2:
-        return texts[0] if texts else None
-    return element("ul", [element("li", text) for text in texts])
+        return breakable(texts[0]) if texts else None
+    return element("ul", [element("li", breakable(text)) for text in texts])
 
 
 def _autoscalers(autoscalers: Sequence[Mapping[str, Any]]) -> Element:
     if not autoscalers:
-        return _section("autoscalers", "Autoscalers", element("p", "None in what was looked at."))
+        return _section("autoscalers", "Autoscalers", element("p", "None found."))
     proven = sum(autoscaler["verified"] for autoscaler in autoscalers)
     ordered = sorted(autoscalers, key=lambda autoscaler: autoscaler["verified"])
     return _section(
@@ -186,7 +182,7 @@ def _figure(autoscaler: Mapping[str, Any], index: int) -> Element:
         if history and history["times"]
         else element("p", "No samples of the last minutes.", class_="quiet")
     )
-    return element("article", element("h3", name_of(autoscaler)), picture, class_="card")
+    return element("article", element("h3", breakable(name_of(autoscaler))), picture, class_="card")
 
 
 def _proof(autoscaler: Mapping[str, Any]) -> Element:
@@ -214,10 +210,10 @@ def _reaction(autoscaler: Mapping[str, Any]) -> str:
 
 
 _COLUMNS = {
-    "Autoscaler": lambda autoscaler: element("th", name_of(autoscaler), scope="row"),
+    "Autoscaler": lambda autoscaler: element("th", breakable(name_of(autoscaler)), scope="row"),
     "Proof": _proof,
-    "Target": lambda autoscaler: element("td", target_of(autoscaler)),
-    "Metric": lambda autoscaler: element("td", autoscaler["metric"]),
+    "Target": lambda autoscaler: element("td", breakable(target_of(autoscaler))),
+    "Metric": lambda autoscaler: element("td", breakable(autoscaler["metric"])),
     "Now": lambda autoscaler: _figures(_now(autoscaler)),
     "Target value": lambda autoscaler: _figures(with_unit(autoscaler["target_value"], autoscaler["unit"])),
     "Replicas": lambda autoscaler: _figures(_replicas(autoscaler)),
@@ -230,7 +226,7 @@ _NUMBERS = ("Now", "Target value", "Replicas", "Bounds", "Reacts within")
 _CHECKS = {
     "Check": lambda row: element("th", row[0], scope="row"),
     "Hop": lambda row: element("td", row[1]),
-    "Reason": lambda row: element("td", row[2]),
+    "Reason": lambda row: element("td", breakable(row[2])),
 }
 
 
@@ -259,4 +255,4 @@ def _not_checked(report: Report) -> Element | None:
     rows = not_checked(report)
     if not rows:
         return None
-    return _section("not-checked", "Not checked", _table("Not checked", "What could not be looked at.", _CHECKS, rows))
+    return _section("not-checked", "Not checked", _table("Not checked", "Checks that could not run.", _CHECKS, rows))

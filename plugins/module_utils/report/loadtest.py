@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -11,7 +11,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from ..loadtest.answers import OUTCOMES
 from ..loadtest.shapes import LOAD
 from ..loadtest.verdict import Passed, judge, passed_stages
-from .elements import element
+from .elements import breakable, element
+from .light import light
 from .page import page
 from .plot import (
     BOTTOM,
@@ -28,7 +29,7 @@ from .plot import (
     replicas_panel,
     time_axis,
 )
-from .words import clean, counted, name_of
+from .words import at_minute, clean, counted, name_of
 
 Run = Mapping[str, Any]
 
@@ -65,7 +66,7 @@ def _stage_line(passed: Passed) -> str:
     first, last = passed.samples[0], passed.samples[-1]
     peak = max(sample["desired"] for sample in passed.samples)
     changed = next((sample for sample in passed.samples if sample["desired"] != first["desired"]), None)
-    said = f"{counted(first['desired'], 'replica')} wanted all the time"
+    said = f"{counted(first['desired'], 'replica')} wanted throughout"
     if changed:
         after_s = changed["time_s"] - passed.began_s
         said = f"{first['desired']} to {last['desired']} replicas wanted, first after {after_s:.1f} s"
@@ -118,12 +119,12 @@ def loadtest_page(run: Run) -> str:
     state = "broken" if verdict["problems"] else "ok"
     return page(
         f"Load test - {name_of(run)}",
-        element("header", element("h1", loadtest_headline(run), class_=state)),
+        element("header", element("div", light(state), element("h1", loadtest_headline(run)), class_="verdict")),
         element(
             "main",
-            [element("p", problem, class_="broken") for problem in verdict["problems"]],
-            element("div", element("article", _plot(run, verdict), class_="card"), class_="cards plots"),
-            _table(("", "Seen"), _figures(verdict)),
+            [element("p", problem, class_="broken") for problem in verdict["problems"][1:]],
+            element("article", _plot(run, verdict), class_="card wide"),
+            _table("Result", ("Figure", "Value"), _figures(verdict)),
             _stages(run),
             _answers(verdict),
             _pods(run),
@@ -133,17 +134,25 @@ def loadtest_page(run: Run) -> str:
     )
 
 
-def _table(titles: Sequence[str], rows: Iterator[Sequence[str]]) -> Element:
+def _table(name: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Element:
+    """In a frame that scrolls where the page is narrow."""
     return element(
-        "table",
-        element("thead", element("tr", [element("th", title, scope="col") for title in titles])),
-        element("tbody", [element("tr", [element("td", cell) for cell in row]) for row in rows]),
+        "div",
+        element(
+            "table",
+            element("thead", element("tr", [element("th", title, scope="col") for title in titles])),
+            element("tbody", [element("tr", [element("td", breakable(cell)) for cell in row]) for row in rows]),
+        ),
+        class_="scroll",
+        role="region",
+        aria_label=f"{name}, table",
+        tabindex="0",
     )
 
 
 def _stages(run: Run) -> list[Element]:
     rows = [(passed.stage.sentence(), _stage_line(passed)) for passed in passed_stages(run)]
-    return [element("h2", "Stages"), _table(("Load", "Seen"), iter(rows))]
+    return [element("h2", "Stages"), _table("Stages", ("Load", "Replicas"), rows)]
 
 
 def _answers(verdict: Mapping[str, Any]) -> list[Element]:
@@ -179,16 +188,21 @@ def _pods(run: Run) -> list[Element]:
     pods = {pod["name"]: pod for pod in run["pods"]}  # the last look at each
     if not pods:
         return []
-    rows = ((pod["name"], pod["made"], _seconds(pod["scheduled_s"]), _seconds(pod["ready_s"])) for pod in pods.values())
-    return [element("h2", "Pods that were made"), _table(("Pod", "Made", "Scheduled after", "Ready after"), rows)]
+    rows = (
+        (pod["name"], at_minute(pod["made"]), _seconds(pod["scheduled_s"]), _seconds(pod["ready_s"]))
+        for pod in pods.values()
+    )
+    return [element("h2", "New pods"), _table("New pods", ("Pod", "Created", "Scheduled after", "Ready after"), rows)]
 
 
 def _events(run: Run) -> list[Element]:
     # Two looks may tell of one event.
-    told = dict.fromkeys((event["time"], event["object"], event["reason"], event["message"]) for event in run["events"])
+    told = dict.fromkeys(
+        (at_minute(event["time"]), event["object"], event["reason"], event["message"]) for event in run["events"]
+    )
     if not told:
         return []
-    return [element("h2", "Events"), _table(("Time", "Object", "Reason", "Message"), iter(told))]
+    return [element("h2", "Events"), _table("Events", ("Time", "Object", "Reason", "Message"), told)]
 
 
 def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:

@@ -15,6 +15,7 @@ def page(title: str, *body: Element) -> str:
             "head",
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("link", rel="icon", href="data:,"),  # a browser asks for one otherwise
             element("title", title),
             element("style", STYLE),
         ),

@@ -78,9 +78,12 @@ code {
   .chain .summary { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; }
 }
 @media (min-width: 85rem) {
-  .chain { grid-template-columns: repeat(11, 1fr); }
-  .chain li:nth-child(n):not(:first-child)::before { left: -50%; width: 100%; }
-  .chain li:nth-child(n)::after { content: none !important; }
+  .chain:not(:has(li:nth-child(13))) {
+    grid-template-columns: none; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr);
+  }
+  .chain:not(:has(li:nth-child(13))) li:nth-child(n):not(:first-child)::before { left: -50%; width: 100%; }
+  .chain:not(:has(li:nth-child(13))) li:nth-child(n)::after { content: none !important; }
+  .chain:not(:has(li:nth-child(13))) li { padding: 0 .15rem; }
 }
 @media (max-width: 47.99rem) {
   .chain li { padding: 0 0 1rem 3rem; }
@@ -120,6 +123,7 @@ td.figures { white-space: nowrap; min-width: 0; }
 
 .plots { grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); margin-top: 1rem; }
 .plots .card { max-width: 42rem; }
+.card.wide { max-width: 44rem; margin: 1rem 0; }
 .plots h3 { margin: 0 0 .5rem; }
 .plot { width: 100%; height: auto; display: block; }
 .plot text { font-size: 12px; fill: var(--quiet); }
@@ -129,7 +133,7 @@ td.figures { white-space: nowrap; min-width: 0; }
 .plot .value { stroke: var(--value); }
 .plot .target { stroke: var(--target); stroke-dasharray: 7 5; }
 .plot .current { stroke: var(--current); }
-.plot .desired { stroke: var(--desired); stroke-width: 3; stroke-dasharray: 1 5; }
+.plot .desired { stroke: var(--desired); stroke-width: 7; stroke-opacity: .4; stroke-linecap: butt; }
 footer { margin-top: 2rem; color: var(--quiet); font-size: .85rem; }
 
 @media print {

@@ -13,6 +13,7 @@ from ..hops import Hop
 Report = Mapping[str, Any]
 
 # XML 1.0 can hold no others; messages of a cluster may.
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -64,10 +65,10 @@ def headline(report: Report) -> str:
     if report["verdict"] == "ok":
         return "The chain works"
     if report["verdict"] == "unknown":
-        return "Nothing of the chain could be checked"
+        return "No part of the chain could be checked"
     if report["verdict"] == "partial":
         titles = [title_of(report, hop) for hop in report["unchecked_hops"]]
-        return f"Nothing is known to be broken, but not all was checked: {clean(enumeration(titles))}"
+        return f"No errors found, but some hops were not checked: {clean(enumeration(titles))}"
     if report["verdict"] == "warning":
         warnings = sum(finding["severity"] == "warning" for finding in report["findings"])
         return f"The chain works, with {counted(warnings, 'warning')}"
@@ -96,7 +97,7 @@ def not_checked(report: Report) -> list[tuple[str, str, str]]:
             explained.setdefault(row["finding"], []).append(title_of(report, row["hop"]))
     for finding, titles in explained.items():
         hops = enumeration(list(dict.fromkeys(titles)))
-        rows.append((counted(len(titles), "check"), hops, f"the finding {finding} says why"))
+        rows.append((counted(len(titles), "check"), hops, f"see the finding {finding}"))
     return rows
 
 
@@ -123,6 +124,12 @@ def failure(report: Report) -> str:
     else:
         line = headline(report)
     return " ".join(clean(line).split())
+
+
+def at_minute(time: str) -> str:
+    """A time of Kubernetes as people read it: 2026-11-27 10:15:30 UTC."""
+    match = _TIME.fullmatch(time)
+    return f"{match[1]} {match[2]} UTC" if match else clean(time)
 
 
 def number(value: float | None) -> str:

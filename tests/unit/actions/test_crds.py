@@ -132,4 +132,4 @@ def test_one_that_is_never_gone_is_an_error() -> None:
     )
     with pytest.raises(HopError) as caught:
         remove_crds(KubeClient(transport), "example.com", "prod", deadline())
-    assert caught.value.seen == "not gone in time: probes.example.com"
+    assert caught.value.seen == "still being deleted after the timeout: probes.example.com"

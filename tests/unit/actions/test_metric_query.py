@@ -103,21 +103,21 @@ def asked(transport: FakeTransport, **options: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a slash": ({"metric": "pods/gpu"}, "'/' and '%' cannot stand"),
-    "a percent sign": ({"name": "a%2Fb"}, "'/' and '%' cannot stand"),
-    "the way up": ({"namespace": ".."}, "'/' and '%' cannot stand"),
-    "external with a target": ({**EXTERNAL_OPTIONS, **TARGET}, "belongs to no object"),
-    "external with a name": ({**EXTERNAL_OPTIONS, "name": "chat-0"}, "belongs to no object"),
-    "external with a resource": ({**EXTERNAL_OPTIONS, "resource": "nodes"}, "belongs to no object"),
+    "a slash": ({"metric": "pods/gpu"}, "so they must not contain '/' and '%'"),
+    "a percent sign": ({"name": "a%2Fb"}, "so they must not contain '/' and '%'"),
+    "the way up": ({"namespace": ".."}, "so they must not contain '/' and '%'"),
+    "external with a target": ({**EXTERNAL_OPTIONS, **TARGET}, "does not belong to an object"),
+    "external with a name": ({**EXTERNAL_OPTIONS, "name": "chat-0"}, "does not belong to an object"),
+    "external with a resource": ({**EXTERNAL_OPTIONS, "resource": "nodes"}, "does not belong to an object"),
     "target with a resource": ({**TARGET, "resource": "nodes"}, "target stands for its pods"),
     "pods without a namespace": ({"namespace": None}, "pods are in a namespace"),
-    "all namespaces": ({"resource": "namespaces", "namespace": None}, "one namespace is asked for at a time"),
-    "two namespaces": ({"resource": "namespaces", "name": "web"}, "one namespace is asked for at a time"),
+    "all namespaces": ({"resource": "namespaces", "namespace": None}, "a query is for one namespace"),
+    "two namespaces": ({"resource": "namespaces", "name": "web"}, "a query is for one namespace"),
     "labels and a name": ({"name": "chat-0", "label_selectors": ["a=b"]}, "one object is named"),
     "labels of a namespace": ({"resource": "namespaces", "label_selectors": ["a=b"]}, "one object is named"),
     "a kind from nowhere": (
         {"target": {"kind": "Foo", "name": "a", "api_version": None}},
-        "kind Foo is not one we know",
+        "kind Foo is unknown",
     ),
 }
 
@@ -414,7 +414,7 @@ def test_a_missing_right_is_named() -> None:
         asked(transport)
     assert caught.value.hop == "API server"
     assert caught.value.seen == (
-        "user chris has no right to get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace ml"
+        "user chris has no permission to get pods/gpu of apiGroup 'custom.metrics.k8s.io' in namespace ml"
     )
 
 

@@ -591,7 +591,7 @@ def test_what_somebody_has_edited_of_ours_is_put_back_and_said() -> None:
     outcome = run(transport, wanted)
     (sent,) = [request for request in transport.requests if request.method == "PATCH"]
     assert sent.query["force"] == "true"
-    assert ["kubectl-edit had changed is put back" in warning for warning in outcome.warnings] == [True]
+    assert ["kubectl-edit had changed is restored" in warning for warning in outcome.warnings] == [True]
 
 
 def test_what_is_not_there_yet_is_not_forced() -> None:
@@ -608,7 +608,7 @@ def test_a_field_that_the_cluster_drops_is_said() -> None:
     kept = deepcopy(hpa)
     del kept["spec"]["behavior"]["scaleUp"]["tolerance"]
     (warning,) = run(cluster(("chat",), [rule], **{PATCH_CHAT: kept}), wanted).warnings
-    assert "does not keep spec.behavior.scaleUp.tolerance" in warning
+    assert "does not support spec.behavior.scaleUp.tolerance" in warning
 
 
 def test_a_rule_that_another_run_has_just_begun_to_use_is_kept() -> None:

@@ -136,7 +136,7 @@ def test_the_log_is_that_of_the_load_and_not_of_a_proxy_beside_it(default):
 
 def test_a_load_that_fails_before_it_begins():
     answers = {f"GET {PODS_PATH}": {"items": [pod("Failed")]}, f"GET {LOG_PATH}": "no such host\n"}
-    with pytest.raises(HopError, match="ml/load: the load did not begin: its pod load-x is Failed: no such host"):
+    with pytest.raises(HopError, match="ml/load: the load did not start: its pod load-x is Failed: no such host"):
         watched(answers, job="load", line="begins")
 
 

@@ -154,7 +154,7 @@ def test_pods_of_a_name_with_dots_are_those_of_no_other() -> None:
         ({"target": {"name": "a.b"}, "demand": {"source": "envoy_gateway"}}, "demand.name is 'a.b', and Envoy counts"),
         ({"demand": {"offered": "asked_total"}}, "give source"),
         ({"demand": {**OWN, "name": "door"}}, "give source"),
-        ({"demand": {**OWN, "offered": "rate(asked_total[1m])"}}, "no selector"),
+        ({"demand": {**OWN, "offered": "rate(asked_total[1m])"}}, "not a selector"),
         ({"demand": {**OWN, "prior_gpu_seconds": 0}}, "prior_gpu_seconds is 0"),
         ({"demand": {**OWN, "prior_gpu_seconds": float("nan")}}, "prior_gpu_seconds is nan"),
         ({"demand": {**OWN, "cost": 1}}, 'demand: unknown option "cost"'),

@@ -51,10 +51,10 @@ def test_a_metric_of_ones_own(given: dict[str, Any], metric: Metric) -> None:
 @pytest.mark.parametrize(
     ("given", "seen"),
     [
-        ("gpus", "metric 'gpus' is no profile"),
-        ("", "metric '' is no profile"),
-        (None, "metric None is no profile"),
-        (["gpu"], "is no profile"),
+        ("gpus", "metric 'gpus' is not a profile"),
+        ("", "metric '' is not a profile"),
+        (None, "metric None is not a profile"),
+        (["gpu"], "is not a profile"),
         ({}, "is not complete"),
         ({"query": "x"}, "is not complete"),
         ({"name": "", "query": "x"}, "is not complete"),

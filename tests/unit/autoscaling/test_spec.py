@@ -140,7 +140,7 @@ REFUSED = {
     "no maximum": (params(max_replicas=None), "max_replicas is missing"),
     "no target": ({"max_replicas": 2}, "neither a name nor a target"),
     "unknown kind": (params(target={"kind": "Fleet", "name": "x"}), "target.kind is Fleet, whose API is unknown"),
-    "unknown profile": (params(metric="gpu_speed"), "metric 'gpu_speed' is no profile"),
+    "unknown profile": (params(metric="gpu_speed"), "metric 'gpu_speed' is not a profile"),
     "over a hundred percent": (params(target_value=101), "gpu is in percent"),
     "target of nothing": (params(target_value=0), "target_value is 0"),
     "own metric without target": (params(metric=QUEUE), "metric queue has no target_value"),

@@ -73,5 +73,7 @@ def test_who_the_client_is(answer: object, name: str) -> None:
     "answer", [{"status": {"userInfo": {"username": "system:anonymous"}}}, forbidden("system:anonymous")]
 )
 def test_a_client_without_a_login_is_refused(answer: object) -> None:
-    with pytest.raises(HopError, match="the client sends no login, so the API server takes it for system:anonymous"):
+    with pytest.raises(
+        HopError, match="the client sends no credentials, so the API server treats it as system:anonymous"
+    ):
         user(answer)

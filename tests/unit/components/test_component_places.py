@@ -162,7 +162,7 @@ CASES = {
     "another release is not taken over": Case(
         EXPORTER,
         {"exporter": [found("gpu/dcgm", release="gpu/dcgm")]},
-        ("DaemonSet gpu/dcgm was not made by this collection",),
+        ("DaemonSet gpu/dcgm was not created by this collection",),
         {"dcgm_exporter_adopt": True, "dcgm_exporter_state": "present"},
     ),
     "a device plugin": Case(PLUGIN, {"device_plugin": [found("kube-system/plugin")]}, ("existing",)),
@@ -303,7 +303,7 @@ CASES = {
     "two metrics-servers": Case(
         METRICS,
         resources(),
-        ("APIService metrics.k8s.io was not made", "set metrics_server_state=existing to use it"),
+        ("APIService metrics.k8s.io was not created", "set metrics_server_state=existing to use it"),
         {"metrics_server_state": "present"},
     ),
     "a metrics-server of that name": Case(

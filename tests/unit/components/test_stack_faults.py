@@ -117,8 +117,8 @@ def test_a_volume_without_a_size_is_not_compared(storage: dict[str, Any]) -> Non
     ("grafana", "public", "said"),
     [
         (False, {12239: 2}, "no Grafana is installed to show them"),
-        (True, {"nvidia": 2}, "nvidia is no id or revision"),
-        (True, {12239: "newest"}, "newest is no id or revision"),
+        (True, {"nvidia": 2}, "nvidia is not an id or revision"),
+        (True, {12239: "newest"}, "newest is not an id or revision"),
     ],
 )
 def test_dashboards_that_nobody_would_show_are_rejected(grafana: bool, public: dict[Any, Any], said: str) -> None:

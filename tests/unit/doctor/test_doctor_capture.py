@@ -233,11 +233,11 @@ def test_a_missing_right_to_the_adapters_rules_is_named() -> None:
     ("text", "seen"),
     [
         ("rules: [", "while parsing a flow node"),
-        ("- seriesQuery: x", "it is no list of options"),
-        ("custom: []", "there is no option custom"),
+        ("- seriesQuery: x", "it is not a mapping of options"),
+        ("custom: []", "unknown option custom"),
         ("", None),
-        ("rules: {default: false}", "there is no option default"),
-        ("externalRules: [{seriesQuery: 'x['}]", "rule 1 of 1, for `x[`: seriesQuery is no selector"),
+        ("rules: {default: false}", "unknown option default"),
+        ("externalRules: [{seriesQuery: 'x['}]", "rule 1 of 1, for `x[`: seriesQuery is not a selector"),
     ],
 )
 def test_the_adapters_rules_are_read(text: str, seen: str | None) -> None:
@@ -456,7 +456,7 @@ def test_a_value_that_the_rules_take_for_a_full_gpu_is_not_impossible(
 def test_one_autoscaler_can_be_named() -> None:
     live = LiveCluster(autoscalers=3)
     assert [autoscaler["name"] for autoscaler in look(live, scope=Scope("ml", "chat-1"))["autoscalers"]] == ["chat-1"]
-    with pytest.raises(HopError, match="there is no HPA ml/nobody"):
+    with pytest.raises(HopError, match="unknown HPA ml/nobody"):
         look(live, scope=Scope("ml", "nobody"))
 
 

@@ -80,7 +80,7 @@ def _(cluster: Cluster) -> None:
 
 @fault("CLUSTER_UNREACHABLE")
 def _(cluster: Cluster) -> None:
-    cluster.no_cluster = NoCluster("https://192.0.2.1:6443 gave no answer in time", is_missing=False)
+    cluster.no_cluster = NoCluster("https://192.0.2.1:6443 did not answer in time", is_missing=False)
 
 
 @fault("SERVER_UNREACHABLE")

@@ -40,22 +40,22 @@ def test_the_page_says_which_playbook_runs_a_role_that_a_fix_names() -> None:
         assert all(f"kubegpu.autoscale.{role}" in text for role in roles_of.split(", "))
 
 
-def test_each_known_way_to_break_the_chain_is_judged_or_said_not_to_be() -> None:
+def test_each_known_way_to_break_the_chain_is_checked_or_has_a_reason() -> None:
     page = (DOCS / "README.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \| (\w+) \| (.*?) ?\|$", page, re.MULTILINE)
     assert [int(number) for number, *_rest in rows] == list(range(1, KNOWN_WAYS + 1))
-    judged = [row for row in rows if row[2] != "not judged"]
-    assert f"{len(judged)} of {KNOWN_WAYS} are judged" in page
-    assert all(note for _number, _what, finding, _proof, note in rows if finding == "not judged")
+    judged = [row for row in rows if row[2] != "not checked"]
+    assert f"{len(judged)} of {KNOWN_WAYS} are checked" in page
+    assert all(note for _number, _what, finding, _proof, note in rows if finding == "not checked")
     assert {link for row in judged for link in re.findall(r"\[(\w+)\]", row[2])} <= set(FINDING_TYPES)
-    assert {proof for _number, _what, finding, proof, _note in rows if finding == "not judged"} == {"no"}
+    assert {proof for _number, _what, finding, proof, _note in rows if finding == "not checked"} == {"no"}
     proofs = {int(number): proof for number, _what, _finding, proof, _note in rows}
     injected = {row for fault in FAULTS for row in fault.rows}
     played = {row for fault in FAULTS for row in fault.symptoms} - injected
     assert {row for row, proof in proofs.items() if proof == "lab"} == injected
     assert {row for row, proof in proofs.items() if proof == "symptom"} == played
     assert all(note for _number, _what, _finding, proof, note in rows if proof == "symptom")
-    assert f"{len(injected)} of them happen on the lab, and of {len(played)} more only the symptom" in page
+    assert f"{len(injected)} of them are caused in the lab, and {len(played)} more by their symptom" in page
 
 
 def test_a_fault_leads_to_a_finding_of_its_row() -> None:

@@ -110,7 +110,7 @@ def not_scaling(cluster: Cluster) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Cluster], None], str, str, str]] = {
-    "nothing any more": (lambda cluster: None, "hpa", "not before wait_timeout ended", ""),
+    "nothing any more": (lambda cluster: None, "hpa", "only after wait_timeout", ""),
     "target gone": (gone, "workload", "Deployment ml/chat: not found", ""),
     "target gone, and the HPA is new": (gone_before_the_hpa_was_seen, "workload", "not found", ""),
     "scaled to nothing": (at_zero, "workload", "replicas is 0", ""),

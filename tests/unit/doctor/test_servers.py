@@ -35,7 +35,7 @@ examined_servers = import_module(
 
 SCHEMA = json.loads((ROOT / "docs" / "doctor" / "report.schema.json").read_text())
 MISSING = NoCluster("there is no kubeconfig at /root/.kube/config", is_missing=True)
-SILENT = NoCluster("https://192.0.2.1:6443 gave no answer in time", is_missing=False)
+SILENT = NoCluster("https://192.0.2.1:6443 did not answer in time", is_missing=False)
 NO_DRIVER = ServerFinding(
     "DRIVER_MISSING", Hop.DRIVER, "error", "has 2 GPUs and no driver", "no {driver}", "run nvidia_driver", True
 )

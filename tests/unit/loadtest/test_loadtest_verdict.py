@@ -36,13 +36,15 @@ def up_to(replicas: int, ratio: float | None, **more):
 
 
 def test_an_hpa_that_does_nothing():
-    assert problems({0: (1, 1, 0.9)}) == ["the HPA asked for no more replicas under load than before: 1"]
+    assert problems({0: (1, 1, 0.9)}) == [
+        "the HPA did not scale up under load: it wanted as many replicas as before: 1"
+    ]
 
 
 def test_a_decision_later_than_the_chain_explains():
     late = {0: (1, 1, 0.2), RISES_S + 13: (5, 5, 0.9), FALLS_S + 9: (1, 1, 0.1)}
     assert problems(late) == [
-        "the HPA had not decided 12 s after the load rose; 10 s is the worst case by the periods of its chain"
+        "the HPA decided 13 s after the load rose, later than the worst case of 10 s for the periods of its chain"
     ]
     assert problems(late, budget_s=None) == []
     assert problems(late, budget_s=11.5) == []
@@ -57,24 +59,24 @@ def test_a_spike_is_over_before_pods_start():
     """Seen on the lab: three of four replicas after 20 s."""
     short = {0: (1, 1, 0.2), RISES_S + 5: (3, 3, 1.3), FALLS_S + 16: (1, 1, 0.1)}
     assert problems(short, shape="spike") == []
-    assert problems(short) == ["4 replicas carry the load, and fewer were ready as long as it was held"]
+    assert problems(short) == ["4 replicas carry the load, but fewer were ready while the load lasted"]
     late = {0: (1, 1, 0.2), RISES_S + 17: (2, 1, 0.9), FALLS_S + 16: (1, 1, 0.1)}
-    assert [problem.partition(";")[0] for problem in problems(late, shape="spike")] == [
-        "the HPA had not decided 16 s after the load rose"
+    assert [problem.partition(",")[0] for problem in problems(late, shape="spike")] == [
+        "the HPA decided 17 s after the load rose"
     ]
 
 
 def test_more_replicas_than_the_load_needs():
-    assert up_to(6, 0.75) == ["the HPA asked for 6 replicas, and 5 carry the load"]
+    assert up_to(6, 0.75) == ["the HPA wanted 6 replicas, and 5 carry the load"]
     assert up_to(11, 0.9, maximum=20) == []  # 9.9 in all: 10 carry it, and the HPA leaves 11 as they are
-    assert up_to(12, 0.825, maximum=20) == ["the HPA asked for 12 replicas, and 10 carry the load"]
+    assert up_to(12, 0.825, maximum=20) == ["the HPA wanted 12 replicas, and 10 carry the load"]
 
 
 def test_what_the_hpa_tolerates_is_enough():
     """It leaves replicas as they are whose metric is a tenth above its target, and so they carry the load."""
     assert up_to(4, 1.08) == []
     assert up_to(4, 1.08, maximum=4) == []
-    assert up_to(4, 1.12) == ["5 replicas carry the load, and fewer were ready as long as it was held"]
+    assert up_to(4, 1.12) == ["5 replicas carry the load, but fewer were ready while the load lasted"]
 
 
 def test_a_tolerance_of_its_own():
@@ -83,7 +85,7 @@ def test_a_tolerance_of_its_own():
 
     assert up_to(4, 1.2, **tolerating("300m")) == []
     assert up_to(4, 1.08, **tolerating("50m")) == [
-        "5 replicas carry the load, and fewer were ready as long as it was held"
+        "5 replicas carry the load, but fewer were ready while the load lasted"
     ]
     assert up_to(7, 0.71, **tolerating("300m")) == []
     assert up_to(8, 0.1, **tolerating("1")) == []  # it never goes down
@@ -91,7 +93,7 @@ def test_a_tolerance_of_its_own():
 
 def test_more_for_a_moment_only():
     over = {RISES_S + 20: (7, 7, 0.7), RISES_S + 25: (5, 5, 0.92)}
-    assert up_to(5, 0.92, besides=over) == ["the HPA asked for 7 replicas, and 5 carry the load"]
+    assert up_to(5, 0.92, besides=over) == ["the HPA wanted 7 replicas, and 5 carry the load"]
 
 
 def test_the_minimum_is_never_too_many():
@@ -107,17 +109,17 @@ def test_replicas_that_are_never_ready():
     never = {0: (1, 1, 0.2), RISES_S + 7: (5, 3, 1.6), FALLS_S + 9: (1, 1, 0.1)}
     assert problems(never) == [
         "at the end of the load 5 replicas were wanted and 3 ready, "
-        "so how many it needs is not known: hold it for longer"
+        "so the required number is unknown: use a longer load"
     ]
 
 
 def test_values_of_pods_that_have_just_come_judge_nothing():
     """Seen on the lab with a hold of 30 s: six replicas carried what five do, by values from before they were there."""
     late = {0: (1, 1, 0.25), RISES_S + 7: (5, 1, 1.6), RISES_S + 113: (5, 5, 1.2), FALLS_S + 9: (1, 1, 0.1)}
-    assert problems(late, budget_s=None) == ["6 replicas carry the load, and fewer were ready as long as it was held"]
+    assert problems(late, budget_s=None) == ["6 replicas carry the load, but fewer were ready while the load lasted"]
     assert problems(late) == [
         "at the end of the load 5 replicas had been ready for 6 s, and values take 10 s to follow, "
-        "so how many it needs is not known: hold it for longer"
+        "so the required number is unknown: use a longer load"
     ]
 
 
@@ -159,7 +161,7 @@ def test_requests_that_failed_or_were_not_sent():
     counted = {"served": 10, "rejected": 3, "failed": 2, "dropped": 1}
     assert problems(requests=counted) == [
         "2 requests failed, 10 were served",
-        "1 of 16 requests were not sent, since all users waited for answers: give more of them, or less load",
+        "1 of 16 requests were not sent, because all users waited for answers: set more users or less load",
     ]
 
 

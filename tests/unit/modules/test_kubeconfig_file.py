@@ -143,7 +143,7 @@ def test_records_of_other_files_stay(file: File) -> None:
     [
         ("a: b: THE-ONLY-TOKEN", "is not YAML: line 1: mapping values are not allowed here"),
         ("- THE-ONLY-TOKEN", "is no kubeconfig"),
-        ("\ud800", "cannot be read: it is not UTF-8 text"),
+        ("\ud800", "cannot be read: the file is not UTF-8 text"),
     ],
 )
 def test_what_is_no_kubeconfig_is_named_and_left(file: File, text: str, seen: str, state: str) -> None:

@@ -139,5 +139,7 @@ def test_a_missing_right_is_one_sentence() -> None:
     error = CoreException("Exception '403' raised while trying to get resource")
     error.__context__ = answer
     said = words_of(error)
-    assert said.startswith("API server: user chris has no right to list deployments of apiGroup 'apps' in namespace ml")
+    assert said.startswith(
+        "API server: user chris has no permission to list deployments of apiGroup 'apps' in namespace ml"
+    )
     assert "fix: have an administrator grant it to chris: docs/rights.yml" in said

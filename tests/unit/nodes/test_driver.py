@@ -326,7 +326,7 @@ REFUSED = {
         Machine(devices=(L4,), options={"nvidia_driver_expected_gpus": 2}),
         "has 1 GPUs by PCI, and nvidia_driver_expected_gpus is 2",
     ),
-    "Volta and Blackwell": (Machine(devices=(V100, B200)), "no single driver serves"),
+    "Volta and Blackwell": (Machine(devices=(V100, B200)), "no single driver supports"),
     "Volta after 580": (Machine(devices=(V100,), options=AT_590), "their last branch is 580"),
     "Kepler at 580": (Machine(devices=(K80,)), "their last branch is 470"),
     "Blackwell before 570": (
@@ -397,7 +397,7 @@ REFUSED = {
     ),
     "Debian without contrib": (
         Machine(components=("main", "non-free-firmware")),
-        "uses Debian without contrib. Cause: the driver depends on packages of these components",
+        "uses Debian without contrib. Cause: the driver's packages depend on these components",
     ),
     "Debian's own without its components": (
         Machine(system="Debian 13", options=ARCHIVE, components=("main",)),

@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[str, Node, str, str]] = {
         "KUBERNETES_RELEASE_UNKNOWN",
         node(kubeadm_config={"api_found": False, "resources": []}),
         "1.36.3",
-        "cp1 is of a cluster without kubeadm's record",
+        "cp1 belongs to a cluster without kubeadm's record",
     ),
     "an older one than the cluster": (
         "KUBERNETES_DOWNGRADE",

@@ -51,9 +51,22 @@ def test_each_finding_is_a_card_with_all_that_was_found(name: str) -> None:
         assert all(text in shown for text in (*finding["consequences"], finding["doc"]))
 
 
+def test_a_finding_links_to_its_section_in_the_documentation() -> None:
+    [link] = [link for link in PAGES["broken"].all("a") if link.text.startswith("docs/")][:1]
+    finding = REPORTS["broken"]["findings"][0]
+    assert link.attributes["href"] == f"https://github.com/kubegpu/autoscale/blob/main/{finding['doc']}"
+
+
+def test_names_break_between_their_words() -> None:
+    page = html(report(autoscalers=[autoscaler("chat-of-the-team")]))
+    assert "chat-<wbr>of-<wbr>the-<wbr>team" in page
+    assert "Horizontal<wbr>Pod<wbr>Autoscaler" in page
+    assert "2<wbr>" not in page.partition("</header>")[0].replace(":<wbr>", "")
+
+
 @each_page
 def test_a_hop_leads_to_its_findings(name: str) -> None:
-    links = {link.attributes["href"] for link in PAGES[name].all("a")}
+    links = {href for link in PAGES[name].all("a") if (href := link.attributes["href"]).startswith("#")}
     found = {f"#findings-{finding['hop']}" for finding in REPORTS[name]["findings"]}
     assert links == {"#findings", *found}
     assert all(len(PAGES[name].all(id=link[1:])) == 1 for link in links)
@@ -142,9 +155,11 @@ def test_what_was_not_checked_is_told_with_its_reason() -> None:
 
 @each_page
 def test_the_page_needs_nothing_from_elsewhere(name: str) -> None:
-    text = html(REPORTS[name]).replace(REPORTS[name]["cluster"]["server"], "")
+    text = html(REPORTS[name]).replace("<wbr>", "").replace(REPORTS[name]["cluster"]["server"], "")
+    text = text.replace(' href="https://github.com/kubegpu/autoscale/blob/main/', "")  # nothing is loaded from a link
     assert not re.search(r"https?:|//|url\(|@import|@font-face", text.replace("</", ""))
-    assert not {node.tag for node in PAGES[name].all()} & {"script", "img", "link", "iframe", "object", "image", "use"}
+    assert not {node.tag for node in PAGES[name].all()} & {"script", "img", "iframe", "object", "image", "use"}
+    assert [link.attributes["href"] for link in PAGES[name].all("link")] == ["data:,"]  # an empty icon
     assert not [
         attribute for node in PAGES[name].all() for attribute in node.attributes if attribute.startswith(("on", "src"))
     ]

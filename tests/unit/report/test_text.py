@@ -107,13 +107,13 @@ def test_the_failure_of_a_report_with_warnings_alone() -> None:
 def test_the_failure_of_a_report_that_rests_on_too_little() -> None:
     partial = report({"rule": "unknown", "hpa": "partial"})
     assert failure(partial) == (
-        "Nothing is known to be broken, but not all was checked: Recording rules, HorizontalPodAutoscaler: "
+        "No errors found, but some hops were not checked: Recording rules, HorizontalPodAutoscaler: "
         "Recording rules: 2 rules, every 2 s, no error"
     )
     nothing = report(dict.fromkeys([hop for hop in HOPS if hop != "access"], "unknown"))
-    assert failure(nothing).startswith("Nothing of the chain could be checked: GPU nodes and drivers: ")
+    assert failure(nothing).startswith("No part of the chain could be checked: GPU nodes and drivers: ")
     rights = finding("RIGHTS_MISSING", "access", severity="warning", object="user looker")
-    assert failure({**nothing, "findings": [rights]}).startswith("Nothing of the chain could be checked: user looker: ")
+    assert failure({**nothing, "findings": [rights]}).startswith("No part of the chain could be checked: user looker: ")
 
 
 def test_checks_that_one_finding_explains_are_one_line() -> None:
@@ -124,5 +124,5 @@ def test_checks_that_one_finding_explains_are_one_line() -> None:
     ]
     lines = text_lines(report(not_checked=rows), width=200)
     assert lines[lines.index("Not checked") + 1 :] == [
-        "- dcgm-exporter, Workload: 60 checks: the finding RIGHTS_MISSING says why",
+        "- dcgm-exporter, Workload: 60 checks: see the finding RIGHTS_MISSING",
     ]

@@ -119,7 +119,7 @@ EXPORTER_OUT_OF_MEMORY = FindingType(
     "warning",
     cause="DCGM's memory grows with the GPUs of a node and their fields. The chart's limit of 512 Mi is too little "
     "for 8 GPUs",
-    fix="raise its limit, which is 2Gi by the role: dcgm_exporter_values: {{resources: {{limits: {{memory: 4Gi}}}}}}",
+    fix="raise its limit (the role's default is 2Gi): dcgm_exporter_values: {{resources: {{limits: {{memory: 4Gi}}}}}}",
 )
 EXPORTER_PROBES_KILL = FindingType(
     "EXPORTER_PROBES_KILL",
@@ -387,7 +387,7 @@ def _offers_more_than_it_has(offered: Mapping[str, int], gpus: Sequence[Mapping[
 
 def summary(state: State) -> str:
     if not state.agents.exporter_pods:
-        return "an exporter that is no DaemonSet of this cluster"
+        return "an exporter that is not a DaemonSet of this cluster"
     return f"{len(state.agents.exporter_pods)} pods of dcgm-exporter"
 
 

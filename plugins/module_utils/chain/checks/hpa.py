@@ -335,8 +335,8 @@ def _paused_by_keda(state: State, autoscaler: AutoscalerState, annotation: str) 
 
 
 def summary(state: State) -> str:
-    return f"{len(state.autoscalers)} autoscalers are looked at"
+    return f"{len(state.autoscalers)} autoscalers were checked"
 
 
 def nothing(state: State) -> str:
-    return "" if state.autoscalers else "no autoscaler is looked at"
+    return "" if state.autoscalers else "no autoscaler was checked"

@@ -54,7 +54,7 @@ HPA_EMPTY_IS_ZERO = FindingType(
 )
 
 
-@check("KEDA counts no missing value as 0", HPA_EMPTY_IS_ZERO, needs=("scaled_objects",))
+@check("KEDA does not count a missing value as 0", HPA_EMPTY_IS_ZERO, needs=("scaled_objects",))
 def empty_is_no_zero(state: State) -> Iterator[CheckResult]:
     for scaled_object in _of_gpus(state):
         triggers = scaled_object["spec"].get("triggers") or ()

@@ -262,7 +262,7 @@ RULE_GIVES_NAN = FindingType(
     "RULE_GIVES_NAN",
     Hop.RULE,
     "error",
-    cause="the rule divides by zero. The adapter makes 0 of NaN unless its own rule leaves NaN out. The HPA then "
+    cause="the rule divides by zero. The adapter turns NaN into 0 unless its own rule leaves NaN out. The HPA then "
     "scales down to the minimum",
     fix="guard the denominator: `x / (y > 0)`",
     grace_s=_START_GRACE_S,

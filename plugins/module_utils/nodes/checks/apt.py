@@ -34,7 +34,7 @@ HEADERS_MISSING = FindingType(
     "APT_HEADERS_MISSING",
     Hop.APT,
     "error",
-    "an archive drops the headers of a kernel that it has replaced",
+    "the archive removes the headers of kernels that it has replaced",
     "on the node: `apt-get update`, install the newest linux-image as `apt list linux-image*` shows it, boot it, and "
     "run this again",
     before="refuse",

@@ -54,13 +54,13 @@ INTERFACE_MISSING = FindingType(
     "CONTAINERD_INTERFACE_MISSING",
     Hop.RUNTIME,
     "error",
-    "the kubelet starts containers by containerd's plugin cri",
+    "the kubelet starts containers through containerd's plugin cri",
     "on the node: `systemctl restart containerd`, then `journalctl -u containerd`",
 )
 _PLUGIN = re.compile(r"io\.containerd\.grpc\.v1\s+cri\s.*")
 
 
-@check("containerd offers the kubelet's interface", INTERFACE_MISSING)
+@check("containerd serves the kubelet's interface", INTERFACE_MISSING)
 def interface_is_offered(containerd: Containerd) -> Iterator[CheckResult]:
     answer = containerd.survey.plugins
     rows = [line.rstrip() for line in lines_of(answer) if _PLUGIN.match(line)]

@@ -53,7 +53,7 @@ CONTAINER_WITHOUT_GPUS = FindingType(
     "error",
     "Docker's runtime nvidia does not give a container all GPUs",
     "on the node: `docker info --format {{{{.Runtimes}}}}` has to list nvidia, which the role nvidia_container_toolkit "
-    "adds; then `nvidia-ctk cdi list` and `journalctl -u docker`. docker_verify_container: false leaves this check out",
+    "adds; then `nvidia-ctk cdi list` and `journalctl -u docker`. docker_verify_container: false skips this check",
 )
 
 

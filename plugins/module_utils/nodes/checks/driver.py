@@ -42,19 +42,19 @@ FLAVOUR_WRONG = FindingType(
     "DRIVER_FLAVOUR_WRONG",
     Hop.DRIVER,
     "error",
-    "nvidia_driver_flavour asks for kernel modules that do not drive these GPUs",
+    "nvidia_driver_flavour selects kernel modules that do not support these GPUs",
     "set nvidia_driver_flavour: auto",
     before="refuse",
 )
 
 
-@check("the kernel modules drive the GPUs", FLAVOUR_MIXED, FLAVOUR_WRONG)
+@check("the kernel modules support the GPUs", FLAVOUR_MIXED, FLAVOUR_WRONG)
 def modules_drive_the_gpus(driver: Driver) -> Iterator[CheckResult]:
     allowed, generations = driver.facts.flavour, " and ".join(driver.facts.generations)
     if driver.facts.unidentified or allowed in (EITHER, driver.flavour):
         return
     if allowed is None:
-        yield seen_on(driver.host, FLAVOUR_MIXED, f"has {generations} GPUs, and no single driver serves them")
+        yield seen_on(driver.host, FLAVOUR_MIXED, f"has {generations} GPUs, and no single driver supports them")
     else:
         seen = f"has {generations} GPUs, which need the {allowed} kernel modules, not the {driver.flavour} ones"
         yield seen_on(driver.host, FLAVOUR_WRONG, seen)
@@ -95,8 +95,8 @@ BRANCH_UNFIT = FindingType(
     "DRIVER_BRANCH_UNFIT",
     Hop.DRIVER,
     "error",
-    "a branch drives the generations of GPUs from its first to its last",
-    "set nvidia_driver_version to a release of a branch that drives them; `apt-cache madison {package}` on the node "
+    "a driver branch supports only some generations of GPUs",
+    "set nvidia_driver_version to a release of a branch that supports them; `apt-cache madison {package}` on the node "
     "lists them. If it is a small card that no workload uses, list its PCI address in kubegpu_ignored_gpus",
     before="refuse",
 )
@@ -126,14 +126,14 @@ BRANCH_MISSING = FindingType(
 )
 
 
-@check("the branch drives the GPUs", BRANCH_UNFIT, ARCHIVE_BRANCH_UNFIT, REPOSITORY_TOO_NEW)
+@check("the branch supports the GPUs", BRANCH_UNFIT, ARCHIVE_BRANCH_UNFIT, REPOSITORY_TOO_NEW)
 def branch_drives_the_gpus(driver: Driver) -> Iterator[CheckResult]:
     first, last = driver.first_branch, driver.last_branch
     if first <= driver.branch <= last:
         return
     generations = " and ".join(driver.facts.generations)
     limit = f"their first branch is {first}" if driver.branch < first else f"their last branch is {last}"
-    seen = f"has {generations} GPUs, which branch {driver.branch} does not drive: {limit}"
+    seen = f"has {generations} GPUs, which branch {driver.branch} does not support: {limit}"
     if driver.options.source == CUDA_REPO and last < driver.system.first_branch:
         source = "ubuntu_prebuilt" if driver.host.is_ubuntu else "debian"
         words = {"system": driver.host.system, "first": str(driver.system.first_branch), "source": source}
@@ -214,13 +214,13 @@ PACKAGES_HELD = FindingType(
     "DRIVER_PACKAGES_HELD",
     Hop.DRIVER,
     "error",
-    "packages on hold do not move, so only part of the driver would be replaced. The role pins the whole set itself",
+    "packages on hold are not upgraded, so only a part of the driver would change. The role pins the whole set itself",
     "on the node: `apt-mark unhold {held}`",
     before="refuse",
 )
 
 
-@check("no package that has to move is on hold", PACKAGES_HELD)
+@check("no package that must be upgraded is on hold", PACKAGES_HELD)
 def packages_can_move(driver: Driver) -> Iterator[CheckResult]:
     if driver.held:
         installed = driver.facts.installed or "another version"
@@ -232,7 +232,7 @@ COMPONENTS_MISSING = FindingType(
     "DRIVER_COMPONENTS_MISSING",
     Hop.DRIVER,
     "error",
-    "the driver depends on packages of these components",
+    "the driver's packages depend on these components",
     "on the node: add {missing} to the line `Components: main` of /etc/apt/sources.list.d/debian.sources, or behind "
     "`main` in /etc/apt/sources.list, and run `apt-get update`",
     before="refuse",
@@ -315,17 +315,17 @@ MIXED_RELEASES = FindingType(
     "DRIVER_MIXED_RELEASES",
     Hop.DRIVER,
     "error",
-    "all parts of a driver have to be of one release",
+    "all packages of a driver must have the same release",
     "on the node: `apt-cache policy {packages}`",
 )
 
 
-@check("all parts are of the wanted release", MIXED_RELEASES)
+@check("all driver packages have the wanted release", MIXED_RELEASES)
 def parts_are_of_one_release(driver: Driver) -> Iterator[CheckResult]:
     if driver.is_wanted and driver.foreign and not driver.survey.failure:
         parts = ", ".join(f"{package.name} {package.version}" for package in driver.foreign)
         packages = " ".join(package.name for package in driver.foreign)
-        seen = f"has parts of another release than {driver.version}: {parts}"
+        seen = f"has driver packages of another release than {driver.version}: {parts}"
         yield seen_on(driver.host, MIXED_RELEASES, seen, packages=packages)
 
 
@@ -409,14 +409,14 @@ NOT_PERSISTENT = FindingType(
     "DRIVER_NOT_PERSISTENT",
     Hop.DRIVER,
     "error",
-    "with persistence mode off, the driver is loaded anew for each program that comes to an idle GPU",
+    "with persistence mode off, the driver is loaded again for each program that starts on an idle GPU",
     "on the node: `systemctl cat nvidia-persistenced`; it has to run without --no-persistence-mode",
 )
 EXISTING_NOT_PERSISTENT = FindingType(
     "DRIVER_EXISTING_NOT_PERSISTENT",
     Hop.DRIVER,
     "warning",
-    "the driver is loaded anew for each program that comes to an idle GPU, which takes a second or two. The role does "
+    "the driver is loaded again for each program that starts on an idle GPU, which takes 1 or 2 s. The role does "
     "not change a driver that it did not install",
     "on the node: `systemctl enable --now nvidia-persistenced`",
 )

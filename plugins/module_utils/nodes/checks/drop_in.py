@@ -14,7 +14,7 @@ CONFIG_UNREADABLE = FindingType(
     "CONTAINERD_CONFIG_UNREADABLE",
     Hop.RUNTIME,
     "error",
-    "the file is no valid TOML, so containerd does not start with it either",
+    "the file is not valid TOML, so containerd does not start with it either",
     "on the node: fix the file; `containerd config dump` reads it",
     before="refuse",
 )
@@ -30,7 +30,7 @@ NO_ANSWER = FindingType(
     "CONTAINERD_NO_ANSWER",
     Hop.RUNTIME,
     "error",
-    "a configuration has to be of a version that the installed containerd knows",
+    "the installed containerd does not support the version of its configuration",
     "install containerd 2, by the role containerd for instance; then on the node: `containerd config default`",
     before="refuse",
 )
@@ -61,7 +61,7 @@ VERSION_UNKNOWN = FindingType(
     "CONTAINERD_CONFIG_VERSION",
     Hop.RUNTIME,
     "error",
-    "main configuration and drop-ins have to be of one version, and drop-ins are written in version {known}",
+    "main configuration and drop-ins must have the same version, and drop-ins are written in version {known}",
     "on the node: back up {path}, and replace it with the output of `containerd config migrate`",
     before="refuse",
 )
@@ -104,7 +104,7 @@ LATER_DROP_IN = FindingType(
 )
 
 
-@check("no drop-in is of a later version", LATER_DROP_IN)
+@check("no drop-in has a later version", LATER_DROP_IN)
 def no_drop_in_is_later(drop_in: DropIn) -> Iterator[CheckResult]:
     if later := ", ".join(drop_in.survey.later):
         version, path = str(drop_in.version), drop_in.paths.config
@@ -122,7 +122,7 @@ FOREIGN_WORDS = FindingType(
 )
 
 
-@check("the settings are of the configuration's version", FOREIGN_WORDS)
+@check("the settings match the version of the configuration", FOREIGN_WORDS)
 def settings_are_of_the_version(drop_in: DropIn) -> Iterator[CheckResult]:
     if drop_in.is_wanted and drop_in.version and drop_in.foreign_words:
         version, path = str(drop_in.version), drop_in.paths.config
@@ -135,7 +135,7 @@ SETTINGS_INVALID = FindingType(
     "CONTAINERD_SETTINGS_INVALID",
     Hop.RUNTIME,
     "error",
-    "TOML has texts, numbers, booleans, lists and tables, and no value for null",
+    "TOML has strings, numbers, booleans, arrays and tables, but no null",
     "remove that value from containerd_config",
     before="refuse",
 )

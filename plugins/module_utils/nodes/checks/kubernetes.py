@@ -28,7 +28,7 @@ FOREIGN_CLUSTER = FindingType(
 )
 
 
-@check("the server is no node of a cluster that this collection does not manage", FOREIGN_CLUSTER)
+@check("the server is not a node of an unmanaged cluster", FOREIGN_CLUSTER)
 def cluster_is_managed(node: Kubernetes) -> Iterator[CheckResult]:
     if node.is_member and not node.is_ours:
         yield seen_on(
@@ -46,7 +46,7 @@ LEAVES_BESIDE = FindingType(
 )
 
 
-@check("no control plane of the run stays while others leave", LEAVES_BESIDE)
+@check("a run does not keep some control planes and remove others", LEAVES_BESIDE)
 def server_leaves_by_itself(node: Kubernetes) -> Iterator[CheckResult]:
     staying = node.membership.staying_beside
     if not node.is_wanted and node.is_member and staying:
@@ -58,7 +58,7 @@ CANNOT_LEAVE = FindingType(
     "KUBERNETES_CANNOT_LEAVE",
     Hop.KUBERNETES,
     "error",
-    "a control plane that is complete drains the node and deletes it",
+    "a working control plane must drain and delete the node",
     "start one of them and run this again; or remove them from kube_control_plane if the cluster is gone for good",
     before="refuse",
 )
@@ -106,7 +106,7 @@ OTHER_DISTRIBUTION = FindingType(
 )
 
 
-@check("the server is no node of another distribution", OTHER_DISTRIBUTION)
+@check("the server is not a node of another distribution", OTHER_DISTRIBUTION)
 def no_other_distribution(node: Kubernetes) -> Iterator[CheckResult]:
     if node.other_clusters:
         seen = f"belongs to a cluster of another distribution: it has {', '.join(node.other_clusters)}"
@@ -186,7 +186,7 @@ KUBECONFIG_OF_OTHER_CLUSTER = FindingType(
 )
 
 
-@check("the kubeconfig is not of another cluster", KUBECONFIG_OF_OTHER_CLUSTER)
+@check("the kubeconfig does not belong to another cluster", KUBECONFIG_OF_OTHER_CLUSTER)
 def kubeconfig_is_of_this_cluster(node: Kubernetes) -> Iterator[CheckResult]:
     if node.leads and not node.is_member and node.controller.kubeconfig_exists:
         seen = f"is in no cluster, and {node.controller.kubeconfig_option} on the controller is of one"
@@ -204,7 +204,7 @@ CONTROL_PLANES_SILENT = FindingType(
 )
 
 
-@check("control planes that may have a cluster answer", CONTROL_PLANES_SILENT)
+@check("control planes that may have a cluster respond", CONTROL_PLANES_SILENT)
 def control_planes_answer(node: Kubernetes) -> Iterator[CheckResult]:
     membership = node.membership
     if not node.is_member and not membership.complete and membership.silent:
@@ -227,8 +227,8 @@ API_SERVER_UNREACHABLE = FindingType(
     Hop.KUBERNETES,
     "error",
     "later tasks of the controller send their requests to the API server",
-    "open the way (firewall, security group, VPN), or set kubernetes_api_address to an address by which the controller "
-    "reaches the server",
+    "allow the connection (firewall, security group, VPN), or set kubernetes_api_address to an address by which the "
+    "controller reaches the server",
     before="refuse",
 )
 _HTTP_OF_API_SERVERS = (200, 401, 403)
@@ -259,7 +259,7 @@ WORKER_TO_CONTROL_PLANE = FindingType(
 )
 
 
-@check("no worker is called a control plane", WORKER_TO_CONTROL_PLANE)
+@check("no worker is in kube_control_plane", WORKER_TO_CONTROL_PLANE)
 def worker_stays_a_worker(node: Kubernetes) -> Iterator[CheckResult]:
     if node.is_worker:
         seen = "is a worker of the cluster, and the inventory has it in kube_control_plane"
@@ -277,7 +277,7 @@ FIXED_FIELDS = FindingType(
 )
 
 
-@check("no field changes that kubeadm cannot set again", FIXED_FIELDS)
+@check("fields that kubeadm sets only once do not change", FIXED_FIELDS)
 def fixed_fields_stay(node: Kubernetes) -> Iterator[CheckResult]:
     before, wanted = node.survey.applied.get("cluster", {}), node.kubeadm.wanted.get("cluster", {})
     changes = [
@@ -285,14 +285,14 @@ def fixed_fields_stay(node: Kubernetes) -> Iterator[CheckResult]:
         for name in node.fixed_fields
     ]
     if changes:
-        yield seen_on(node.host, FIXED_FIELDS, f"has another ClusterConfiguration than is wanted: {'; '.join(changes)}")
+        yield seen_on(node.host, FIXED_FIELDS, f"has a different ClusterConfiguration: {'; '.join(changes)}")
 
 
 MANIFEST_OPTIONS = FindingType(
     "KUBERNETES_MANIFEST_OPTIONS",
     Hop.KUBERNETES,
     "error",
-    "a manifest of your own needs both options",
+    "a custom manifest needs both options",
     "set kubernetes_cni: manifest and the path or address of the manifest in kubernetes_cni_manifest, or neither",
     before="refuse",
 )
@@ -300,8 +300,8 @@ MANIFEST_UNVERIFIED = FindingType(
     "KUBERNETES_MANIFEST_UNVERIFIED",
     Hop.KUBERNETES,
     "error",
-    "what an address returns may change, and it is applied with all rights",
-    "set kubernetes_cni_manifest_checksum to sha256:<digest> of the manifest that you have read",
+    "the content of an address may change, and it is applied with all permissions",
+    "set kubernetes_cni_manifest_checksum to sha256:<digest> of the manifest that you have reviewed",
     before="refuse",
 )
 
@@ -347,7 +347,7 @@ OTHER_NETWORK = FindingType(
 )
 
 
-@check("no other pod network comes first", OTHER_NETWORK)
+@check("no other pod network takes precedence", OTHER_NETWORK)
 def network_is_the_first(node: Kubernetes) -> Iterator[CheckResult]:
     others = node.other_networks
     if others and not node.is_member:
@@ -368,7 +368,7 @@ SWAP_AT_BOOT = FindingType(
     "KUBERNETES_SWAP_AT_BOOT",
     Hop.KUBERNETES,
     "error",
-    "these services are no swap units, so the role cannot keep swap off, and the kubelet does not start with swap",
+    "these services are not swap units, so the role cannot keep swap off, and the kubelet does not start with swap",
     "on the server: `systemctl disable --now {services}`; or set kubernetes_swap: allow to let the kubelet run with "
     "swap",
     before="refuse",
@@ -381,7 +381,7 @@ def kubelet_starts(node: Kubernetes) -> Iterator[CheckResult]:
     if swap == "refuse" and swaps and not node.is_member:
         yield seen_on(node.host, SWAP_ON, f"swaps: {', '.join(swaps)}")
     if swap == "disable" and services:
-        seen = f"turns swap on at each boot by {', '.join(services)}"
+        seen = f"enables swap at each boot with {', '.join(services)}"
         yield seen_on(node.host, SWAP_AT_BOOT, seen, services=" ".join(services))
 
 
@@ -408,7 +408,7 @@ LOST_IN_RUN = FindingType(
     "KUBERNETES_LOST_IN_RUN",
     Hop.KUBERNETES,
     "error",
-    "a server that comes back under the name of its node is not lost",
+    "a server that returns under the name of its node is not lost",
     "remove {lost} from kubernetes_lost_nodes",
     before="refuse",
 )
@@ -478,7 +478,7 @@ NOT_A_NODE = FindingType(
     "KUBERNETES_NOT_A_NODE",
     Hop.KUBERNETES,
     "error",
-    "an upgrade is of nodes that this role has joined to their cluster, and the controller drains them",
+    "only nodes that this role has joined to a cluster can be upgraded, because the controller drains them",
     "`ansible-playbook kubegpu.autoscale.cluster` with the kubernetes_version of the cluster, or leave the host out",
     before="refuse",
 )
@@ -528,7 +528,7 @@ def version_is_the_next(node: Kubernetes) -> Iterator[CheckResult]:
         return
     if not cluster:
         yield seen_on(
-            node.host, RELEASE_UNKNOWN, "is of a cluster without kubeadm's record, the ConfigMap kubeadm-config"
+            node.host, RELEASE_UNKNOWN, "belongs to a cluster without kubeadm's record, the ConfigMap kubeadm-config"
         )
         return
     newest = max(numbers(cluster), numbers(node.installed_release))

@@ -39,7 +39,7 @@ NO_POD = FindingType(
 )
 
 
-@check("pods of other nodes are reached", BRIDGE_APART, NETWORK_APART, NO_POD)
+@check("pods reach pods of other nodes", BRIDGE_APART, NETWORK_APART, NO_POD)
 def pods_reach_each_other(reach: Reach) -> Iterator[CheckResult]:
     rows = [f"{peer.address} on {peer.node}: {reach.missed[peer.address]}" for peer in reach.missed_peers]
     if rows:

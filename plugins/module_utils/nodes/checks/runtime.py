@@ -53,7 +53,7 @@ TOOLKIT_CONTAINER_WITHOUT_GPUS = FindingType(
     "error",
     "the runtime nvidia does not give a container all GPUs",
     "on the node: `nvidia-smi -L`, then `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` and `journalctl -u "
-    "containerd`. nvidia_container_toolkit_verify_container: false leaves this check out",
+    "containerd`. nvidia_container_toolkit_verify_container: false skips this check",
 )
 
 

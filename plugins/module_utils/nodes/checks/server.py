@@ -15,7 +15,7 @@ SYSTEM_UNSUPPORTED = FindingType(
     "SERVER_SYSTEM_UNSUPPORTED",
     Hop.SERVER,
     "error",
-    "the roles know the packages of {supported}",
+    "the roles support {supported}",
     "install one of these, or remove the host from kube_control_plane and kube_node",
     before="refuse",
 )
@@ -69,14 +69,14 @@ MISSING = FindingType(
     Hop.SERVER,
     "error",
     "by default a run works on all servers or on none",
-    "`ansible {first} -m ping`; or set kubegpu_fail_fast: false to leave such servers out",
+    "`ansible {first} -m ping`; or set kubegpu_fail_fast: false to skip such servers",
     before="refuse",
 )
 CONTROL_PLANE_MISSING = FindingType(
     "SERVER_CONTROL_PLANE_MISSING",
     Hop.SERVER,
     "error",
-    "control planes are never left out: with one less, etcd loses its majority when the next one restarts",
+    "control planes are never skipped: with one less, etcd loses its majority when the next one restarts",
     "`ansible {first} -m ping`, and fix that control plane; or remove it from the inventory, and list its node in "
     "kubernetes_lost_nodes",
     before="refuse",
@@ -112,7 +112,7 @@ NAME_INVALID = FindingType(
 _NAME = re.compile("[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 
 
-@check("each server has a name of its own that a node can have", NAME_SHARED, NAME_INVALID)
+@check("each server has a unique and valid node name", NAME_SHARED, NAME_INVALID)
 def names_fit(servers: Servers) -> Iterator[CheckResult]:
     for hostname, names in servers.by_hostname.items():
         if len(names) > 1:
