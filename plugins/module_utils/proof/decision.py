@@ -46,7 +46,7 @@ def _averages(hpa: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 
 
 def _parts(entries: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Of the metrics with a name of their own. A metric without a value is an empty entry."""
+    """Of the metrics with a separate name. A metric without a value is an empty entry."""
     for entry in entries or ():
         for type_ in ("pods", "external", "object"):
             if type_ in entry:

@@ -181,7 +181,7 @@ def _answers(verdict: Mapping[str, Any]) -> list[Element]:
         )
         for stage in stages
     )
-    return [element("h2", "What users got"), _table(titles, rows)]
+    return [element("h2", "What users got"), _table("What users got", titles, rows)]
 
 
 def _pods(run: Run) -> list[Element]:

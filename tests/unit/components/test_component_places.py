@@ -246,7 +246,7 @@ CASES = {
     "two KEDAs": Case(
         KEDA,
         external(),
-        ("APIService external.metrics.k8s.io was not made", "set keda_state=existing to use it"),
+        ("APIService external.metrics.k8s.io was not created", "set keda_state=existing to use it"),
         {"keda_state": "present"},
     ),
     "a KEDA of that name": Case(
@@ -261,7 +261,7 @@ CASES = {
     "KEDA under another name": Case(
         KEDA,
         external(owned=True, release="scaling/other"),
-        ("this collection has made release scaling/other", "keda_namespace=scaling and keda_release=other"),
+        ("release scaling/other", "keda_namespace=scaling and keda_release=other"),
         BY_KEDA,
     ),
     "KEDA beside an adapter of ours that still serves its API": Case(
