@@ -61,7 +61,7 @@ def test_the_block_of_the_readme_for_a_cluster(
     home = Home(tmp_path)
     (tmp_path / ".kube").mkdir()
     shutil.copy(plane[0].kubeconfig, tmp_path / ".kube" / "config")
-    [block] = blocks("You have a cluster", "console")
+    *_, block = blocks("You have a cluster", "sh")
     hpas = client.AutoscalingV2Api(plane[1])
 
     shown = home.paste(block)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from readme import PUBLISHED, Home, blocks
 
-[SITE] = blocks("You have bare servers", "console")
+[SITE] = blocks("You have bare servers", "sh")
 [ROLE] = blocks("You need one role", "yaml")
 
 
@@ -45,5 +45,5 @@ def test_the_block_for_one_role_runs_in_check_mode(home: Home) -> None:
 
 def test_each_block_installs_the_collection_by_the_line_that_is_replaced_without_galaxy() -> None:
     assert SITE.count(PUBLISHED) == 1
-    [cluster] = blocks("You have a cluster", "console")
+    *_, cluster = blocks("You have a cluster", "sh")
     assert cluster.count(PUBLISHED) == 1
