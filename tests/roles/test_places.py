@@ -123,7 +123,7 @@ CASES = {
     "KEDA beside an adapter of others that serves its API": Case(
         KEDA,
         {"metrics_apis": apis(external=False)},
-        ("APIService external.metrics.k8s.io was not made", "a metrics API has one server"),
+        ("APIService external.metrics.k8s.io was not created", "a metrics API has one server"),
         {"keda_state": "present"},
     ),
     "KEDA and an adapter that is to serve its API": Case(
