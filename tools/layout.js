@@ -109,9 +109,10 @@ for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     if (size < smallest) faults.add(`letters of ${size.toFixed(1)} px in a picture: ${quoted(text)}`);
   }
   if (!parent.closest("nav") && !text.startsWith("http") && new Set(rects.map((rect) => Math.round(rect.top))).size > 1) {
-    // A name of 28 letters is broken by any column.
+    // A name of 28 characters is broken by any column, such as that of a role with its collection.
+    const names = [...text.matchAll(/\S{29,}/gu)];
     for (const word of text.matchAll(/\p{L}{2,}/gu)) {
-      if (word[0].length > 28) continue;
+      if (names.some((name) => name.index <= word.index && word.index < name.index + name[0].length)) continue;
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
       const tops = new Set([...range.getClientRects()].filter((rect) => rect.width > 1).map((rect) => Math.round(rect.top)));
