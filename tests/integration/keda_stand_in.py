@@ -125,6 +125,38 @@ def installed(kube: client.ApiClient, chain: DecisionChain) -> Iterator[None]:
         operator.stop()
 
 
+@contextmanager
+def published(kube: client.ApiClient) -> Iterator[None]:
+    """external.metrics.k8s.io is KEDA's by name, on a cluster that others use afterwards.
+
+    No operator makes HPAs. What the garbage collector holds as an orphan's owner is let go.
+    """
+    _publish(kube)
+    stopped = threading.Event()
+    collector = threading.Thread(target=_collect, args=(client.CustomObjectsApi(kube), stopped), daemon=True)
+    collector.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        collector.join()
+        client.ApiregistrationV1Api(kube).delete_api_service(API_SERVICE)
+        client.DiscoveryV1Api(kube).delete_namespaced_endpoint_slice(SERVICE, NAMESPACE)
+        client.CoreV1Api(kube).delete_namespaced_service(SERVICE, NAMESPACE)
+
+
+def _collect(objects: client.CustomObjectsApi, stopped: threading.Event) -> None:
+    while not stopped.wait(0.2):
+        with suppress(ApiException, HTTPError):
+            for found in objects.list_cluster_custom_object(GROUP, VERSION, PLURAL)["items"]:
+                metadata = found["metadata"]
+                if "deletionTimestamp" in metadata and metadata.get("finalizers"):
+                    body = {**found, "metadata": {**metadata, "finalizers": []}}
+                    place = (GROUP, VERSION, metadata["namespace"], PLURAL, metadata["name"])
+                    with suppress(ApiException):
+                        objects.replace_namespaced_custom_object(*place, body)
+
+
 def _publish(kube: client.ApiClient) -> None:
     """By the endpoint of the adapter."""
     core, slices = client.CoreV1Api(kube), client.DiscoveryV1Api(kube)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from importlib import import_module
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from collection import ROOT
 from control_plane import ControlPlane
+from keda_stand_in import published
 from kubernetes import client
 from metric_chain import MetricChain
 from playbook import local, run_playbook
@@ -77,7 +79,21 @@ def test_the_block_of_the_readme_for_a_cluster(
 
 
 def test_the_examples_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads) -> None:
-    run(tmp_path, [task for module in ON_A_CLUSTER for task in examples(module)], kubeconfig=plane[0].kubeconfig)
+    tasks = [task for module in ON_A_CLUSTER for task in examples(module) if not _uses_keda(task)]
+    run(tmp_path, tasks, kubeconfig=plane[0].kubeconfig)
+
+
+def test_the_examples_for_keda_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads) -> None:
+    """In check mode, since no operator makes the HPAs here."""
+    ml.deployment("rank")
+    tasks = [task for module in ON_A_CLUSTER for task in examples(module) if _uses_keda(task)]
+    with ml.kind("ScaledObject", "keda.sh/v1alpha1"), published(plane[1]):
+        output = run(tmp_path, tasks, "--check", "--diff", kubeconfig=plane[0].kubeconfig)
+    assert re.findall(r"after: ScaledObject (\S+)", output) == ["ml/inference", "ml/embed", "ml/chat"]
+
+
+def _uses_keda(task: dict[str, Any]) -> bool:
+    return "keda" in json.dumps(task)
 
 
 def test_the_examples_run_on_a_node(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from control_plane import ControlPlane, Request, eventually
 from guests import APPLY, GUEST, HEARD_S, LOOK, LOOKER, allowed, allowed_in
+from keda_stand_in import published
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from module_process import run_module
@@ -178,6 +179,18 @@ def work(
         assert applies.run("gpu_autoscaler", verify=False, autoscalers=own)["changed"] is True
         gone = applies.run("gpu_autoscaler", state="absent", autoscalers=own)
         assert [rule["action"] for rule in gone["result"]["rules"] if "queue" in rule["name"]] == ["deleted"]
+        with workloads.kind("ScaledObject", "keda.sh/v1alpha1"), published(kube):
+            keda = {**wanted[0], "backend": "keda"}
+            for backend in ("keda", "adapter", "keda"):
+                scaled = [{**keda, "backend": backend}]
+                done = applies.run("gpu_autoscaler", verify=False, autoscalers=scaled)
+                assert done["changed"] is True, done
+            for metric in ("llm", queue):
+                scaled = [{**keda, "metric": metric, "target_value": 5}]
+                done = applies.run("gpu_autoscaler", verify=False, autoscalers=scaled)
+                assert done["changed"] is True, done
+            done = applies.run("gpu_autoscaler", state="absent", autoscalers=[keda])
+            assert done["changed"] is True, done
 
     with replicas_and_adapter(*plane):
         yield use

@@ -148,7 +148,7 @@ def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOpt
 def _why_kept(scaler: Manifest, inventory: str) -> str:
     """Why this HPA or ScaledObject is not removed; empty if it is."""
     if not is_managed(scaler):
-        return "was not made by this module and stays"
+        return "was not created by this module and is kept"
     if not is_of(scaler, inventory):
         return f"{maker(scaler)}, not to {inventory}, and stays"
     owner = next((name for kind, name in owners(scaler) if kind == SCALED_OBJECTS.kind), "")

@@ -40,8 +40,8 @@ class ExecPlugin:
             return HopError(Hop.API_SERVER, seen, f"{fix}. {self.hint}" if self.hint else fix)
         return HopError(
             Hop.API_SERVER,
-            seen=f"{logs_in} gave no login: {error or 'no reason given'}",
-            fix=f"log in with {self.command} again; kubectl get --raw /readyz, with the same kubeconfig, runs it too",
+            seen=f"{logs_in} returned no credentials: {error or 'no reason given'}",
+            fix=f"log in with {self.command} again; `kubectl get --raw /readyz` with the same kubeconfig tests it",
         )
 
 

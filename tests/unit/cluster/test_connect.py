@@ -274,7 +274,9 @@ def test_a_login_plugin_that_gives_no_login_is_quoted(
     plugin.chmod(0o755)
     with pytest.raises(HopError) as caught:
         connect(kubeconfig_with_exec(tmp_path, server, command=str(plugin)))
-    assert caught.value.seen.startswith(f"{tmp_path}/kubeconfig logs in with `{plugin}`, which gave no login: ")
+    assert caught.value.seen.startswith(
+        f"{tmp_path}/kubeconfig logs in with `{plugin}`, which returned no credentials: "
+    )
     assert seen in caught.value.seen
     assert f"log in with {plugin} again" in caught.value.fix
 
