@@ -208,7 +208,7 @@ test-existing: lab-env test-env programs ## clusters of others, made by kubeadm 
 bench bench-quick: export LAB_GPU = mock
 bench bench-quick: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
 bench bench-quick: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
-bench: ## six ways to scale, side by side on a lab of its own: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow|small, ARGS="--lanes 5")
+bench: ## six ways to scale, side by side on a separate lab: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow|small, ARGS="--lanes 5")
 	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
 	@$(MAKE) --no-print-directory site ARGS="-e @tools/scaling_bench/site.yml"
 	@PYTHONPATH=tools $(BIN)/python -m scaling_bench --plan $(PLAN) --out $(OUT) $(ARGS)

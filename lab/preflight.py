@@ -64,7 +64,7 @@ BUILDERS = {
     "libc6-dev": "/usr/include/stdio.h",
     "git": "git",
 }
-# Programs that a browser's package or another one brings, of which one is enough.
+# Programs of a browser's package or another one; one of each is enough.
 BROWSER = {
     "chromium": ("chromium", "google-chrome", "chromium-browser"),
     "chromium-driver": ("chromedriver",),
@@ -350,7 +350,7 @@ def browser_missing() -> list[str]:
 
 
 def get_browser(machine: Machine) -> None:
-    """Raises Refusal where it is missing and cannot be installed."""
+    """Raises: Refusal if it is missing and cannot be installed."""
     if lacking := browser_missing():
         if not (machine.root and machine.apt):
             raise Refusal(

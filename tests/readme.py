@@ -16,7 +16,7 @@ OWN = Path(sys.executable)
 PACKAGES = next(OWN.parents[1].glob("lib/python*/site-packages"))
 INSTALL = "ansible-galaxy collection install"
 PUBLISHED = f"{INSTALL} kubegpu.autoscale"
-# A new virtual environment has the packages of the tests: pip has nothing to fetch, and checks each name all the same.
+# A new virtual environment has the packages of the tests: pip has nothing to fetch, and still checks each name.
 PYTHON = f"""#!/bin/sh
 {OWN} "$@" || exit
 test "$1 $2" = "-m venv" || exit 0

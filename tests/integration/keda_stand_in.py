@@ -17,29 +17,12 @@ from metric_chain import MONITORING, PROOF_S, have_namespace
 from served_kinds import SERVED_S, is_served
 from test_keda import DecisionChain, as_keda_makes_it
 from urllib3.exceptions import HTTPError
+from workloads import definition
 
 NAMESPACE, SERVICE = "keda", "keda-operator-metrics-apiserver"
 GROUP, VERSION, PLURAL = "keda.sh", "v1alpha1", "scaledobjects"
 FINALIZER = "finalizer.keda.sh"
 API_SERVICE = "v1beta1.external.metrics.k8s.io"
-_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-CRD = {
-    "metadata": {"name": f"{PLURAL}.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"kind": "ScaledObject", "plural": PLURAL, "singular": "scaledobject", "listKind": "ScaledObjectList"},
-        "versions": [
-            {
-                "name": VERSION,
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": _ANYTHING},
-                "subresources": {"status": {}},
-            }
-        ],
-    },
-}
 
 
 class Operator:
@@ -114,7 +97,7 @@ class Operator:
 @contextmanager
 def installed(kube: client.ApiClient, chain: DecisionChain) -> Iterator[None]:
     """KEDA beside prometheus-adapter, with external.metrics.k8s.io."""
-    client.ApiextensionsV1Api(kube).create_custom_resource_definition(CRD)
+    client.ApiextensionsV1Api(kube).create_custom_resource_definition(definition("ScaledObject", GROUP, VERSION))
     eventually(lambda: is_served(kube, GROUP, "ScaledObject"), "ScaledObject is served", SERVED_S)
     _publish(kube)
     operator = Operator(kube)

@@ -8,10 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from control_plane import ControlPlane, free_port
+from control_plane import ControlPlane, eventually, free_port
 from kubernetes import client
 from metric_chain import MetricChain
 from module_process import run_module
+from workloads import Workloads
+
+SETTLE_S = 120
+Run = Callable[..., dict[str, Any]]
 
 
 class StoredChain(MetricChain, ABC):
@@ -49,3 +53,39 @@ class StoredChain(MetricChain, ABC):
             return result
 
         return run
+
+
+def prove_chat(run: Run, kube: client.ApiClient, chain: StoredChain) -> None:
+    """A workload of one pod at 90 % gets an autoscaler, whose value the module reads from the store."""
+    workloads = Workloads(kube, "ml")
+    workloads.deployment("chat")
+    workloads.node("gpu1", gpus=4)
+    workloads.ready_pod("chat-0", app="chat")
+    chain.exporter.gpus("ml", {"chat-0": 90})
+
+    spec = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
+    result = run("gpu_autoscaler", verify=True, wait_timeout=SETTLE_S, autoscalers=[spec])
+
+    assert result["result"]["autoscalers"][0]["values"] == {"chat-0": 90}
+
+
+def expect_replicas(kube: client.ApiClient, wanted: int) -> None:
+    """Wait until the HPA of the workload asks for so many."""
+    hpas = client.AutoscalingV2Api(kube)
+    eventually(
+        lambda: hpas.read_namespaced_horizontal_pod_autoscaler("chat", "ml").status.desired_replicas == wanted,
+        f"the HPA asks for {wanted} replicas",
+        SETTLE_S,
+    )
+
+
+def expect_other_modules_agree(run: Run) -> None:
+    def proven() -> list[bool]:
+        return [autoscaler["verified"] for autoscaler in run("gpu_autoscaler_info")["result"]["autoscalers"]]
+
+    def report() -> tuple[list[Any], list[bool]]:
+        found = run("gpu_doctor")["result"]
+        return found["findings"], [autoscaler["verified"] for autoscaler in found["autoscalers"]]
+
+    eventually(lambda: proven() == [True], "the values are proven", SETTLE_S)
+    eventually(lambda: report() == ([], [True]), "the doctor finds nothing", SETTLE_S)

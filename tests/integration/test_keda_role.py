@@ -72,7 +72,7 @@ def test_keda_stays_while_it_has_a_scaled_object(site: Site) -> None:
 
 
 def test_one_server_of_external_metrics_follows_another(site: Site) -> None:
-    """The adapter has to leave the API first; both together are refused before anything is changed."""
+    """The adapter has to leave the API first. With both, the run fails before it changes anything."""
     address = {"url": "http://prometheus.example:9090"}
     adapter = {"kubegpu_prometheus": address, "prometheus_adapter_external_metrics": True}
     assert site.bring("prometheus_adapter", **adapter).returncode == 0

@@ -6,8 +6,7 @@ Adapter and modules ask the querier alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -16,14 +15,13 @@ from control_plane import eventually, free_port, running
 from kubernetes import client
 from programs import FOLDER, program
 from prometheus_rules import serve_kind
-from stored_chain import StoredChain
+from stored_chain import SETTLE_S, Run, StoredChain, expect_other_modules_agree, expect_replicas, prove_chat
 from workloads import Workloads
 
 # `make test` does not compile it: its own target does.
 COMPILED = (FOLDER / "thanos").exists() or bool(os.environ.get("THANOS"))
 pytestmark = pytest.mark.skipif(not COMPILED, reason="`make test-thanos` compiles it")
 
-SETTLE_S = 120
 REPLICA = "prometheus_replica"
 SERIES = "namespace_pod:gpu:now"
 
@@ -78,49 +76,24 @@ def thanos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[client.Ap
 
 
 @pytest.fixture
-def run(thanos: tuple[client.ApiClient, Thanos]) -> Callable[..., dict[str, Any]]:
+def run(thanos: tuple[client.ApiClient, Thanos]) -> Run:
     return thanos[1].runner()
 
 
-def wanted(kube: client.ApiClient) -> int:
-    hpas = client.AutoscalingV2Api(kube)
-    return hpas.read_namespaced_horizontal_pod_autoscaler("chat", "ml").status.desired_replicas
-
-
-def test_a_value_of_two_replicas_is_one(
-    run: Callable[..., dict[str, Any]], thanos: tuple[client.ApiClient, Thanos]
-) -> None:
+def test_a_value_of_two_replicas_is_one(run: Run, thanos: tuple[client.ApiClient, Thanos]) -> None:
     kube, chain = thanos
-    workloads = Workloads(kube, "ml")
-    workloads.deployment("chat")
-    workloads.node("gpu1", gpus=4)
-    workloads.ready_pod("chat-0", app="chat")
-    chain.exporter.gpus("ml", {"chat-0": 90})
+    prove_chat(run, kube, chain)
 
-    spec = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
-    result = run("gpu_autoscaler", verify=True, wait_timeout=SETTLE_S, autoscalers=[spec])
-
-    assert result["result"]["autoscalers"][0]["values"] == {"chat-0": 90}
     eventually(lambda: chain.replicas(dedup="false") == {"a", "b"}, "both replicas record", SETTLE_S)
     assert chain.replicas() == {None}
-    eventually(lambda: wanted(kube) == 2, "the HPA scales on what Thanos answers", SETTLE_S)
+    expect_replicas(kube, 2)
 
 
-def test_the_other_modules_read_the_same(run: Callable[..., dict[str, Any]]) -> None:
-    def proven() -> list[bool]:
-        return [autoscaler["verified"] for autoscaler in run("gpu_autoscaler_info")["result"]["autoscalers"]]
-
-    def report() -> tuple[list[Any], list[bool]]:
-        found = run("gpu_doctor")["result"]
-        return found["findings"], [autoscaler["verified"] for autoscaler in found["autoscalers"]]
-
-    eventually(lambda: proven() == [True], "the values are proven", SETTLE_S)
-    eventually(lambda: report() == ([], [True]), "the doctor finds nothing", SETTLE_S)
+def test_the_other_modules_read_the_same(run: Run) -> None:
+    expect_other_modules_agree(run)
 
 
-def test_the_value_outlives_a_replica(
-    run: Callable[..., dict[str, Any]], thanos: tuple[client.ApiClient, Thanos]
-) -> None:
+def test_the_value_outlives_a_replica(run: Run, thanos: tuple[client.ApiClient, Thanos]) -> None:
     kube, chain = thanos
     for name in ("prometheus-b", "sidecar-b"):
         chain.plane.end(name)
@@ -128,5 +101,5 @@ def test_the_value_outlives_a_replica(
     chain.exporter.gpus("ml", {"chat-0": 95, "chat-1": 95})
 
     eventually(lambda: chain.replicas(dedup="false") == {"a"}, "one replica records", SETTLE_S)
-    eventually(lambda: wanted(kube) == 4, "the HPA follows the other replica", SETTLE_S)
+    expect_replicas(kube, 4)
     assert run("gpu_autoscaler_info")["result"]["autoscalers"][0]["verified"]

@@ -57,7 +57,7 @@ class Workloads:
             yield
             return
         definitions, name = client.ApiextensionsV1Api(self._kube), f"{kind.lower()}s.{group}"
-        definitions.create_custom_resource_definition(_definition(kind, group, version))
+        definitions.create_custom_resource_definition(definition(kind, group, version))
         eventually(lambda: is_served(self._kube, group, kind), f"{kind} is served", SERVED_S)
         try:
             yield
@@ -99,7 +99,7 @@ class Workloads:
         self._core.delete_collection_node()
 
 
-def _definition(kind: str, group: str, version: str) -> dict[str, Any]:
+def definition(kind: str, group: str, version: str) -> dict[str, Any]:
     plural = f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     scale = {

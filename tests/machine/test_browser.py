@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("selenium", reason="selenium is one of requirements-gates.txt")
 import browser
+from programs import missing
 from selenium.webdriver import Chrome
 
-pytestmark = pytest.mark.skipif(not any(map(shutil.which, browser.CHROMIUM)), reason="there is no chromium")
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta name="viewport" content="width=device-width"><title>t</title>
 <link rel="icon" href="data:,"><style>body {{ font: 16px sans-serif; background: #fff; color: #000 }} {style}</style>
 </head><body>{body}</body></html>"""
@@ -22,6 +22,8 @@ TABLE = f"<div style='overflow-x: auto'><table><tr><td style='min-width: 1600px'
 
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Chrome]:
+    if not any(map(shutil.which, browser.CHROMIUM)):
+        missing("no Chromium: `make gates` installs it")
     with browser.browser() as started:
         yield started
 

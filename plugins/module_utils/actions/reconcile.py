@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..autoscaling.backends import all_rules, backend_of, check_backends, unused_rules
+from ..autoscaling.backends import all_rules, backend_of, check_backends, needs_scaled_object, unused_rules
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions
 from ..autoscaling.spec import Autoscaler, read_keys
@@ -198,7 +198,7 @@ def _released(
     Without its ScaledObject an HPA gets no value, so it keeps the count until it is written.
     Returns: what exists then, and the autoscalers whose HPA was taken.
     """
-    kept = {autoscaler.key for autoscaler in autoscalers if backend_of(autoscaler).kind == SCALED_OBJECTS.kind}
+    kept = {autoscaler.key for autoscaler in autoscalers if needs_scaled_object(autoscaler)}
     leaving = {
         autoscaler.key: found
         for autoscaler in autoscalers

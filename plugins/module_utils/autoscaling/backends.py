@@ -89,6 +89,11 @@ def backend_of(autoscaler: Autoscaler) -> Backend:
     return BACKENDS[autoscaler.backend]
 
 
+def needs_scaled_object(autoscaler: Autoscaler) -> bool:
+    """Whether a ScaledObject scales the target, and owns its HPA."""
+    return backend_of(autoscaler).kind == SCALED_OBJECT
+
+
 def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
     """All that has to exist: the PrometheusRules, then a HorizontalPodAutoscaler or ScaledObject for each autoscaler.
 

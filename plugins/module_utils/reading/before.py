@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from ..autoscaling.backends import all_rules, backend_of
+from ..autoscaling.backends import all_rules, needs_scaled_object
 from ..autoscaling.capacity import gpus_of
 from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, resources_of
 from ..autoscaling.spec import Autoscaler, MetricTarget
@@ -98,7 +98,7 @@ class Before(Reader):
     @cached_property
     def _server_version(self) -> str | None:
         """Read only for KEDA's HPAs, which need a field of newer versions."""
-        if not any(map(_is_by_keda, self._autoscalers)):
+        if not any(map(needs_scaled_object, self._autoscalers)):
             return None
         version = self.take("version", lambda: self.kube.get_raw("/version"), None)
         return version.get("gitVersion") if isinstance(version, Mapping) else None
@@ -106,7 +106,7 @@ class Before(Reader):
     @cached_property
     def _is_keda_served(self) -> bool:
         """Read only for autoscalers of KEDA. An empty list of ScaledObjects does not tell."""
-        if not any(map(_is_by_keda, self._autoscalers)):
+        if not any(map(needs_scaled_object, self._autoscalers)):
             return True
         return SCALED_OBJECTS.kind in self.take("keda", lambda: self.kube.discover(SCALED_OBJECTS.api_version), {})
 
@@ -116,7 +116,7 @@ class Before(Reader):
 
         Read only for HPAs that this collection makes: KEDA scales to zero by itself.
         """
-        wanted = [one for one in self._autoscalers if not one.min_replicas and not _is_by_keda(one)]
+        wanted = [one for one in self._autoscalers if not one.min_replicas and not needs_scaled_object(one)]
         if not wanted:
             return ""
         probe = horizontal_pod_autoscaler(wanted[0])
@@ -139,7 +139,7 @@ class Before(Reader):
     @property
     def _scaled_objects(self) -> list[Manifest]:
         """Without those that go: their autoscalers have another backend by now."""
-        leaving = {autoscaler.key for autoscaler in self._autoscalers if not _is_by_keda(autoscaler)}
+        leaving = {autoscaler.key for autoscaler in self._autoscalers if not needs_scaled_object(autoscaler)}
         return [found for found in self.scaled_objects if not (is_managed(found) and key_of(found) in leaving)]
 
     def _proposal(self, rules: RuleOptions) -> Proposal:
@@ -243,14 +243,13 @@ def _api(owner: Owner) -> ApiState:
     )
 
 
-def _is_by_keda(autoscaler: Autoscaler) -> bool:
-    return backend_of(autoscaler).kind == SCALED_OBJECTS.kind
-
-
 def _wanted_hpa(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     hpa = horizontal_pod_autoscaler(autoscaler, rules.inventory)
     owner = {"kind": SCALED_OBJECTS.kind, "name": autoscaler.name}
-    return {**hpa, "metadata": {**hpa["metadata"], **({"ownerReferences": [owner]} if _is_by_keda(autoscaler) else {})}}
+    return {
+        **hpa,
+        "metadata": {**hpa["metadata"], **({"ownerReferences": [owner]} if needs_scaled_object(autoscaler) else {})},
+    }
 
 
 def _metric(autoscaler: Autoscaler, metric_target: MetricTarget) -> MetricState:

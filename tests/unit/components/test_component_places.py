@@ -242,7 +242,9 @@ CASES = {
     "no autoscaler uses KEDA": Case(KEDA, {"metrics_apis": apis(custom=False)}, ("existing",)),
     "an autoscaler uses KEDA": Case(KEDA, {"metrics_apis": apis(custom=True)}, ("present",), BY_KEDA),
     "an autoscaler uses the KEDA of others": Case(KEDA, external(), ("existing",), BY_KEDA),
-    "ours, and no autoscaler uses KEDA any more": Case(KEDA, external(owned=True, release="keda/keda"), ("present",)),
+    "managed, and no autoscaler uses KEDA any more": Case(
+        KEDA, external(owned=True, release="keda/keda"), ("present",)
+    ),
     "two KEDAs": Case(
         KEDA,
         external(),
@@ -264,7 +266,7 @@ CASES = {
         ("release scaling/other", "keda_namespace=scaling and keda_release=other"),
         BY_KEDA,
     ),
-    "KEDA beside an adapter of ours that still serves its API": Case(
+    "KEDA beside a managed adapter that still serves its API": Case(
         KEDA,
         external(owned=True, release="monitoring/prometheus-adapter"),
         (
@@ -273,7 +275,7 @@ CASES = {
         ),
         BY_KEDA,
     ),
-    "an adapter beside a KEDA of ours that still serves its API": Case(
+    "an adapter beside a managed KEDA that still serves its API": Case(
         ADAPTER,
         external(owned=True, release="keda/keda"),
         ("release keda/keda of this collection serves external.metrics.k8s.io", "run this once with keda_state=absent"),
@@ -292,7 +294,7 @@ CASES = {
         {"prometheus_adapter_external_metrics": True, **BY_KEDA},
     ),
     "an adapter beside KEDA": Case(ADAPTER, external(owned=True, release="keda/keda"), ("present",), BY_KEDA),
-    "KEDA goes, whoever serves its API": Case(
+    "KEDA is removed, independent of what serves its API": Case(
         KEDA, external(owned=True, release="monitoring/prometheus-adapter"), ("absent",), {"keda_state": "absent"}
     ),
     "nobody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("existing",)),

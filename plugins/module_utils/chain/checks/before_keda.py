@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...autoscaling.backends import backend_of
+from ...autoscaling.backends import needs_scaled_object
 from ...autoscaling.manifests import SCALED_OBJECT
 from ...autoscaling.scaled_object import diverging_fields, hpa_name, reads_totals
 from ...autoscaling.spec import Autoscaler
@@ -116,7 +116,9 @@ def hpa_of_scaled_object(state: State) -> Iterator[CheckResult]:
         hpa = state.proposal.hpas.get(autoscaler.key)
         for owner in [name for kind, name in owners(hpa) if kind == SCALED_OBJECT] if hpa else ():
             live = state.proposal.scaled_objects.get((autoscaler.namespace, owner))
-            is_own = live is not None and owner == autoscaler.name and (_is_by_keda(autoscaler) or is_managed(live))
+            is_own = (
+                live is not None and owner == autoscaler.name and (needs_scaled_object(autoscaler) or is_managed(live))
+            )
             if not is_own:
                 known = "" if live or state.proposal.is_keda_known else ", which this user has no permission to list"
                 seen = f"its HPA belongs to ScaledObject {autoscaler.namespace}/{owner}{known}"
@@ -170,14 +172,10 @@ def scaled_objects_are_known(state: State) -> Iterator[CheckResult]:
         yield CheckResult(finding_type, "ScaledObjects", "the user may not list scaledobjects of keda.sh")
 
 
-def _is_by_keda(autoscaler: Autoscaler) -> bool:
-    return backend_of(autoscaler).kind == SCALED_OBJECT
-
-
 def _by_keda(state: State) -> Iterator[tuple[Autoscaler, Manifest | None]]:
     """The autoscalers that need a ScaledObject, each with the one of its name."""
     for autoscaler in state.proposal.autoscalers:
-        if _is_by_keda(autoscaler):
+        if needs_scaled_object(autoscaler):
             yield autoscaler, state.proposal.scaled_objects.get(autoscaler.key)
 
 

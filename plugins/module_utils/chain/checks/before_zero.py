@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...autoscaling import zero
-from ...autoscaling.backends import backend_of
-from ...autoscaling.manifests import SCALED_OBJECT
+from ...autoscaling.backends import needs_scaled_object
 from ...autoscaling.spec import Autoscaler
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
@@ -112,7 +111,7 @@ def zero_is_left(state: State) -> Iterator[CheckResult]:
         hpa = state.proposal.hpas.get(autoscaler.key)
         was_scaled = hpa is not None and condition(hpa, "ScaledToZero").get("status") == "True"
         finding_type = SPEC_ZERO_WAKES if was_scaled else SPEC_ZERO_ASLEEP
-        if replicas == 0 and was_scaled is _is_by_keda(autoscaler):
+        if replicas == 0 and was_scaled is needs_scaled_object(autoscaler):
             kind = autoscaler.target.kind.lower()
             yield CheckResult(
                 finding_type,
@@ -125,9 +124,5 @@ def zero_is_left(state: State) -> Iterator[CheckResult]:
 def _to_zero(state: State, *, by_keda: bool | None = None) -> Iterator[Autoscaler]:
     """by_keda: those of one backend only."""
     for autoscaler in state.proposal.autoscalers:
-        if not autoscaler.min_replicas and by_keda in (None, _is_by_keda(autoscaler)):
+        if not autoscaler.min_replicas and by_keda in (None, needs_scaled_object(autoscaler)):
             yield autoscaler
-
-
-def _is_by_keda(autoscaler: Autoscaler) -> bool:
-    return backend_of(autoscaler).kind == SCALED_OBJECT
