@@ -90,7 +90,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-keda test-docker test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -192,7 +192,12 @@ test-traefik: lab-env test-env programs ## Traefik itself in front: the ways in 
 
 test-argocd: lab-env test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
 	@$(LAB_CLI) program argo-cd
+	@$(LAB_CLI) program redis
 	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
+
+test-flux: lab-env test-env programs ## Flux' source- and kustomize-controller on the objects that the playbook gitops writes: applied, kept, changed, pruned (compiles them first)
+	@$(LAB_CLI) program flux
+	@FLUX=1 $(PYTEST) tests/integration/test_flux.py $(ARGS)
 
 test-keda: lab-env test-env programs ## HPAs as KEDA would create them beside the adapter's over time, at periods of 1, 5 and 15 s; KEDA does not run (half an hour)
 	@KEDA=1 $(PYTEST) -s tests/integration/test_keda.py $(ARGS)

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from lab import preflight
 from lab.artifacts import CACHE, Artifact, Shell
+from lab.debian import unpacked
 from lab.versions import names, recipe
 
 HERE = Path(__file__).parent
@@ -49,7 +52,23 @@ def program_groups(recipes: str = "programs.yml") -> dict[str, Artifact]:
 def added_programs() -> dict[str, tuple[Artifact, tuple[str, ...]]]:
     """What is compiled for who asks, by name: the artifact, and the programs in it."""
     rows = recipe(HERE / "added.yml")
-    return {name: (_group(name, **row), tuple(row["programs"])) for name, row in rows.items()}
+    return {name: (_added(name, **row), tuple(row["programs"])) for name, row in rows.items()}
+
+
+def _added(name: str, *, debian: Sequence[str] = (), **row: Any) -> Artifact:
+    return _unpacked(name, debian, **row) if debian else _group(name, **row)
+
+
+def _unpacked(name: str, packages: Sequence[str], *, programs: Mapping[str, str]) -> Artifact:
+    """Debian's own programs. Their libraries are below usr/lib/x86_64-linux-gnu."""
+    content = unpacked(f"programs-{name}", packages)
+
+    def build(out: Path, run: Shell) -> None:
+        content.build(out, run)
+        for program, place in programs.items():
+            (out / program).symlink_to(place)
+
+    return replace(content, build=build, facts=(*content.facts, repr(programs)))
 
 
 def _group(

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.ownership import is_up_to_date
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import MANAGER
 from chart_site import CHARTS, Site, operator_crds
 from control_plane import ControlPlane, eventually, free_port, running
+from fleet_repository import FleetRepository
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
@@ -101,7 +101,13 @@ def start(plane: ControlPlane) -> None:
     }
     known = ("env", *(f"{name}={value}" for name, value in told.items()))
     common = (f"--redis=127.0.0.1:{redis}", "--namespace=argocd", f"--kubeconfig={plane.kubeconfig}")
-    plane.run("argocd-redis", program("argocd-redis"), f"127.0.0.1:{redis}")
+    # Debian's own, with the libraries beside it.
+    server = program("redis-server")
+    libraries = server.resolve().parents[2] / "usr" / "lib" / "x86_64-linux-gnu"
+    plane.run(
+        "redis", "env", f"LD_LIBRARY_PATH={libraries}", server,
+        "--bind", "127.0.0.1", "--port", redis, "--save", "", "--appendonly", "no",
+    )  # fmt: skip
     plane.run(
         "argocd-repo-server", *known, named["argocd-repo-server"], f"--redis=127.0.0.1:{redis}", "--disable-tls",
         "--address=127.0.0.1", f"--port={repositories}", f"--metrics-port={free_port()}",
@@ -122,28 +128,13 @@ def apply(plane: ControlPlane, *manifests: Object) -> None:
     kubectl(plane, "apply", "--namespace=argocd", "--server-side", "--filename=-", given=items)
 
 
-class Fleet:
+class Fleet(FleetRepository):
     """A repository with the folder in it, that Argo CD follows."""
 
     def __init__(self, site: Site, work: Path) -> None:
-        self._site, self._work = site, work
-        self.folder = work / "clusters" / "gpus"
-        self._git("init", "--quiet", "--initial-branch=main")
+        source = {"gitops_repository": f"file://{work}", "gitops_revision": "main"}
+        super().__init__(site, work, INVENTORY, {"gitops_tool": "argocd", **source}, "Application")
         self._objects = client.CustomObjectsApi(site.kube)
-
-    def push(self, *autoscalers: Object) -> None:
-        """What somebody does after a change of the inventory."""
-        place = {"gitops_tool": "argocd", "gitops_folder": str(self.folder), "gitops_path": "clusters/gpus"}
-        place |= {"gitops_repository": f"file://{self._work}", "gitops_revision": "main"}
-        unreached = {"kubegpu_kubeconfig": "/there/is/none"}
-        wanted = {**INVENTORY, "gpu_autoscaling_autoscalers": autoscalers}
-        done = self._site.play("kubegpu.autoscale.gitops", **wanted, **place, **unreached)
-        assert done.returncode == 0
-        self._git("add", "--all")
-        self._git("-c", "user.name=fleet", "-c", "user.email=fleet@example.com", "commit", "--quiet", "--message=fleet")
-
-    def _git(self, *words: str) -> None:
-        subprocess.run(["git", *words], cwd=self._work, check=True)
 
     def refresh(self) -> None:
         """As `argocd app get --refresh` does; else it looks every three minutes."""
@@ -167,12 +158,6 @@ class Fleet:
             name: application.get("status", {}).get("sync", {}).get("status", "")
             for name, application in self.applications().items()
         }
-
-    def written(self) -> list[Object]:
-        """The objects of the folder, without its Applications."""
-        texts = [file.read_text() for file in sorted(self.folder.rglob("*.yaml"))]
-        manifests = [manifest for text in texts for manifest in yaml.safe_load_all(text)]
-        return [manifest for manifest in manifests if manifest["kind"] != "Application"]
 
     def settle(self) -> None:
         """Wait until each Application is synced."""

@@ -3,7 +3,6 @@ module kubegpu.lab/argo-cd
 go 1.26.1
 
 require (
-	github.com/alicebob/miniredis/v2 v2.35.0
 	github.com/argoproj/argo-cd/v3 v3.2.11
 	github.com/spf13/cobra v1.10.1
 	k8s.io/client-go v0.34.0

@@ -52,7 +52,7 @@ def test_it_is_added_twice_and_other_images_stay(image: Path, tmp_path: Path) ->
 def test_a_program_may_have_another_name_than_what_it_is_asked_for_by() -> None:
     asked = added_programs()
     assert asked["traefik"][1] == ("traefik",)
-    assert asked["argo-cd"][1] == ("argocd", "argocd-redis")
+    assert asked["argo-cd"][1] == ("argocd",)
     assert set(asked) > set(added_images())
 
 
