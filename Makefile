@@ -123,7 +123,7 @@ unit: lab-env test-env programs ## pytest of what needs no server (ARGS="tests/r
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
 integration: lab-env test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
-	@$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/integration) $(ARGS)
+	@$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/integration) $(or $(ARGS),-n 2 --dist loadfile)
 
 molecule: lab-env test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
 	@set -e; export PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5'; $(foreach name,$(SCENARIO),$(call molecule,$(name)) $(ARGS);)
