@@ -1,7 +1,7 @@
-"""Flux' source-controller and kustomize-controller on the folder of the playbook `gitops`: applied, kept, changed, pruned.
+"""Flux' controllers on the folder of the playbook `gitops`: applied, kept, changed, pruned.
 
-They are processes beside an API server. helm-controller cannot be compiled here, so the cluster has the components already,
-and the folder has rules, HPAs, alerts and dashboards.
+source-controller and kustomize-controller are processes beside an API server. The module proxy does not serve
+helm-controller, so the inventory has all components as existing, and the folder has rules, HPAs, alerts and dashboards.
 """
 
 from __future__ import annotations
