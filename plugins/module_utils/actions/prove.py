@@ -355,8 +355,8 @@ class Prover:
             Hop.WORKLOAD,
             seen=f"node {node.name}: {text}",
             fix=f"on {node.name}: `ctr --namespace k8s.io tasks ls` and `journalctl -u kubelet`; "
-            "gpu_proof_runtime_class and gpu_proof_image have to fit the cluster, and gpu_proof_wait_timeout the time to "
-            "pull the image",
+            "gpu_proof_runtime_class and gpu_proof_image have to fit the cluster, and gpu_proof_wait_timeout the time "
+            "to pull the image",
         )
 
     def _prove_chain(self, seen: Seen, planned: Plan, record: Record) -> Record:
