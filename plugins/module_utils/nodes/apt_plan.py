@@ -64,6 +64,7 @@ def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "differing": [vars(file) for file in repository.differing],
                 "unwanted": repository.unwanted,
+                "read": repository.read,
                 "record": repository.record,
             }
         ),
