@@ -213,7 +213,8 @@ def _write(root: Path, machine: Machine) -> None:
     status.write_text("".join(_status(row) for row in machine.installed))
     if machine.compiler:
         (root / "proc").mkdir(exist_ok=True)
-        (root / "proc" / "version").write_text(f"Linux version 6.8.0 (x86_64-linux-gnu-{machine.compiler} (Ubuntu 12.3.0)")
+        built_by = f"x86_64-linux-gnu-{machine.compiler} (Ubuntu 12.3.0)"
+        (root / "proc" / "version").write_text(f"Linux version 6.8.0 ({built_by}")
     if machine.loaded:
         version = root / "proc" / "driver" / "nvidia" / "version"
         version.parent.mkdir(parents=True)

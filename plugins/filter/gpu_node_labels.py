@@ -48,7 +48,7 @@ options:
     type: dict
     default: {}
   left_out:
-    description: Servers that failed in this run, and so may not be nodes, whatever was found on them before.
+    description: Servers that failed in this run, and so may not be nodes, even if a GPU was found on them before.
     type: list
     elements: str
     default: []

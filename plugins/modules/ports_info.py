@@ -9,9 +9,9 @@ short_description: Check which ports of other servers a firewall blocks
 version_added: 0.1.0
 description:
   - Connects to TCP ports of other servers, all at the same time, and closes the connections.
-  - A port on which nothing listens yet counts as reached, because its server refuses the connection immediately. So
+  - A port on which nothing listens yet counts as reached, because its server rejects the connection immediately. So
     the module works before anything is installed.
-  - A firewall that refuses connections instead of dropping them cannot be told from such a port.
+  - A firewall that rejects connections instead of dropping them looks like such a port, and is not found.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
@@ -59,6 +59,7 @@ result:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.ports import unreached
 
 ARGUMENTS: dict[str, Any] = {
@@ -69,6 +70,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.no_log_values.update(masked_texts(module.params))
     try:
         found = unreached(module.params["addresses"], module.params["timeout"])
     except ValueError as error:

@@ -11,7 +11,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Without O(boot_id), starts a reboot and returns immediately. With O(boot_id), waits until the server has booted again.
+  - Without O(boot_id), starts a reboot and returns immediately. With O(boot_id), waits until the server has booted.
   - M(ansible.builtin.reboot) does both in one task, so at most as many servers reboot at a time as Ansible has forks.
     With two tasks all servers of a play reboot at the same time.
   - Supports Linux with systemd. Fails with the connection C(local), because it would reboot the controller.

@@ -97,10 +97,8 @@ def test_a_dead_source_of_others_does_not_stop_the_set(tmp_path: Path, own_is_th
         },
     }
     role = {"name": "kubegpu.autoscale._common", "tasks_from": "apt_files"}
-    play = {
-        **{"hosts": "localhost", "connection": "local", "gather_facts": False},
-        "tasks": [{"ansible.builtin.include_role": role}],
-    }
+    task = {"ansible.builtin.include_role": role}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "APT_CONFIG": str(tmp_path / "apt.conf")}
     done = ansible_playbook("-i", "localhost,", "play.yml", "-e", json.dumps(known), cwd=tmp_path, env=environment)

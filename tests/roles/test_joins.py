@@ -1,4 +1,4 @@
-"""How servers join: by one token, side by side, and without the proxies of a login. kubeadm and kubectl are stand-ins."""
+"""How servers join: by one token, side by side, and without the proxies of a login. kubeadm is a stand-in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKEN = "abcdef.0123456789abcdef"
 KUBEADM = f"""#!/bin/sh
 echo "$* [$https_proxy$NO_PROXY]" >> $RECORD
 case "$*" in
-  "token create"*) echo "kubeadm join 10.0.0.1:6443 --token {TOKEN} --discovery-token-ca-cert-hash sha256:{"0" * 64} " ;;
+  "token create"*) echo "kubeadm join cp1:6443 --token {TOKEN} --discovery-token-ca-cert-hash sha256:{"0" * 64} " ;;
   join*) [ ! -e $(dirname $3)/fails ] || exit 1 ;;
 esac
 """
@@ -26,72 +26,75 @@ SERVERS = ("cp1", "gpu1", "gpu2", "gpu3")
 PROXIES = {"https_proxy": "http://proxy.corp:3128", "NO_PROXY": ".corp"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the role's files belong to root")
-class TestJoins:
-    @pytest.fixture
-    def run(self, tmp_path: Path) -> Any:
-        programs = tmp_path / "bin"
-        programs.mkdir()
-        (programs / "kubeadm").write_text(KUBEADM)
-        (programs / "kubeadm").chmod(0o755)
-        names = {name: tmp_path / name for name in SERVERS}
-        for folder in names.values():
-            folder.mkdir()
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    if os.geteuid() != 0:
+        pytest.skip("the role's files belong to root")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "kubeadm").write_text(KUBEADM)
+    (programs / "kubeadm").chmod(0o755)
+    names = {name: tmp_path / name for name in SERVERS}
+    for folder in names.values():
+        folder.mkdir()
 
-        def play(*, fails: str = "") -> tuple[Any, list[str]]:
-            if fails:
-                (names[fails] / "fails").touch()
-            hosts: dict[str, Any] = {}
-            for name in SERVERS[1:]:
-                plan = Node(name=name, planes=("cp1",), hosts=SERVERS, others={"cp1": True}).plan()
-                plan["files"]["join_config"] = str(names[name] / "join.yaml")
-                plan["files"]["joined"] = str(names[name] / "kubelet.conf")
-                hosts[name] = {"__kubernetes_plan": plan}
-            local = {"ansible_connection": "local", "ansible_become": False}
-            inventory = {"kube_control_plane": {"hosts": {"cp1": None}}, "kube_node": {"hosts": hosts}}
-            (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": local, "children": inventory}}))
-            role = {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "joins"}
-            tasks = [{"ansible.builtin.include_role": role}, {"ansible.builtin.debug": {"msg": "goes on"}}]
-            head = {"hosts": "kube_node", "gather_facts": False, "max_fail_percentage": 99}
-            (tmp_path / "play.yml").write_text(json.dumps([{**head, "tasks": tasks}]))
-            record = tmp_path / "record"
-            record.touch()
-            environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "RECORD": str(record), **PROXIES}
-            environment["PATH"] = f"{programs}:{os.environ['PATH']}"
-            done = ansible_playbook("-i", "hosts.yml", "play.yml", "-vvv", "--diff", cwd=tmp_path, env=environment)
-            return done, record.read_text().splitlines()
+    def play(*, fails: str = "") -> tuple[Any, list[str]]:
+        if fails:
+            (names[fails] / "fails").touch()
+        hosts: dict[str, Any] = {}
+        for name in SERVERS[1:]:
+            plan = Node(name=name, planes=("cp1",), hosts=SERVERS, others={"cp1": True}).plan()
+            plan["files"]["join_config"] = str(names[name] / "join.yaml")
+            plan["files"]["joined"] = str(names[name] / "kubelet.conf")
+            hosts[name] = {"__kubernetes_plan": plan}
+        local = {"ansible_connection": "local", "ansible_become": False}
+        inventory = {"kube_control_plane": {"hosts": {"cp1": None}}, "kube_node": {"hosts": hosts}}
+        (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": local, "children": inventory}}))
+        role = {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "joins"}
+        tasks = [{"ansible.builtin.include_role": role}, {"ansible.builtin.debug": {"msg": "goes on"}}]
+        head = {"hosts": "kube_node", "gather_facts": False, "max_fail_percentage": 99}
+        (tmp_path / "play.yml").write_text(json.dumps([{**head, "tasks": tasks}]))
+        record = tmp_path / "record"
+        record.touch()
+        environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "RECORD": str(record), **PROXIES}
+        environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+        done = ansible_playbook("-i", "hosts.yml", "play.yml", "-vvv", "--diff", cwd=tmp_path, env=environment)
+        return done, record.read_text().splitlines()
 
-        return play
+    return play
 
-    def test_all_servers_of_a_run_join_by_one_token_that_no_output_shows(self, run: Any) -> None:
-        """One each would be a login each at the control plane, at the same time: above ten, its sshd closes some."""
-        done, called = run()
 
-        assert done.returncode == 0, done.stdout
-        assert [call for call in called if call.startswith("token create")] == [
-            "token create --ttl 44m --print-join-command []"
-        ]
-        assert len([call for call in called if call.startswith("join ")]) == 3
-        assert called[-1] == "token delete abcdef []", "it is of no use any more"
-        assert TOKEN not in done.stdout + done.stderr
-        assert TOKEN.partition(".")[2] not in done.stdout + done.stderr
+def test_all_servers_of_a_run_join_by_one_token_that_no_output_shows(run: Any) -> None:
+    """One each would be a login each at the control plane, at the same time: above ten, its sshd closes some."""
+    done, called = run()
 
-    def test_the_others_join_where_one_fails_and_the_token_goes(self, run: Any) -> None:
-        done, called = run(fails="gpu2")
+    assert done.returncode == 0, done.stdout
+    assert [call for call in called if call.startswith("token create")] == [
+        "token create --ttl 44m --print-join-command []"
+    ]
+    assert len([call for call in called if call.startswith("join ")]) == 3
+    assert called[-1] == "token delete abcdef []", "it is of no use any more"
+    assert TOKEN not in done.stdout + done.stderr
+    assert TOKEN.partition(".")[2] not in done.stdout + done.stderr
 
-        assert done.returncode != 0
-        assert sorted(host for host in SERVERS if f"ok: [{host}] => {{\n    \"msg\": \"goes on\"" in done.stdout) == [
-            "gpu1",
-            "gpu3",
-        ]
-        assert called[-1] == "token delete abcdef []"
 
-    def test_no_proxy_of_the_login_reaches_the_cluster(self, run: Any) -> None:
-        """kubeadm would write it into the API server's pod."""
-        _done, called = run()
-        asked = [call for call in called if not call.startswith("config validate")]  # which connects to nothing
-        assert len(asked) == 5
-        assert [call for call in asked if not call.endswith(" []")] == []
+def test_the_others_join_where_one_fails_and_the_token_goes(run: Any) -> None:
+    done, called = run(fails="gpu2")
+
+    assert done.returncode != 0
+    assert sorted(host for host in SERVERS if f'ok: [{host}] => {{\n    "msg": "goes on"' in done.stdout) == [
+        "gpu1",
+        "gpu3",
+    ]
+    assert called[-1] == "token delete abcdef []"
+
+
+def test_no_proxy_of_the_login_reaches_the_cluster(run: Any) -> None:
+    """kubeadm would write it into the API server's pod."""
+    _done, called = run()
+    asked = [call for call in called if not call.startswith("config validate")]  # which connects to nothing
+    assert len(asked) == 5
+    assert [call for call in asked if not call.endswith(" []")] == []
 
 
 def commands(tasks: list[dict[str, Any]]) -> Any:

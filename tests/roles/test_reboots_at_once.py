@@ -1,4 +1,4 @@
-"""Servers that have to reboot do so at the same time, whatever the number of forks. Each is a folder of this machine."""
+"""Servers that have to reboot do so at the same time, with any number of forks. Each is a folder of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
 # A server that reboots: it is silent until its boot is over, and has another boot ID then.
-CONNECTION = '''
+CONNECTION = """
 import time
 from pathlib import Path
 from ansible.errors import AnsibleConnectionFailure
@@ -38,7 +38,7 @@ class Connection(Local):
                 (folder / "began").write_text(str(time.time()))
             raise AnsibleConnectionFailure("closed by the reboot")
         return super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
-'''
+"""
 BOOT_S = 4
 
 

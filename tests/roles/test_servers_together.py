@@ -19,8 +19,13 @@ def play(folder: Path, addresses: dict[str, str], **variables: Any) -> Any:
     for name, address in addresses.items():
         ip, _slash, prefix = address.partition("/")
         facts = {
-            **{"distribution": "Debian", "distribution_major_version": "12", "kernel": "6.1.0-40-amd64"},
-            **{"architecture": "x86_64", "user_id": "root", "user_uid": 0, "hostname": name},
+            "distribution": "Debian",
+            "distribution_major_version": "12",
+            "kernel": "6.1.0-40-amd64",
+            "architecture": "x86_64",
+            "user_id": "root",
+            "user_uid": 0,
+            "hostname": name,
             "default_ipv4": {"address": ip},
             "interfaces": ["eth0"],
             "eth0": {"ipv4": {"address": ip, "prefix": prefix}},

@@ -40,7 +40,7 @@ TOKEN = "abcdef.0123456789abcdef"
 KUBEADM = f"""#!/bin/sh
 echo "$1 $2" >> /var/log/kubeadm-calls
 case "$*" in
-  "token create"*) echo "kubeadm join 192.0.2.1:6443 --token {TOKEN} --discovery-token-ca-cert-hash sha256:{"0" * 64}" ;;
+  "token create"*) echo "kubeadm join cp:6443 --token {TOKEN} --discovery-token-ca-cert-hash sha256:{"0" * 64}" ;;
   join*) [ ! -e /etc/kubegpu-fails ] || {{ echo "the test wants it" >&2; exit 1; }} ;;
 esac
 """
@@ -91,7 +91,8 @@ def faults_of(run: FleetRun) -> Iterator[str]:
     if run.unreachable:
         yield f"{run.servers} servers: lost {', '.join(run.unreachable)}"
     if sorted(run.failed) != failing:
-        yield f"{run.servers} servers: {', '.join(run.failed) or 'none'} failed, and {', '.join(failing) or 'none'} should"
+        failed, wanted = (", ".join(names) or "none" for names in (run.failed, failing))
+        yield f"{run.servers} servers: {failed} failed, and {wanted} should"
     if sorted(run.left_out) != failing:
         yield f"{run.servers} servers: the cluster goes on without {', '.join(run.left_out) or 'none'}"
     if run.joined != run.servers - 1 - len(failing):

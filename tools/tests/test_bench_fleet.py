@@ -25,7 +25,7 @@ def test_a_run_in_which_only_those_fail_that_should_is_none(run: FleetRun) -> No
     ("run", "fault"),
     [
         (replace(ALL_RIGHT, unreachable=["node3"]), "50 servers: lost node3"),
-        (replace(ALL_RIGHT, failed=["node7", "node8"]), "50 servers: node7, node8 failed, and node19, node33, node7 should"),
+        (replace(ALL_RIGHT, failed=["node8"]), "50 servers: node8 failed, and node19, node33, node7 should"),
         (replace(ALL_RIGHT, left_out=[]), "50 servers: the cluster goes on without none"),
         (replace(ALL_RIGHT, joined=0), "50 servers: 0 joined"),
         (replace(FIVE, tokens=4), "5 servers: 4 tokens were made"),

@@ -11,10 +11,10 @@ from .driver_packages import SYSTEMS
 from .host import Host
 
 SUPPORTED = tuple(sorted(SYSTEMS))
-# Seconds that a server's clock may differ from the controller's: a task on a busy server begins that much later. kubeadm's
-# certificates are valid from 5 minutes before they are made.
+# Seconds that a server's clock may differ from the controller's: a task on a busy server begins that much later.
+# kubeadm's certificates are valid from 5 minutes before they are made.
 CLOCK_TOLERANCE_S = 60
-# Ports by who listens, for whom (kubernetes.io, Ports and Protocols; Prometheus and metrics-server ask the kubelet, too).
+# kubernetes.io, Ports and Protocols. Prometheus and metrics-server ask the kubelet, too.
 API_SERVER, KUBELET, ETCD = 6443, 10250, (2379, 2380)
 
 
@@ -49,7 +49,6 @@ class Server:
             return ()
         return tuple(folder for folder, wanted in self.wanted_gib.items() if self.free_gib[folder] < float(wanted))
 
-
     @property
     def clock_is_wrong(self) -> bool:
         return abs(self.clock_ahead) > CLOCK_TOLERANCE_S
@@ -57,7 +56,10 @@ class Server:
 
 @dataclass(frozen=True)
 class Address:
-    """By which the other nodes reach a server. subnet: that it is in; empty if unknown. is_node: of a cluster already."""
+    """By which the other nodes reach a server.
+
+    subnet: that it is in; empty if unknown. is_node: whether the server is a node already.
+    """
 
     address: str
     subnet: str = ""

@@ -17,14 +17,14 @@ def unreached(addresses: Iterable[str], timeout_s: float) -> dict[str, str]:
     """Why there is no way, by address.
 
     addresses: `192.0.2.1:6443` or `[2001:db8::1]:6443`. ValueError for another notation.
-    A port where nobody listens is reached: its server refuses at once. A firewall drops the packet, or a router says
-    that the host or the network is not there.
+    A port is reached although nothing listens there: its server rejects the connection at once. A firewall drops the
+    packet, or a router reports that the host or the network is unreachable.
     """
     wanted = list(dict.fromkeys(addresses))
     targets = [_target(address) for address in wanted]
     with ThreadPoolExecutor(max_workers=AT_A_TIME) as pool:
-        reasons = pool.map(lambda target: _reason(*target, timeout_s), targets)
-        return {address: reason for address, reason in zip(wanted, reasons) if reason}
+        reasons = pool.map(lambda target: _reason(target, timeout_s), targets)
+        return {address: reason for address, reason in zip(wanted, reasons, strict=True) if reason}
 
 
 def _target(address: str) -> tuple[str, int]:
@@ -34,13 +34,13 @@ def _target(address: str) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
-def _reason(host: str, port: int, timeout_s: float) -> str:
+def _reason(target: tuple[str, int], timeout_s: float) -> str:
     """Empty if it is reached."""
     try:
-        socket.create_connection((host, port), timeout=timeout_s).close()
+        socket.create_connection(target, timeout=timeout_s).close()
     except ConnectionRefusedError:
         return ""
-    except socket.timeout:
+    except TimeoutError:
         return f"no answer in {timeout_s:g} s"
     except OSError as error:
         return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -91,8 +91,8 @@ def seen(classes: list[str] | None, *plugins: dict[str, Any]) -> dict[str, Any]:
         ({"kubegpu_cluster": seen([]), "nvidia_device_plugin_state": "existing"}, ""),
     ],
     ids=[
-        *("no cluster yet", "no right to list classes", "ours comes", "ours is there", "eksctl's plugin", "Bottlerocket"),
-        *("a class of others", "the operator comes", "said to exist"),
+        *("no cluster yet", "no right to list classes", "ours comes", "ours is there", "eksctl's plugin"),
+        *("Bottlerocket", "a class of others", "the operator comes", "said to exist"),
     ],
 )
 def test_pods_get_the_class_only_where_it_is_or_comes(variables: dict[str, Any], expected: str) -> None:

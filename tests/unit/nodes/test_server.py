@@ -153,7 +153,7 @@ RACKS = {
 def test_bridge_does_not_connect_racks_and_the_networks_that_do_are_named() -> None:
     [refusal] = of_all(addresses=RACKS, network="bridge")
 
-    assert "servers are in several subnets: cp1, a0, a1, a2, a3 and 2 more in 10.0.1.0/24; b1 in 10.0.2.0/24." in refusal
+    assert "are in several subnets: cp1, a0, a1, a2, a3 and 2 more in 10.0.1.0/24; b1 in 10.0.2.0/24." in refusal
     assert "Next: set kubernetes_cni: flannel, which works across subnets (cilium and calico do, too)" in refusal
     assert "kubernetes_node_ip" in refusal
 

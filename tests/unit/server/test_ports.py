@@ -54,7 +54,7 @@ def test_a_network_without_a_route_is_not_reached(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("address", ["10.0.0.1", ":6443", "10.0.0.1:api", ""])
 def test_an_address_without_a_port_is_an_error(address: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"port|Port"):
         unreached([address], 1)
 
 
