@@ -90,7 +90,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -231,6 +231,10 @@ bench-site: lab-env test-env ## site.yml twice on the lab that is up, and with a
 bench-servers: lab-env test-env ## nodes.yml, unchanged, on up to 50 servers that are containers without Kubernetes (ARGS="--servers 1,5")
 	@$(LAB_CLI) build
 	@$(BIN)/python tools/bench/bench_servers.py $(ARGS)
+
+test-fleet: lab-env test-env ## fifty servers by ssh with sshd's default limits and 50 forks: none is lost, and three that fail stop no other (ARGS="--servers 5")
+	@$(LAB_CLI) build
+	@$(BIN)/python tools/bench/bench_fleet.py $(ARGS)
 
 bench-doctor: lab-env test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_doctor.py $(ARGS)

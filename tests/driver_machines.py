@@ -61,6 +61,7 @@ class Machine:
     local:     whether Ansible runs on it.
     shows:     nvidia-smi's lines.
     device_files: in /dev; none where nobody looks there.
+    compiler:  of the running kernel, as Ubuntu's names it; empty where it names none.
     """
 
     system: str = "Debian 12"
@@ -77,6 +78,7 @@ class Machine:
     local: bool = False
     shows: Sequence[str] = ()
     device_files: Sequence[str] = ()
+    compiler: str = ""
 
 
 def plan(folder: Path, machine: Machine, **survey: Any) -> dict[str, Any]:
@@ -209,6 +211,10 @@ def _write(root: Path, machine: Machine) -> None:
     status = root / "var" / "lib" / "dpkg" / "status"
     status.parent.mkdir(parents=True)
     status.write_text("".join(_status(row) for row in machine.installed))
+    if machine.compiler:
+        (root / "proc").mkdir(exist_ok=True)
+        built_by = f"x86_64-linux-gnu-{machine.compiler} (Ubuntu 12.3.0)"
+        (root / "proc" / "version").write_text(f"Linux version 6.8.0 ({built_by}")
     if machine.loaded:
         version = root / "proc" / "driver" / "nvidia" / "version"
         version.parent.mkdir(parents=True)

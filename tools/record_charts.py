@@ -28,6 +28,8 @@ SOURCES = {
 }
 # A leaf's type, by what stands there by default. A `map` is handed on as a whole: any name may stand in it.
 TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "list", dict: "map"}
+# A number or a share in percent, whatever stands there (IntOrString of the Kubernetes API).
+INT_OR_STRING = ("maxSurge", "maxUnavailable", "minAvailable")
 # What stands in a repository whose owner sets the version when the chart is packaged.
 UNRELEASED = "v1.0.0-devel"
 HERE = CHECKOUT / "lab" / "charts"
@@ -76,7 +78,8 @@ def _tree(
         elif isinstance(default, dict) and default and inner not in whole:
             found[name] = _tree(default, asked, whole, inner)
         else:
-            found[name] = "any" if default is None else TYPES.get(type(default), "any")
+            is_open = default is None or name in INT_OR_STRING
+            found[name] = "any" if is_open else TYPES.get(type(default), "any")
     return found
 
 

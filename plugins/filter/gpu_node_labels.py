@@ -22,7 +22,7 @@ author:
 description:
   - Returns the nodes that get the label C(nvidia.com/gpu.present), and those that lose it.
   - A node has a GPU by the PCI devices of its server, by a label, or by what its device plugin offers.
-positional: _input, servers, hostvars, drivers, pool
+positional: _input, servers, hostvars, drivers, pool, left_out
 options:
   _input:
     description: Nodes of the cluster.
@@ -47,6 +47,11 @@ options:
     description: Labels of the nodes that the inventory is about. Empty for all.
     type: dict
     default: {}
+  left_out:
+    description: Servers that failed in this run, and so may not be nodes, even if a GPU was found on them before.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -70,16 +75,17 @@ def gpu_node_labels(
     hostvars: Mapping[str, Any] | None = None,
     drivers: Collection[str | None] = (),
     pool: Mapping[str, Any] | None = None,
+    left_out: Collection[str] = (),
 ) -> dict[str, Any]:
     known = hostvars or {}
-    found = [_server(host, known[host], drivers) for host in servers]
+    found = [_server(host, known[host], drivers, host in left_out) for host in servers]
     return {**asdict(label_changes(found, nodes, pool or {})), "owned": owned(nodes)}
 
 
-def _server(host: str, variables: Mapping[str, Any], drivers: Collection[str | None]) -> Server:
+def _server(host: str, variables: Mapping[str, Any], drivers: Collection[str | None], is_left_out: bool) -> Server:
     facts = variables.get("ansible_facts") or {}
     name = node_name(host, variables)
-    if "gpu_facts" not in facts:
+    if "gpu_facts" not in facts or is_left_out:
         return Server(host, name, None)
     gpus = facts["gpu_facts"].get("gpus") or ()
     return Server(host, name, any(gpu["bound_driver"] in drivers for gpu in gpus))

@@ -21,7 +21,8 @@ options:
     description:
       - C(context) and C(server) of the cluster, the path of the C(kubeconfig), the command up to the C(playbook), the
         GPU C(nodes), the C(autoscalers), and the address of C(prometheus). Also C(stack_values), C(release),
-        C(grafana_secret) and C(receivers) of the monitoring stack, and the line of the C(proof).
+        C(grafana_secret) and C(receivers) of the monitoring stack, the line of the C(proof), and the servers that were
+        C(left_out).
     type: dict
     required: true
 """

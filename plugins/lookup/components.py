@@ -43,7 +43,7 @@ _raw:
       the errors C(several) and C(missing).
     - V(fleet) has C(workers) of the HPA controller, C(requests) per second, and C(memory_mib) and C(millicores) that
       Prometheus requests. Its periods are in seconds, C(interval) of scrapes and rule evaluations, C(sync) of HPAs, and
-      C(relist) of the adapter.
+      C(relist) of the adapter. C(rollout) is how many seconds to wait for one pod on each node.
     - V(hpa_sync_period) is in seconds.
     - V(operator_roles) has names.
   type: list

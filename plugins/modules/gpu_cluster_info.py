@@ -62,8 +62,8 @@ result:
         - A host engine is a DCGM service that exporters connect to.
         - C(owned) shows whether this collection manages the component for O(inventory_id).
         - C(release) is the namespace and name of its Helm release.
-        - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm)
-          and C(manifest).
+        - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm),
+          C(manifest) and C(node). The last one is a device plugin that is part of the node's image.
         - A Prometheus has its service and port, C(scheme) and C(path_prefix), and the labels and namespaces by which it
           selects PrometheusRules and monitors. V(none) means all namespaces.
       type: dict
@@ -73,6 +73,10 @@ result:
     serves_monitors:
       description: Whether the cluster serves the kind ServiceMonitor. Also V(true) if that could not be determined.
       type: bool
+    runtime_classes:
+      description: Names of the RuntimeClasses. Null without permission to list them.
+      type: list
+      elements: str
     not_looked_at:
       description: Each kind that could not be read, with the missing permission. Any other error fails the module.
       type: dict
@@ -82,6 +86,7 @@ result:
     server: https://192.0.2.10:6443
     sees_releases: true
     serves_monitors: true
+    runtime_classes: [nvidia]
     not_looked_at: {}
     components:
       prometheus:

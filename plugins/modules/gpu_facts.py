@@ -233,6 +233,12 @@ ansible_facts:
           description: Release of the running kernel.
           type: str
           sample: 6.8.0-60-generic
+        kernel_compiler:
+          description:
+            - Package of the compiler that Ubuntu built the running kernel with, and that DKMS needs.
+            - Null if the kernel does not report it, as those of Debian, whose headers depend on their compiler.
+          type: str
+          sample: gcc-13
         kernel_headers_installed:
           description:
             - Whether the headers of the running kernel are installed, which DKMS needs. Null if that is unknown.

@@ -69,6 +69,14 @@ options:
         description: Free disk space, as M(kubegpu.autoscale.server_info) returns it.
         type: dict
         default: {}
+      clock_ahead:
+        description: Difference to the controller's clock in seconds, as M(kubegpu.autoscale.server_info) returns it.
+        type: float
+        default: 0.0
+      unreached:
+        description: Ports of other servers that it does not reach, as M(kubegpu.autoscale.ports_info) returns them.
+        type: dict
+        default: {}
   servers:
     description: Check whether the servers of a play can become one cluster.
     type: dict
@@ -96,6 +104,23 @@ options:
         description: Host names by inventory name.
         type: dict
         default: {}
+      addresses:
+        description: Addresses by inventory name, as P(kubegpu.autoscale.server_addresses#filter) returns them.
+        type: dict
+        default: {}
+      control_planes:
+        description: Control planes of the play.
+        type: list
+        elements: str
+        default: []
+      has_own_etcd:
+        description: Whether etcd runs on the control planes.
+        type: bool
+        default: true
+      network:
+        description: Network of the pods, C(kubernetes_cni). Empty if the play creates no cluster.
+        type: str
+        default: ""
   apt:
     description: Plan a set of packages from one repository.
     type: dict
@@ -1120,6 +1145,11 @@ reboot:
   returned: always
   type: dict
   sample: {allowed: true, required: true, reason: "driver 570.86.15 is loaded, but 580.95.05 is installed"}
+reached:
+  description: Addresses and ports that each server has to reach on other servers, by inventory name.
+  returned: for C(servers)
+  type: dict
+  sample: {gpu1: ["10.0.0.1:6443"], cp1: ["10.0.0.2:10250"]}
 kubeadm:
   description: Documents for kubeadm (the join configuration without its token), and arguments for its command line.
   returned: for C(kubernetes)

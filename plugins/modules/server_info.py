@@ -22,6 +22,11 @@ options:
     type: list
     elements: path
     default: [/boot, /usr, /var/lib]
+  controller_time:
+    description:
+      - Time of the controller when the task begins, in seconds since 1970, C(now().timestamp()). Compared with the
+        server's clock. The difference includes the time until the module runs.
+    type: float
 attributes:
   check_mode:
     description: Runs in check mode, and returns the same as otherwise.
@@ -91,8 +96,13 @@ result:
       description: Free space in GiB of the file system of each folder.
       type: dict
       sample: {/boot: 0.7, /usr: 20.1, /var/lib: 20.1}
+    clock_ahead:
+      description: Seconds by which the server's clock is ahead of O(controller_time). V(0) without it.
+      type: float
+      sample: 0.4
 """
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +113,19 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host impo
 ARGUMENTS: dict[str, Any] = {
     "root": {"type": "path", "default": "/"},
     "folders": {"type": "list", "elements": "path", "default": [*ROOM]},
+    "controller_time": {"type": "float"},
 }
 
 
 def main() -> None:
+    began = time.time()
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     module.no_log_values.update(masked_texts(module.params))
     host, warnings = read_host(Path(module.params["root"]), module.params["folders"])
     for warning in warnings:
         module.warn(warning)
-    module.exit_json(changed=False, result=host)
+    then = module.params["controller_time"]
+    module.exit_json(changed=False, result={**host, "clock_ahead": 0.0 if then is None else round(began - then, 1)})
 
 
 if __name__ == "__main__":

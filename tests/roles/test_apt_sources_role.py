@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,53 @@ def test_a_source_that_apt_does_not_take_goes_again(tmp_path: Path, was_there: b
     assert "Conflicting values set for option Signed-By" in said
     assert ("The new source was removed again." in said) != was_there
     assert source.exists() == was_there
+
+
+FLAT = "Types: deb\nURIs: file:{folder}/repository\nSuites: ./\nTrusted: yes\n"
+DEAD = "deb [trusted=yes] http://127.0.0.1:9/ppa noble main\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("apt-get"), reason="takes root and apt")
+@pytest.mark.parametrize("own_is_there", [True, False], ids=["ours is there", "ours is dead as well"])
+def test_a_dead_source_of_others_does_not_stop_the_set(tmp_path: Path, own_is_there: bool) -> None:
+    """A PPA that is gone is no reason to leave a server without its driver."""
+    sources = tmp_path / "sources.list.d"
+    for folder in (sources, tmp_path / "var/lib/apt/lists/partial", tmp_path / "var/cache/apt/archives/partial"):
+        folder.mkdir(parents=True)
+    (tmp_path / "status").touch()
+    (tmp_path / "apt.conf").write_text(APT_CONFIG.format(folder=tmp_path) + 'Acquire::Retries "0";\n')
+    (sources / "dead.list").write_text(DEAD)
+    source = sources / "kubegpu-docker.sources"
+    if own_is_there:
+        (tmp_path / "repository").mkdir()
+        (tmp_path / "repository/Packages").write_text("Package: containerd.io\nVersion: 2.1\nArchitecture: all\n")
+    known: dict[str, Any] = {
+        "_common_apt": APT,
+        "_common_apt_paths": apt_paths(tmp_path) | {"source": str(source)},
+        "_common_apt_plan": {
+            "files": {
+                "differing": [{"path": str(source), "content": FLAT.format(folder=tmp_path), "mode": "0644"}],
+                "unwanted": [],
+                "read": [str(source)],
+            },
+            "steps": {"source_is_new": True},
+        },
+    }
+    role = {"name": "kubegpu.autoscale._common", "tasks_from": "apt_files"}
+    task = {"ansible.builtin.include_role": role}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "APT_CONFIG": str(tmp_path / "apt.conf")}
+    done = ansible_playbook("-i", "localhost,", "play.yml", "-e", json.dumps(known), cwd=tmp_path, env=environment)
+    said = " ".join((done.stdout + done.stderr).split())
+
+    assert (done.returncode == 0) is own_is_there, said
+    assert source.exists() is own_is_there
+    if own_is_there:
+        assert "WARNING: apt -> localhost: apt does not read all of its sources:" in said
+        assert "127.0.0.1:9" in said
+        offered = subprocess.run(
+            ["apt-cache", "madison", "containerd.io"],
+            env={**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf")}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert "2.1" in offered.stdout

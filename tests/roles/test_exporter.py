@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,28 @@ def test_the_exporter_has_room_for_a_scrape_each_second() -> None:
     # What its Go runtime keeps to. Go 1.25 and later look at the limit of processors, not at that of memory.
     assert (env["GOMAXPROCS"], env["GOMEMLIMIT"]) == ("2", "1024MiB")
     assert values["serviceMonitor"]["scrapeTimeout"] == values["serviceMonitor"]["interval"]
+
+
+def test_a_change_reaches_many_nodes_and_a_slow_answer_ends_no_exporter(tmp_path: Path) -> None:
+    """The chart changes one node at a time, and ends an exporter whose answers take a second three times in a row."""
+    values = RoleValues("dcgm_exporter", {}, {})["__dcgm_exporter_values"]
+    (tmp_path / "values.yml").write_text(
+        json.dumps({name: values[name] for name in ("rollingUpdate", "livenessProbe", "readinessProbe")})
+    )
+    argv = [program("helm"), "template", "x", ROOT / "lab/charts/dcgm-exporter", "--values", tmp_path / "values.yml"]
+    rendered = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
+    [made] = [manifest for manifest in yaml.safe_load_all(rendered) if manifest and manifest["kind"] == "DaemonSet"]
+    [container] = made["spec"]["template"]["spec"]["containers"]
+
+    assert made["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "25%", "maxSurge": 0}
+    assert (container["livenessProbe"]["initialDelaySeconds"], container["livenessProbe"]["periodSeconds"]) == (45, 30)
+
+
+@pytest.mark.parametrize("role", ["dcgm_exporter", "nvidia_device_plugin"])
+@pytest.mark.parametrize(("nodes", "seconds"), [(0, 300), (200, 1100)])
+def test_a_wait_for_a_pod_on_each_node_follows_their_number(role: str, nodes: int, seconds: int) -> None:
+    values = RoleValues(role, {"kubegpu_fleet": {"nodes": nodes}}, {"kubegpu_cluster": {}})
+    assert int(values[f"{role}_wait_timeout"]) == seconds
 
 
 def test_what_the_inventory_adds_to_a_list_leaves_the_role_s_entries() -> None:

@@ -15,6 +15,7 @@ import yaml
 from ansible_forks import ansible_playbook
 from collection import ROOT
 
+CLUSTER_ROLES = ("gpu_node_labels", "nvidia_device_plugin", "gpu_operator", "gpu_mig")
 NODES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "docker", "kubernetes", "helm")
 LOOK = [
     {"ansible.builtin.fail": {"msg": "refused as the test wants it"}, "when": "inventory_hostname in refused"},
@@ -26,6 +27,15 @@ WORK = [
     {
         "ansible.legacy.note": {
             "text": "{{ ansible_play_batch | join(' ') }}",
+            "path": "{{ done_folder }}/{{ role_name | regex_replace('.*[.]', '') }}-{{ inventory_hostname }}",
+        }
+    },
+]
+# Of roles that work on the cluster: which servers they are told to do without.
+LEFT_OUT = [
+    {
+        "ansible.legacy.note": {
+            "text": "{{ _common_left_out | join(' ') }}",
             "path": "{{ done_folder }}/{{ role_name | regex_replace('.*[.]', '') }}-{{ inventory_hostname }}",
         }
     },
@@ -69,6 +79,11 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
         look = LOOK_OF_DRIVER if role == "nvidia_driver" else LOOK
         for name, content in {"preflight": look, "upgrade_preflight": LOOK, "main": WORK, "upgrade": WORK}.items():
             (tasks / f"{name}.yml").write_text(json.dumps([*content, REBOOT] if role == "nvidia_driver" else content))
+        (tasks.parent / "meta").symlink_to(ROOT / "roles" / role / "meta")
+    for role in CLUSTER_ROLES:
+        tasks = collection / "roles" / role / "tasks"
+        tasks.mkdir(parents=True)
+        (tasks / "main.yml").write_text(json.dumps(LEFT_OUT))
         (tasks.parent / "meta").symlink_to(ROOT / "roles" / role / "meta")
     common = collection / "roles/_common"
     (common / "tasks").mkdir(parents=True)
@@ -259,3 +274,23 @@ def test_servers_that_wait_for_a_reboot_are_told_once_before_there_is_a_cluster(
 def test_a_node_that_waits_for_a_reboot_does_not_stop_the_others(fleet: Fleet) -> None:
     fleet.run("nodes", waiting=("gpu1",))
     assert fleet.code == 0
+
+
+def test_a_server_that_breaks_late_is_left_out_to_the_end_and_named(fleet: Fleet) -> None:
+    """What is done on the cluster for the others does not wait for it, in the same run."""
+    (fleet.folder / "site.yml").write_text(
+        yaml.safe_dump([{"import_playbook": str(ROOT / "playbooks" / f"{name}.yml")} for name in ("nodes", "gpu")])
+    )
+    done = fleet.run(str(fleet.folder / "site"), broken="gpu2", kubegpu_fail_fast=False)
+
+    assert done["nvidia_container_toolkit"] == ALL - {"gpu2"}
+    assert {name: done.get(name) for name in CLUSTER_ROLES[:3]} == {name: {"localhost"} for name in CLUSTER_ROLES[:3]}
+    assert (fleet.folder / "done" / "gpu_node_labels-localhost").read_text() == "gpu2"
+    assert "WARNING: gpu2 failed above, and the run continues without them. Next: fix them" in fleet.said
+    assert fleet.code != 0, "the command says that something failed"
+
+
+def test_nothing_is_left_out_of_a_run_in_which_nothing_fails(fleet: Fleet) -> None:
+    fleet.run("gpu")
+    assert (fleet.folder / "done" / "gpu_node_labels-localhost").read_text() == ""
+    assert "failed above" not in fleet.said

@@ -25,8 +25,8 @@ def test_a_fleet_of_medium_or_unknown_size_has_the_common_settings() -> None:
         "memory_mib": 512,
         "millicores": 200,
     }
-    assert values(nodes=80, autoscalers=250)[FLEET] == common
-    assert RoleValues("kubernetes", {}, {})[FLEET] == common, "an inventory without servers and autoscalers"
+    assert values(nodes=80, autoscalers=250)[FLEET] == common | {"rollout": 620}
+    assert RoleValues("kubernetes", {}, {})[FLEET] == common | {"rollout": 300}, "without servers and autoscalers"
 
 
 def test_a_small_fleet_has_shorter_periods() -> None:

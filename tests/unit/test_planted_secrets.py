@@ -20,8 +20,9 @@ from planted import PLANT, each_holder
 install()
 PACKAGE = "ansible_collections.kubegpu.autoscale.plugins.modules."
 # gpu_facts has PCI addresses, and brings a server nothing that it does not need.
-# node_plan is an action: the module of that name documents it.
-MODULES = sorted({path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")} - {"gpu_facts", "node_plan"})
+# Of an action the module of that name is only the documentation.
+ACTIONS = {path.stem for path in (ROOT / "plugins" / "action").glob("*.py")}
+MODULES = sorted({path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")} - {"gpu_facts", *ACTIONS})
 # Without a cluster: what a module does before it asks one, and what it says of its options, is asked here.
 NOWHERE = {"kubeconfig": "/nowhere/kubeconfig"}
 # What a module asks for beside what is required of itself.

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -40,14 +40,18 @@ def main() -> None:
 
 
 @contextmanager
-def servers() -> Iterator[Path]:
-    """The inventory of fifty servers on which the playbook has run; they are gone afterwards."""
+def servers(prepare: Callable[[Path], None] = lambda _inventory: None) -> Iterator[Path]:
+    """The inventory of fifty servers on which the playbook has run; they are gone afterwards.
+
+    prepare: does what else the server needs that all are copied from, by its inventory.
+    """
     with tempfile.TemporaryDirectory() as folder:
         inventory = Path(folder) / "hosts.yml"
         (inventory.parent / "group_vars").symlink_to(CHECKOUT / "inventories" / "lab" / "group_vars")
         try:
             up("one", inventory)
             call(ANSIBLE_PLAYBOOK, "-i", str(inventory), PLAYBOOK)
+            prepare(inventory)
             call("podman", "commit", "--quiet", f"{LAB}-node1", COPY)
             up("fifty", inventory, f"-elab_node_image={COPY}")
             yield inventory

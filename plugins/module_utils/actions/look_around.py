@@ -41,6 +41,7 @@ def look_around(connect: Callable[[], KubeClient], server: str, inventory: str, 
             "components": find_components(reader.objects()),
             "sees_releases": reader.sees_releases,
             "serves_monitors": reader.serves_monitors,
+            "runtime_classes": reader.class_names,
             "not_looked_at": reader.unread,
         }
     )

@@ -60,6 +60,7 @@ RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "ResourceClaimTemplate
 RESOURCE_QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices")
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
+RUNTIME_CLASSES = Resource("node.k8s.io/v1", "RuntimeClass", "runtimeclasses")
 SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
 SECRETS = Resource("v1", "Secret", "secrets")
 SERVICES = Resource("v1", "Service", "services")

@@ -23,6 +23,7 @@ FLEET = "kubegpu_fleet"
 SYNC_PERIOD = "kubernetes_hpa_sync_period"
 GROUPS = "groups"
 OPERATOR_DRIVER = "gpu_operator_driver"
+RUNTIME_CLASS = "nvidia"
 # Text of a command line is converted by the lookup plugin, like an option of a module.
 BOOLEANS = (*(f"{role}_adopt" for role in COMPONENTS), "prometheus_adapter_external_metrics")
 
@@ -93,6 +94,20 @@ def prometheus(values: Values) -> dict[str, Any]:
     }
 
 
+def runtime_class(values: Values) -> str:
+    """RuntimeClass of pods that need a GPU's driver; empty where NVIDIA's runtime is the nodes' default.
+
+    That is so where another device plugin works without the class, as on EKS, whose images have that default. If the
+    cluster was not read, or its classes could not be, it is the class of the device plugin's role.
+    """
+    known = (values.get(CLUSTER) or {}).get("runtime_classes")
+    if known is None or RUNTIME_CLASS in known:
+        return RUNTIME_CLASS
+    cluster = _cluster(values)
+    creates = place("nvidia_device_plugin", cluster)["state"] == "present" or cluster.wants_operator()
+    return RUNTIME_CLASS if creates else ""
+
+
 def operator_roles(values: Values) -> list[str]:
     """Roles of servers that the GPU operator replaces."""
     installs_driver = values.get(OPERATOR_DRIVER) == "operator"
@@ -127,5 +142,6 @@ PARTS: Mapping[str, Part] = {
     "wanted": Part(_WANTED, wanted.wanted),
     "places": Part((*_WANTED, CLUSTER), places),
     "prometheus": Part((*_WANTED, *_FLEET, CLUSTER, PROMETHEUS), prometheus),
+    "runtime_class": Part((*_WANTED, CLUSTER), runtime_class),
     "operator_roles": Part((*_WANTED, OPERATOR_DRIVER), operator_roles),
 }

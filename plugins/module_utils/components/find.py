@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..autoscaling.capacity import gpus_of
 from ..autoscaling.manifests import Manifest
 from ..chain.objects import containers_of, flag, key_of, labels_of, name_of, owners, seconds
 from ..chain.selectors import labels_match, labels_that_match
@@ -40,6 +41,7 @@ class Objects:
     stateful_sets: Sequence[Manifest] = ()
     services: Sequence[Manifest] = ()
     prometheuses: Sequence[Manifest] = ()
+    nodes: Sequence[Manifest] = ()
     namespaces: Sequence[Manifest] | None = None
     api_services: Mapping[str, Manifest] = field(default_factory=dict)
     releases: Collection[tuple[str, str]] = ()
@@ -63,13 +65,25 @@ def find_components(objects: Objects) -> dict[str, Any]:
         "gpu_operator": entries(workload for workload in objects.deployments if GPU_OPERATOR.container(workload)),
         "exporter": of_gpus(driver for driver in drivers if EXPORTER.container(driver)),
         "host_engine": of_gpus(driver for driver in drivers if HOST_ENGINE.container(driver)),
-        "device_plugin": of_gpus(driver for driver in drivers if plugin_container(driver)),
+        "device_plugin": of_gpus(driver for driver in drivers if plugin_container(driver)) or _of_nodes(objects),
         "dra_driver": of_gpus(driver for driver in drivers if gives_gpus_by_dra(driver)),
         "node_feature_discovery": entries(
             workload for workload in workloads if NODE_FEATURE_DISCOVERY.container(workload)
         ),
         "metrics_apis": {group: _server(api, objects) for group, api in objects.api_services.items()},
     }
+
+
+def _of_nodes(objects: Objects) -> list[dict[str, Any]]:
+    """Nodes that offer GPUs although no DaemonSet is a device plugin: it is a program of their image.
+
+    Bottlerocket, EKS Auto Mode and AKS' managed GPU pools have one. One entry for all of them.
+    """
+    offering = sorted(name_of(node) for node in objects.nodes if any(gpus_of([node]).values()))
+    return [
+        {"kind": "device plugin on Node", "name": name, "owned": False, "release": "", "origin": "node"}
+        for name in offering[:1]
+    ]
 
 
 def is_owned(manifest: Manifest, objects: Objects) -> bool:

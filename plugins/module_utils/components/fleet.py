@@ -21,6 +21,10 @@ _NODES_A_SECOND = 300
 # with the others.
 _SMALL_NODES = 20
 _SMALL_AUTOSCALERS = 20
+# Until the pods of a DaemonSet are ready: on a few nodes 300 s, most of it for images; at 1 Gbit/s the 0.5 GB of each
+# further node (dcgm-exporter's image) take 4 s of the registry or of the way to it.
+_ROLLOUT_S = 300
+_ROLLOUT_S_A_NODE = 4
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class FleetSettings:
     sync:       seconds between two evaluations of one HPA, on a control plane installed by this collection.
     relist:     seconds until the adapter looks for new metrics again.
     memory_mib: that Prometheus requests of its node; millicores likewise.
+    rollout:    seconds to wait for one pod on each node.
     """
 
     workers: int
@@ -42,6 +47,7 @@ class FleetSettings:
     relist: int
     memory_mib: int
     millicores: int
+    rollout: int
 
 
 def fleet_settings(nodes: int, autoscalers: int, hpa_sync_period_s: float | None = None) -> FleetSettings:
@@ -60,4 +66,5 @@ def fleet_settings(nodes: int, autoscalers: int, hpa_sync_period_s: float | None
         relist=10 if is_small else 30,
         memory_mib=max(512, nodes * 5),
         millicores=max(200, math.ceil(nodes * 2.5)),
+        rollout=_ROLLOUT_S + _ROLLOUT_S_A_NODE * nodes,
     )

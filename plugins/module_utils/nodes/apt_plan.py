@@ -64,6 +64,7 @@ def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "differing": [vars(file) for file in repository.differing],
                 "unwanted": repository.unwanted,
+                "read": repository.read,
                 "record": repository.record,
             }
         ),
@@ -71,6 +72,7 @@ def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "steps": {
             "bring_key": repository.brings_key,
             "write": repository.changes,
+            "change": repository.changes or repository.brings_key or bool(repository.record),
             "install": repository.installs,
             "update_cache": not repository.is_known and not repository.changes,  # writing files has updated it
             "pretend": repository.pretended,

@@ -134,6 +134,13 @@ class AptRepository:
     def is_reused(self) -> bool:
         return any({*self.needs} <= {*source.components} for source in self.elsewhere)
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Files of sources that have the set's packages; empty for those of the distribution."""
+        if self.is_reused:
+            return tuple(dict.fromkeys(source.file for source in self.elsewhere))
+        return (self.paths.source,) if self.apt.url else ()
+
     # Files.
 
     @property

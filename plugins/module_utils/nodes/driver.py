@@ -221,7 +221,8 @@ class Driver:
     def kernel_headers(self) -> tuple[str, ...]:
         if self.options.kernel_headers is not None:
             return self.options.kernel_headers
-        return (f"linux-headers-{self.kernel}", f"linux-headers-{self.host.kernel}")
+        compiler = (self.facts.compiler,) if self.facts.compiler else ()
+        return (f"linux-headers-{self.kernel}", f"linux-headers-{self.host.kernel}", *compiler)
 
     @property
     def apt(self) -> AptSet:

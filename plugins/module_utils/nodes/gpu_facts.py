@@ -32,6 +32,7 @@ class GpuFacts:
     branch_max: last branch that drives all of them; None if the newest does.
     origin:     `package`, `other`; None without a driver.
     nvswitches: how many PCI shows.
+    compiler:   package of the compiler of the running kernel; empty if unknown.
     has_uvm:    whether the device files of nvidia-uvm exist, if that was checked.
     """
 
@@ -45,6 +46,7 @@ class GpuFacts:
     loaded: str | None = None
     installed: str | None = None
     origin: str | None = None
+    compiler: str = ""
     has_uvm: bool = True
     problem: str = ""
     reboot_reason: str = ""
@@ -65,6 +67,7 @@ class GpuFacts:
             loaded=facts["driver_version_loaded"],
             installed=facts["driver_version_installed"],
             origin=facts["driver_origin"],
+            compiler=facts.get("kernel_compiler") or "",
             has_uvm=facts.get("uvm_available") is not False,
             problem=facts["driver_problem"],
             reboot_reason=facts["reboot_reason"],

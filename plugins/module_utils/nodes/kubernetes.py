@@ -244,6 +244,16 @@ class Kubernetes:
         """By which the leader tells the cluster of changes."""
         return tuple(phase for name, phase in PHASES.items() if name in self.changed) if self.leads else ()
 
+    @property
+    def token_ttl(self) -> str:
+        """How long the token of the run's joins is valid, in kubeadm's notation. Afterwards it is deleted.
+
+        Control planes join one by one, for at most 10 minutes each (Kubeadm.join). Of workers as many join at a time as
+        Ansible has forks: with five, and half a minute for each, 200 of them need 20 minutes.
+        """
+        minutes = 30 + 10 * len(self.membership.control_planes) + len(self.membership.all_hosts)
+        return f"{minutes}m"
+
     # Swap and networks.
 
     @property

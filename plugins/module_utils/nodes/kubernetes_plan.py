@@ -266,6 +266,7 @@ def _kubeadm(node: Kubernetes) -> dict[str, Any]:
         "config": kubeadm.config_text if node.is_control_plane else "",
         "applied": kubeadm.wanted_text,
         "join": kubeadm.join,
+        "token_ttl": node.token_ttl,
         "changed": [*node.changed],
         "phases": [*node.phases],
         "ignored_errors": kubeadm.ignored_errors(node.options.ignore_preflight_errors, is_interrupted=node.is_ours),

@@ -13,7 +13,7 @@ from .checks.server import SERVERS as SERVERS_CHECKS
 from .findings import findings
 from .host import Host
 from .sentences import errors
-from .server import Server, Servers
+from .server import Address, Server, Servers
 
 _NAMES = {"type": "list", "elements": "str", "default": []}
 SERVER: dict[str, Any] = {
@@ -21,6 +21,8 @@ SERVER: dict[str, Any] = {
     "uid": {"type": "int", "required": True},
     "wanted_gib": {"type": "dict", "default": {}},
     "free_gib": {"type": "dict", "default": {}},
+    "clock_ahead": {"type": "float", "default": 0.0},
+    "unreached": {"type": "dict", "default": {}},
 }
 SERVERS: dict[str, Any] = {
     "wanted": _NAMES,
@@ -28,6 +30,10 @@ SERVERS: dict[str, Any] = {
     "needed": _NAMES,
     "fail_fast": {"type": "bool", "default": True},
     "hostnames": {"type": "dict", "default": {}},
+    "addresses": {"type": "dict", "default": {}},
+    "control_planes": _NAMES,
+    "has_own_etcd": {"type": "bool", "default": True},
+    "network": {"type": "str", "default": ""},
 }
 
 
@@ -43,7 +49,9 @@ def servers_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in params.items()
     }
-    return _refusal(SERVERS_CHECKS, Servers(host, **values))
+    values["addresses"] = {name: Address(**address) for name, address in values["addresses"].items()}
+    servers = Servers(host, **values)
+    return _refusal(SERVERS_CHECKS, servers) | {"reached": servers.reached}
 
 
 def _refusal(checks: tuple[Check[S], ...], state: S) -> dict[str, Any]:

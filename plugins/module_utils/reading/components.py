@@ -6,14 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
-from ..cluster.kube import APISERVICES, DEPLOYMENTS, RULES, SECRETS, STATEFUL_SETS, KubeClient
+from ..chain.objects import name_of
+from ..cluster.kube import APISERVICES, DEPLOYMENTS, RULES, RUNTIME_CLASSES, SECRETS, STATEFUL_SETS, KubeClient
 from ..cluster.parallel import in_parallel
 from ..components.find import METRICS_APIS, Objects
 from ..marks import INVENTORY, RELEASE
 from .gaps import attempt
 from .reader import Listed, Reader
 
-_LISTS = ("daemon_sets", "deployments", "stateful_sets", "services", "prometheuses", "namespaces")
+_LISTS = ("daemon_sets", "deployments", "stateful_sets", "services", "prometheuses", "namespaces", "nodes")
 
 
 class Components(Reader):
@@ -21,6 +22,7 @@ class Components(Reader):
 
     deployments = Listed(DEPLOYMENTS)
     stateful_sets = Listed(STATEFUL_SETS)
+    runtime_classes = Listed(RUNTIME_CLASSES)
 
     def __init__(self, kube: KubeClient, inventory: str) -> None:
         """inventory: whose objects are owned."""
@@ -38,6 +40,11 @@ class Components(Reader):
         if not self.is_known("namespaces"):
             lists["namespaces"] = None
         return Objects(**lists, api_services=self._api_services(), releases=self._releases(), inventory=self._inventory)
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """RuntimeClasses; None if they could not be read."""
+        return sorted(map(name_of, self.runtime_classes)) if self.is_known("runtime_classes") else None
 
     @property
     def sees_releases(self) -> bool:

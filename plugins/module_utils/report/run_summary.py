@@ -23,6 +23,7 @@ class Run:
     grafana_secret:   with the administrator's password; empty where the collection installs no Grafana.
     receivers:        of Alertmanager, by name.
     proof:            what was proven, in one line; empty if this run could not prove anything.
+    left_out:         servers that failed in this run.
     """
 
     context: str
@@ -37,12 +38,14 @@ class Run:
     grafana_secret: str = ""
     receivers: Sequence[str] = ()
     proof: str = ""
+    left_out: Sequence[str] = ()
 
 
 def lines(run: Run) -> list[str]:
     return [
         f"Cluster: {run.context} at {run.server}. For kubectl: export KUBECONFIG={run.kubeconfig}",
         f"GPUs: {_gpus(run.nodes)} on {', '.join(name_of(node) for node in run.nodes) or 'no node'}",
+        *([f"Left out, because they failed: {', '.join(run.left_out)}"] if run.left_out else []),
         f"Autoscalers: {_autoscalers(run)}",
         *([f"Proof: {run.proof}"] if run.proof else []),
         f"Prometheus: {_prometheus(run)}; alerts are at /alerts",

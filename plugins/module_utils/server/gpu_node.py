@@ -22,6 +22,7 @@ class GpuNode:
 
     has_uvm:          whether the device files of nvidia-uvm exist, which CUDA needs; None if unknown.
     kernel:           release of the running kernel; None if it cannot be read.
+    compiler:         package of the compiler that it was built with; None if unknown.
     headers:          whether its headers are installed; None if unknown.
     kernels:          those below /lib/modules, in any order.
     driver_loaded:    None if no NVIDIA module is loaded.
@@ -38,6 +39,7 @@ class GpuNode:
     secure_boot: bool | None = None
     has_uvm: bool | None = None
     kernel: str | None = None
+    compiler: str | None = None
     headers: bool | None = None
     kernels: tuple[Kernel, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -157,6 +159,7 @@ class GpuNode:
             "uvm_available": self.has_uvm,
             "driver_problem": self.driver_problem,
             "kernel": self.kernel,
+            "kernel_compiler": self.compiler,
             "kernel_headers_installed": self.headers,
             "reboot_required": bool(self.reboot_reason),
             "reboot_reason": self.reboot_reason,

@@ -41,6 +41,16 @@ def running_kernel(files: Files) -> str | None:
     return release
 
 
+def compiler(files: Files) -> str | None:
+    """Package of the compiler that Ubuntu has built the running kernel with, `gcc-12`; None if it names none.
+
+    Modules are built with the same, and headers do not depend on it. Kernels of later releases for Ubuntu 22.04 have
+    another one than the release itself (LP#1991664).
+    """
+    found = re.search(r"\b(gcc-[0-9]+) \(Ubuntu ", files.text("proc/version") or "")
+    return found[1] if found else None
+
+
 def headers(files: Files, release: str) -> bool | None:
     """Whether DKMS can build for that kernel. The link `build` stays behind when the headers go: look behind it."""
     build = f"lib/modules/{release}/build"

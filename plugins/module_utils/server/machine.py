@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .files import Files
 from .gpu_node import GpuNode
-from .kernels import headers, installed_driver, kernels, loaded_driver, running_kernel
+from .kernels import compiler, headers, installed_driver, kernels, loaded_driver, running_kernel
 from .pci import MELLANOX, NVIDIA, PciDevice, may_have_hidden_nvswitches
 
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -42,6 +42,7 @@ def read_gpu_node(root: Path) -> GpuNode:
         secure_boot=_secure_boot(files),
         has_uvm=files.is_there("dev/nvidia-uvm") if files.names("dev") else None,
         kernel=release,
+        compiler=compiler(files),
         headers=None if release is None else headers(files, release),
         kernels=tuple(kernels(files)),
         warnings=tuple(files.warnings),

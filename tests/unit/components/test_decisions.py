@@ -66,3 +66,42 @@ def test_every_part_has_a_default() -> None:
 )
 def test_the_operator_replaces_roles_of_servers(values: dict[str, Any], roles: list[str]) -> None:
     assert operator_roles(values) == roles
+
+
+OF_NODE = {"kind": "device plugin on Node", "name": "a", "owned": False, "release": "", "origin": "node"}
+EKSCTL = {"kind": "DaemonSet", "name": "kube-system/plugin", "owned": False, "release": "", "origin": "manifest"}
+OURS = {"kind": "DaemonSet", "name": "x/y", "owned": True, "release": "nvidia-device-plugin/nvidia-device-plugin"}
+
+
+def seen(classes: list[str] | None, *plugins: dict[str, Any]) -> dict[str, Any]:
+    return {"context": "test", "components": {"device_plugin": [*plugins]}, "runtime_classes": classes}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "nvidia"),
+        ({"kubegpu_cluster": seen(None, EKSCTL)}, "nvidia"),
+        ({"kubegpu_cluster": seen([])}, "nvidia"),
+        ({"kubegpu_cluster": seen([], OURS)}, "nvidia"),
+        ({"kubegpu_cluster": seen([], EKSCTL)}, ""),
+        ({"kubegpu_cluster": seen(["gvisor"], OF_NODE)}, ""),
+        ({"kubegpu_cluster": seen(["nvidia"], EKSCTL)}, "nvidia"),
+        ({"kubegpu_cluster": seen([]), "gpu_operator_state": "present"}, "nvidia"),
+        ({"kubegpu_cluster": seen([]), "nvidia_device_plugin_state": "existing"}, ""),
+    ],
+    ids=[
+        *("no cluster yet", "no right to list classes", "ours comes", "ours is there", "eksctl's plugin"),
+        *("Bottlerocket", "a class of others", "the operator comes", "said to exist"),
+    ],
+)
+def test_pods_get_the_class_only_where_it_is_or_comes(variables: dict[str, Any], expected: str) -> None:
+    """An API server rejects pods with a class that it does not have, and EKS' nodes need none."""
+    assert decided("runtime_class", **variables) == expected
+
+
+def test_a_plugin_of_the_nodes_image_is_used_and_none_is_installed_beside_it() -> None:
+    cluster = seen([], OF_NODE)
+    assert decided("places", kubegpu_cluster=cluster)["nvidia_device_plugin"]["state"] == "existing"
+    refused = decided("places", kubegpu_cluster=cluster, nvidia_device_plugin_state="present")["nvidia_device_plugin"]
+    assert "device plugin on Node a was not created by this collection, and two of them give out" in refused["refused"]

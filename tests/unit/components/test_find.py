@@ -377,3 +377,31 @@ def test_namespaces_that_nobody_could_read_accuse_nobody() -> None:
     selecting = prometheus_object(ruleNamespaceSelector={"matchLabels": {"watched": "yes"}})
     [seen] = find_components(Objects(prometheuses=[selecting]))["prometheus"]
     assert seen["rule_namespaces"] is None
+
+
+def gpu_node(name: str, gpus: str) -> dict[str, Any]:
+    """As Bottlerocket's kubelet reports itself: no DaemonSet has given it its GPUs."""
+    status = {"allocatable": {"cpu": "8", "nvidia.com/gpu": gpus}, "nodeInfo": {"osImage": "Bottlerocket OS 1.52.0"}}
+    return {"kind": "Node", "metadata": {"name": name}, "spec": {}, "status": status}
+
+
+PLUGIN = workload("DaemonSet", "kube-system/nvidia-device-plugin-daemonset", "nvcr.io/nvidia/k8s-device-plugin:v0.17.4")
+
+
+def test_a_plugin_in_the_image_of_nodes_shows_by_what_they_offer() -> None:
+    found = find_components(Objects(nodes=[gpu_node("b", "4"), gpu_node("a", "1"), gpu_node("c", "0")]))
+    assert found["device_plugin"] == [
+        {"kind": "device plugin on Node", "name": "a", "owned": False, "release": "", "origin": "node"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("daemon_sets", "gpus", "kinds"),
+    [([], "0", []), ([PLUGIN], "4", ["DaemonSet"])],
+    ids=["a plugin that was removed", "eksctl's plugin"],
+)
+def test_nodes_tell_nothing_where_a_daemon_set_does(
+    daemon_sets: list[dict[str, Any]], gpus: str, kinds: list[str]
+) -> None:
+    found = find_components(Objects(daemon_sets=daemon_sets, nodes=[gpu_node("a", gpus)]))["device_plugin"]
+    assert [entry["kind"] for entry in found] == kinds

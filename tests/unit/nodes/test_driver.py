@@ -114,8 +114,12 @@ BESIDE = {
         Machine(**UBUNTU, installed=("linux-image-virtual install installed 6.8.0-79.79",)),
         ["linux-headers-generic", "linux-headers-6.8.0-79-generic"],
     ),
+    "a kernel that was built with another compiler than the system's": (
+        Machine(system="Ubuntu 22.04", kernel="6.8.0-101-generic", compiler="gcc-12"),
+        ["linux-headers-generic", "linux-headers-6.8.0-101-generic", "gcc-12"],
+    ),
     "prebuilt for a cloud's kernel": (
-        Machine(**UBUNTU | {"kernel": "6.8.0-1036-aws"}, options=PREBUILT),
+        Machine(**UBUNTU | {"kernel": "6.8.0-1036-aws"}, options=PREBUILT, compiler="gcc-13"),
         ["linux-modules-nvidia-580-server-open-aws"],
     ),
     "prebuilt, before Turing": (

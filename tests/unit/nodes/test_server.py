@@ -122,6 +122,88 @@ def test_a_name_that_no_node_can_have_is_reported(name: str) -> None:
     assert len(of_all(hostnames={"gpu1": name})) == 1
 
 
+@pytest.mark.parametrize(("ahead", "words"), [(61, "61 s ahead of"), (-3600.4, "3600 s behind")])
+def test_a_clock_that_differs_from_the_controller_s_is_reported(ahead: float, words: str) -> None:
+    [refusal] = refused(clock_ahead=ahead)
+    assert f"server: gpu1 has a clock that is {words} the controller's." in refusal
+    assert "`timedatectl set-ntp true`" in refusal
+
+
+@pytest.mark.parametrize("ahead", [0, 8.5, 60, -60])
+def test_a_task_may_begin_late_on_a_busy_server(ahead: float) -> None:
+    assert refused(clock_ahead=ahead) == []
+
+
+def test_ports_that_are_not_reached_are_reported_together() -> None:
+    [refusal] = refused(unreached={"10.0.0.2:2379": "no route to host", "10.0.0.1:6443": "no answer in 5 s"})
+    assert "gpu1 does not reach 10.0.0.1:6443 (no answer in 5 s), 10.0.0.2:2379 (no route to host)." in refusal
+
+
+def at(address: str, subnet: str = "", *, is_node: bool = False) -> dict[str, Any]:
+    return {"address": address, "subnet": subnet, "is_node": is_node}
+
+
+RACKS = {
+    "cp1": at("10.0.1.1", "10.0.1.0/24"),
+    **{f"a{number}": at(f"10.0.1.{number + 9}", "10.0.1.0/24") for number in range(6)},
+    "b1": at("10.0.2.9", "10.0.2.0/24"),
+}
+
+
+def test_bridge_does_not_connect_racks_and_the_networks_that_do_are_named() -> None:
+    [refusal] = of_all(addresses=RACKS, network="bridge")
+
+    assert "are in several subnets: cp1, a0, a1, a2, a3 and 2 more in 10.0.1.0/24; b1 in 10.0.2.0/24." in refusal
+    assert "Next: set kubernetes_cni: flannel, which works across subnets (cilium and calico do, too)" in refusal
+    assert "kubernetes_node_ip" in refusal
+
+
+@pytest.mark.parametrize("network", ["flannel", "cilium", "calico", "manifest", "none", ""])
+def test_other_networks_connect_racks(network: str) -> None:
+    assert of_all(addresses=RACKS, network=network) == []
+
+
+@pytest.mark.parametrize("other", [at("10.0.1.99", "10.0.1.0/24"), at("10.0.2.9")], ids=["one subnet", "unknown"])
+def test_bridge_connects_servers_of_one_subnet(other: dict[str, Any]) -> None:
+    assert of_all(addresses={"cp1": RACKS["cp1"], "b1": other}, network="bridge") == []
+
+
+def reached(**params: Any) -> dict[str, list[str]]:
+    return planned(servers_plan, SERVERS, params)["reached"]  # type: ignore[no-any-return]
+
+
+THREE = {"cp1": at("10.0.0.1"), "cp2": at("2001:db8::2"), "gpu1": at("10.0.0.9")}
+
+
+def test_what_a_server_has_to_reach_follows_from_what_it_is() -> None:
+    assert reached(addresses=THREE, control_planes=["cp1", "cp2"]) == {
+        "cp1": [*(f"[2001:db8::2]:{port}" for port in (6443, 10250, 2379, 2380)), "10.0.0.9:10250"],
+        "cp2": [*(f"10.0.0.1:{port}" for port in (6443, 10250, 2379, 2380)), "10.0.0.9:10250"],
+        "gpu1": ["10.0.0.1:6443", "[2001:db8::2]:6443"],
+    }
+
+
+def test_an_etcd_elsewhere_has_no_port_on_control_planes() -> None:
+    ports = reached(addresses=THREE, control_planes=["cp1", "cp2"], has_own_etcd=False)
+    assert [address for addresses in ports.values() for address in addresses if ":23" in address] == []
+
+
+def test_nodes_that_work_already_are_not_asked_for_each_other() -> None:
+    """A new server is: by the control planes, too."""
+    nodes = {name: {**address, "is_node": name != "gpu1"} for name, address in THREE.items()}
+    assert reached(addresses=nodes, control_planes=["cp1", "cp2"]) == {
+        "cp1": ["10.0.0.9:10250"],
+        "cp2": ["10.0.0.9:10250"],
+        "gpu1": ["10.0.0.1:6443", "[2001:db8::2]:6443"],
+    }
+
+
+def test_the_connections_of_a_large_fleet_grow_as_its_number() -> None:
+    fleet = {f"gpu{number}": at(f"10.0.{number // 250}.{number % 250 + 1}") for number in range(500)}
+    ports = reached(addresses={"cp1": at("10.1.0.1"), **fleet}, control_planes=["cp1"])
+    assert sum(map(len, ports.values())) == 2 * 500
+
+
 def test_each_finding_happens() -> None:
     sentences = [
         *refused(replace(HOST, system="Rocky 9")),
@@ -130,5 +212,7 @@ def test_each_finding_happens() -> None:
         *of_all(**PLAY),
         *of_all(**PLAY, needed=["cp1"], fail_fast=False),
         *of_all(hostnames={"a": "x", "b": "x", "c": "_"}),
+        *of_all(addresses=RACKS, network="bridge"),
+        *refused(clock_ahead=100, unreached={"10.0.0.1:6443": "no answer"}),
     ]
     assert unseen((*SERVER_CHECKS, *SERVERS_CHECKS), sentences) == []

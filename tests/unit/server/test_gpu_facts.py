@@ -429,6 +429,24 @@ def test_headers_are_there_if_the_makefile_is(tree: Tree, folder: str) -> None:
     assert tree.facts()["kernel_headers_installed"] is True
 
 
+# As kernels of Ubuntu 22.04 (5.15, 6.8 of its HWE stack), Debian 12 and another one write it.
+VERSIONS = {
+    "Linux version 5.15.0-119-generic (buildd@lcy02) (gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0, GNU ld 2.38)": None,
+    "Linux version 6.8.0-101-generic (buildd@lcy02) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0, "
+    "GNU ld (GNU Binutils for Ubuntu) 2.38) #101~22.04.1-Ubuntu SMP": "gcc-12",
+    "Linux version 6.1.0-40-amd64 (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0)": None,
+    "Linux version 6.18.44 (builder@here) (gcc (GCC) 15.3.0, GNU ld (GNU Binutils) 2.46)": None,
+}
+
+
+@pytest.mark.parametrize(("version", "compiler"), VERSIONS.items())
+def test_the_compiler_of_a_kernel_is_known_where_its_headers_do_not_bring_it(
+    tree: Tree, version: str, compiler: str | None
+) -> None:
+    tree.file("proc/version", version)
+    assert tree.facts()["kernel_compiler"] == compiler
+
+
 def test_a_copy_is_not_mixed_with_the_machine_that_reads_it(tree: Tree, tmp_path: Path) -> None:
     """The link `build` is absolute: it has to be followed below the root."""
     tree.file("proc/sys/kernel/osrelease", KERNEL)

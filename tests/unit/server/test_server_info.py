@@ -41,6 +41,7 @@ def test_a_bare_server_has_nothing(capsys: pytest.CaptureFixture[str], tmp_path:
         "runtimes": [],
         "clusters": [],
         "identity": {"node": "", "machine_id": "", "authorities": [], "record": {}},
+        "clock_ahead": 0.0,
     }
     assert seen["free_gib"].keys() == DESCRIBED["free_gib"]["sample"].keys()
     assert min(seen["free_gib"].values()) > 0

@@ -126,7 +126,7 @@ EXPORTER_PROBES_KILL = FindingType(
     Hop.EXPORTER,
     "error",
     cause="the kubelet kills the exporter before it can answer: {why}",
-    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 30}}}}, and a collect "
+    fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 60}}}}, and a collect "
     "interval well below these",
 )
 

@@ -64,6 +64,43 @@ def disk_has_room(server: Server) -> Iterator[CheckResult]:
         yield seen_on(server.host, DISK_FULL, f"has too little free disk space: {rows}", folders=" ".join(server.full))
 
 
+CLOCK_WRONG = FindingType(
+    "SERVER_CLOCK_WRONG",
+    Hop.SERVER,
+    "error",
+    "certificates are not valid yet or expire early, tokens of joins as well, and etcd needs clocks that agree",
+    "on the server: `timedatectl set-ntp true` (package systemd-timesyncd or chrony), and `timedatectl` until it shows "
+    "that the clock is synchronized; check the controller's clock, too",
+    before="refuse",
+)
+
+
+@check("its clock agrees with the controller's", CLOCK_WRONG)
+def clock_agrees(server: Server) -> Iterator[CheckResult]:
+    if server.clock_is_wrong:
+        ahead = server.clock_ahead
+        seen = f"has a clock that is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the controller's"
+        yield seen_on(server.host, CLOCK_WRONG, seen)
+
+
+PORT_BLOCKED = FindingType(
+    "SERVER_PORT_BLOCKED",
+    Hop.SERVER,
+    "error",
+    "something between the servers drops the connections, so its join, etcd or `kubectl logs` would time out",
+    "allow these ports on the other servers (`ufw allow from SUBNET to any port PORT proto tcp`, security groups, the "
+    "switch); docs/servers.md lists all",
+    before="refuse",
+)
+
+
+@check("it reaches the ports of other servers", PORT_BLOCKED)
+def ports_are_open(server: Server) -> Iterator[CheckResult]:
+    if server.unreached:
+        rows = ", ".join(f"{address} ({reason})" for address, reason in sorted(server.unreached.items()))
+        yield seen_on(server.host, PORT_BLOCKED, f"does not reach {rows}")
+
+
 MISSING = FindingType(
     "SERVER_MISSING",
     Hop.SERVER,
@@ -121,8 +158,32 @@ def names_fit(servers: Servers) -> Iterator[CheckResult]:
             yield _seen(NAME_INVALID, names[0], f"has the host name {hostname}")
 
 
-SERVER = (system_is_supported, tasks_run_as_root, disk_has_room)
-SERVERS = (all_servers_are_there, names_fit)
+SUBNETS = FindingType(
+    "SERVER_SUBNETS",
+    Hop.SERVER,
+    "error",
+    "kubernetes_cni: bridge routes the pods of a node by its address, which has to be a neighbor's of all others",
+    "set kubernetes_cni: flannel, which works across subnets (cilium and calico do, too); or, if the servers have a "
+    "second network in common, kubernetes_node_ip of each to its address there",
+    before="refuse",
+)
+_AT_MOST = 5
+
+
+@check("the network bridge connects servers of one subnet", SUBNETS)
+def bridge_has_one_subnet(servers: Servers) -> Iterator[CheckResult]:
+    if servers.network == "bridge" and len(servers.by_subnet) > 1:
+        rows = [f"{_shortened(names)} in {subnet}" for subnet, names in servers.by_subnet.items()]
+        yield _seen(SUBNETS, "servers", f"are in several subnets: {'; '.join(rows)}")
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    rest = len(names) - _AT_MOST
+    return ", ".join(names[:_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
+
+
+SERVER = (system_is_supported, tasks_run_as_root, disk_has_room, clock_agrees, ports_are_open)
+SERVERS = (all_servers_are_there, names_fit, bridge_has_one_subnet)
 
 
 def _seen(finding_type: FindingType, names: str, seen: str, **words: str) -> CheckResult:
