@@ -358,6 +358,10 @@ options:
             type: list
             elements: str
             default: []
+          upgrade_ok:
+            description: C(containerd_upgrade_ok).
+            type: bool
+            default: false
       paths:
         description: Paths of containerd's files.
         type: dict
@@ -573,6 +577,10 @@ options:
             description: C(nvidia_container_toolkit_verify_container).
             type: bool
             required: true
+          upgrade_ok:
+            description: C(nvidia_container_toolkit_upgrade_ok).
+            type: bool
+            default: false
       survey:
         description: What was read on the server. Results of tasks are passed as they were registered.
         type: dict
@@ -710,6 +718,43 @@ options:
     description: Plan Kubernetes, as the role C(kubernetes) installs it with kubeadm.
     type: dict
     suboptions:
+      upkeep:
+        description: The role's options of backups, certificates and status.
+        type: dict
+        default: {}
+        suboptions:
+          backup:
+            description: C(kubernetes_backup).
+            type: bool
+            default: true
+          backup_schedule:
+            description: C(kubernetes_backup_schedule).
+            type: str
+            default: "*-*-* 02:00:00"
+          backup_folder:
+            description: C(kubernetes_backup_folder).
+            type: str
+            default: /var/lib/kubegpu/backups
+          backup_copy:
+            description: C(kubernetes_backup_copy).
+            type: str
+            default: ""
+          backup_keep:
+            description: C(kubernetes_backup_keep).
+            type: int
+            default: 7
+          renew_certificates:
+            description: C(kubernetes_renew_certificates).
+            type: bool
+            default: true
+          renew_days:
+            description: C(kubernetes_renew_days).
+            type: int
+            default: 60
+          metrics_folder:
+            description: C(kubernetes_metrics_folder).
+            type: str
+            default: /var/lib/node_exporter/textfile_collector
       options:
         description: The role's options.
         type: dict

@@ -20,7 +20,7 @@ from .apt_sources import AptSet
 from .drop_in import MainFile, Paths
 from .files import Found, WantedFile
 from .host import Host
-from .versions import any_revision, is_newer
+from .versions import any_revision, fits, is_newer
 
 REPOSITORY = "https://download.docker.com/linux"
 PACKAGE = "containerd.io"
@@ -42,6 +42,7 @@ class ContainerdOptions:
     image_mirror: str
     proxy: str
     no_proxy: tuple[str, ...]
+    upgrade_ok: bool
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,12 @@ class Containerd:
     @property
     def goes_down(self) -> bool:
         return is_newer(self.installed, self.version)
+
+    @property
+    def changes_in_service(self) -> bool:
+        """Whether a node of a cluster would get another release under its pods."""
+        here = bool(self.host.clusters and self.installed)
+        return here and not self.options.upgrade_ok and not fits(self.installed, self.version)
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ OPTIONS: dict[str, Any] = {
     "image_mirror": {"type": "str", "default": ""},
     "proxy": {"type": "str", "default": ""},
     "no_proxy": {"type": "list", "elements": "str", "default": []},
+    "upgrade_ok": {"type": "bool", "default": False},
 }
 PATHS: dict[str, Any] = {
     "config": _TEXT,

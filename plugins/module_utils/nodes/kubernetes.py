@@ -261,6 +261,14 @@ class Kubernetes:
         return in_the_way(self.options.cni, self.survey.checksums)
 
     @property
+    def network_before(self) -> str:
+        """The kubernetes_cni of a node of the cluster; empty if it is unknown. Earlier runs have not recorded it."""
+        if not self.is_complete:
+            return ""
+        record = self.survey.applied.get("network") or {}
+        return str(record.get("cni") or ("bridge" if self.has(files.NETWORK_UNIT) else ""))
+
+    @property
     def has_metrics_rules(self) -> bool:
         return self.has(files.METRICS_UNIT) or self.has(files.METRICS_SCRIPT)
 

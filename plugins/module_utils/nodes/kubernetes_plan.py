@@ -22,6 +22,7 @@ from .kubernetes import ApiAnswer, Kubernetes, KubernetesSurvey, Upgrade
 from .kubernetes_options import Controller, KubernetesOptions
 from .membership import Membership, Server
 from .sentences import errors, warnings
+from .upkeep import Upkeep, UpkeepOptions
 
 _NAMES: dict[str, Any] = {"type": "list", "elements": "str"}
 _ROWS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
@@ -98,7 +99,18 @@ SURVEY: dict[str, Any] = {
     "node_before": _RESULT,
     "before": _RESULT,
 }
+UPKEEP: dict[str, Any] = {
+    "backup": {"type": "bool", "default": True},
+    "backup_schedule": {"type": "str", "default": UpkeepOptions.backup_schedule},
+    "backup_folder": {"type": "str", "default": UpkeepOptions.backup_folder},
+    "backup_copy": _TEXT,
+    "backup_keep": {"type": "int", "default": UpkeepOptions.backup_keep},
+    "renew_certificates": {"type": "bool", "default": True},
+    "renew_days": {"type": "int", "default": UpkeepOptions.renew_days},
+    "metrics_folder": {"type": "str", "default": UpkeepOptions.metrics_folder},
+}
 KUBERNETES: dict[str, Any] = {
+    "upkeep": {"type": "dict", "default": {}, "options": UPKEEP},
     "options": {"type": "dict", "required": True, "options": OPTIONS},
     "controller": {"type": "dict", "required": True, "options": CONTROLLER},
     "run": {"type": "dict", "required": True, "options": RUN},
@@ -133,6 +145,7 @@ def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "kube_vip": _kube_vip(node),
         "network": _network(node),
         "metrics": _metrics(node),
+        "upkeep": _upkeep(node, UpkeepOptions(**params["upkeep"])),
         "gone": _gone(node),
         "leaving": {"refused": errors(LEAVING, node)},
         "upgrade": _upgrade(node),
@@ -296,6 +309,22 @@ def _network(node: Kubernetes) -> dict[str, Any]:
 def _metrics(node: Kubernetes) -> dict[str, Any]:
     ipv4, ipv6 = pod_network.metrics_sources(node.options, node.survey.metrics_addresses)
     return {"ports": pod_network.metrics_ports(node.is_control_plane), "ipv4": ipv4, "ipv6": ipv6}
+
+
+def _upkeep(node: Kubernetes, options: UpkeepOptions) -> dict[str, Any]:
+    """files: as they should be, but for the program. unwanted: units of timers that the node no longer has."""
+    position = node.membership.control_planes.index(node.host.name) if node.is_control_plane else None
+    has_etcd = "external" not in (node.kubeadm.cluster.get("etcd") or {})
+    upkeep = Upkeep(options, node.survey.node, position, has_etcd, node.survey.checksums)
+    return {
+        "program": files.UPKEEP,
+        "status": files.UPKEEP_STATUS,
+        "files": [{"path": file.path, "mode": file.mode, "content": file.content} for file in upkeep.wanted],
+        "timers": upkeep.timers,
+        "backs_up": upkeep.backs_up,
+        "unwanted": [*upkeep.unwanted],
+        "installed": [path for path in files.UPKEEP_UNITS if path.endswith(".timer") and node.has(path)],
+    }
 
 
 def _gone(node: Kubernetes) -> dict[str, Any]:

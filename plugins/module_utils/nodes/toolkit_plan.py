@@ -23,6 +23,7 @@ OPTIONS: dict[str, Any] = {
     "default_runtime": {"type": "bool", "required": True},
     "systemd_cgroup": {"type": "bool", "required": True},
     "verify_container": {"type": "bool", "required": True},
+    "upgrade_ok": {"type": "bool", "default": False},
 }
 _RESULT = {"type": "dict", "default": {}}
 SURVEY: dict[str, Any] = {

@@ -355,6 +355,25 @@ def network_is_the_first(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, OTHER_NETWORK, seen, files=" ".join(others))
 
 
+NETWORK_CHANGED = FindingType(
+    "KUBERNETES_NETWORK_CHANGED",
+    Hop.KUBERNETES,
+    "error",
+    "new pods would be on the new network and existing pods on the old one, without a connection between them",
+    "set kubernetes_cni: {before}; for another network, create a new cluster, or move this one by the instructions of "
+    "the network's project with `kubernetes_cni: none` from the start",
+    before="refuse",
+)
+
+
+@check("the pod network of a node does not change", NETWORK_CHANGED)
+def network_stays(node: Kubernetes) -> Iterator[CheckResult]:
+    before, wanted = node.network_before, node.options.cni
+    if before not in ("", "none", wanted):
+        seen = f"has the pod network {before}, and kubernetes_cni is {wanted}"
+        yield seen_on(node.host, NETWORK_CHANGED, seen, before=before)
+
+
 SWAP_ON = FindingType(
     "KUBERNETES_SWAP_ON",
     Hop.KUBERNETES,
@@ -583,6 +602,7 @@ BEFORE = (
     manifest_is_verified,
     bridge_has_ipv4,
     network_is_the_first,
+    network_stays,
     kubelet_starts,
 )
 # Before nodes are deleted that are gone; before control planes leave; before an upgrade.
