@@ -24,7 +24,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_pla
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_plan import KUBERNETES, kubernetes_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain import MAINTAIN, maintain_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.reach_plan import REACH, reach_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.restore import RESTORE, restore_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_plan import (
     SERVER,
     SERVERS,
@@ -56,6 +58,8 @@ PLANS = {
     "docker_daemon": (DOCKER_DAEMON, docker_daemon_plan),
     "kubernetes": (KUBERNETES, kubernetes_plan),
     "reach": (REACH, reach_plan),
+    "restore": (RESTORE, restore_plan),
+    "maintain": (MAINTAIN, maintain_plan),
 }
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "dict", "required": True, "options": HOST},

@@ -1075,6 +1075,70 @@ options:
         description: Result of the task that failed.
         type: dict
         default: {}
+  restore:
+    description: Plan the restore of etcd from a backup.
+    type: dict
+    suboptions:
+      wanted:
+        description: C(kubernetes_restore_backup).
+        type: str
+        default: ""
+      folder:
+        description: C(kubernetes_backup_folder).
+        type: str
+        required: true
+      control_planes:
+        description: Hosts of the group C(kube_control_plane).
+        type: list
+        elements: str
+        required: true
+      hosts:
+        description: C(ansible_play_hosts).
+        type: list
+        elements: str
+        required: true
+      members:
+        description: C(host), and as C(stdout) what C(kubegpu_upkeep.py member) printed on it.
+        type: list
+        elements: dict
+        default: []
+      copies:
+        description: Folders of complete backups on the controller.
+        type: list
+        elements: str
+        default: []
+  maintain:
+    description: Plan what is due on a node, and whether it can reboot.
+    type: dict
+    suboptions:
+      gpu_facts:
+        description: The fact of M(kubegpu.autoscale.gpu_facts).
+        type: dict
+        default: {}
+      packages:
+        description: Result of C(dpkg-query) for the packages C(linux-*), with name and state.
+        type: dict
+        default: {}
+      upgrades:
+        description: Result of C(apt-get --simulate install --only-upgrade) for the kernel packages.
+        type: dict
+        default: {}
+      reboot_required:
+        description: Result of M(ansible.builtin.stat) for C(/run/reboot-required).
+        type: dict
+        default: {}
+      runtime:
+        description: Whether containerd or the container toolkit gets a newer release.
+        type: bool
+        default: false
+      in_cluster:
+        description: Whether the server is a node of the cluster.
+        type: bool
+        required: true
+      marked:
+        description: Whether an earlier run has cordoned the node.
+        type: bool
+        default: false
 attributes:
   check_mode:
     description: Runs in check mode, and returns the same as otherwise.

@@ -109,10 +109,14 @@ class Containerd:
         return is_newer(self.installed, self.version)
 
     @property
+    def is_upgraded(self) -> bool:
+        """Whether an installed release is replaced by a newer one."""
+        return bool(self.installed) and not self.goes_down and not fits(self.installed, self.version)
+
+    @property
     def changes_in_service(self) -> bool:
         """Whether a node of a cluster would get another release under its pods."""
-        here = bool(self.host.clusters and self.installed)
-        return here and not self.options.upgrade_ok and not fits(self.installed, self.version)
+        return bool(self.host.clusters) and self.is_upgraded and not self.options.upgrade_ok
 
     @property
     def others(self) -> tuple[str, ...]:

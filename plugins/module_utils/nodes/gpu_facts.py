@@ -32,6 +32,7 @@ class GpuFacts:
     branch_max: last branch that drives all of them; None if the newest does.
     origin:     `package`, `other`; None without a driver.
     nvswitches: how many PCI shows.
+    pending_kernel: the kernel that boots next, if it is newer than the running one; empty otherwise.
     has_uvm:    whether the device files of nvidia-uvm exist, if that was checked.
     """
 
@@ -48,6 +49,8 @@ class GpuFacts:
     has_uvm: bool = True
     problem: str = ""
     reboot_reason: str = ""
+    pending_kernel: str = ""
+    next_boot_problem: str = ""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> GpuFacts:
@@ -68,6 +71,8 @@ class GpuFacts:
             has_uvm=facts.get("uvm_available") is not False,
             problem=facts["driver_problem"],
             reboot_reason=facts["reboot_reason"],
+            pending_kernel=facts.get("kernel_pending") or "",
+            next_boot_problem=facts.get("next_boot_problem") or "",
         )
 
     @property

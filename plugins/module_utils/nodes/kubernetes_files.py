@@ -43,6 +43,7 @@ METRICS_SCRIPT = "/etc/kubegpu-metrics"
 UPKEEP = "/etc/kubegpu_upkeep.py"
 UPKEEP_SETTINGS = f"{FOLDER}/upkeep.json"
 UPKEEP_STATUS = "/var/lib/kubegpu/status.json"
+TIMERS = "/etc/systemd/system/timers.target.wants"
 UPKEEP_UNITS = tuple(
     f"/etc/systemd/system/kubegpu-{name}.{kind}"
     for name in ("backup", "certificates", "status")
@@ -65,6 +66,7 @@ OWN = (
     UPKEEP,
     UPKEEP_STATUS,
     *UPKEEP_UNITS,
+    *(f"{TIMERS}/{path.rpartition('/')[2]}" for path in UPKEEP_UNITS if path.endswith(".timer")),
     *UPKEEP_STAMPS,
 )
 # k3s, RKE2 and others have theirs in the same places.

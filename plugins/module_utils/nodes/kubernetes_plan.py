@@ -12,7 +12,7 @@ from ..hops import Hop
 from . import kubernetes_files as files
 from . import pod_network
 from .answers import Answer, lines_of
-from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, GONE, LEAVING, UPGRADE
+from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, DAY2, GONE, LEAVING, UPGRADE
 from .etcd_members import members_of
 from .files import slurped
 from .findings import findings
@@ -321,7 +321,8 @@ def _upkeep(node: Kubernetes, options: UpkeepOptions) -> dict[str, Any]:
         "status": files.UPKEEP_STATUS,
         "files": [{"path": file.path, "mode": file.mode, "content": file.content} for file in upkeep.wanted],
         "timers": upkeep.timers,
-        "backs_up": upkeep.backs_up,
+        "refused": errors(DAY2, node),
+        "enabled": upkeep.is_enabled,
         "unwanted": [*upkeep.unwanted],
         "installed": [path for path in files.UPKEEP_UNITS if path.endswith(".timer") and node.has(path)],
     }

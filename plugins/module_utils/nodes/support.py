@@ -22,3 +22,9 @@ BRANCH_ENDS: Mapping[int, int] = {
     610: _end(2026, 8),
     620: _end(2029, 9),
 }
+
+
+def branch_end(release: str) -> int:
+    """Unix seconds of the end of support of a release's branch; 0 if it is unknown."""
+    branch = release.partition(".")[0]
+    return BRANCH_ENDS.get(int(branch), 0) if branch.isdigit() else 0

@@ -98,6 +98,11 @@ class Upkeep:
         return [f"kubegpu-{name}.timer" for name in self.jobs]
 
     @property
+    def is_enabled(self) -> bool:
+        """Whether each timer starts at boot: a killed run may have written the units alone."""
+        return all(f"{files.TIMERS}/{timer}" in self.installed for timer in self.timers)
+
+    @property
     def wanted(self) -> tuple[WantedFile, ...]:
         """But for the program itself, which is a file of the role."""
         return (

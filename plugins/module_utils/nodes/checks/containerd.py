@@ -63,7 +63,7 @@ CHANGES_IN_SERVICE = FindingType(
 
 @check("a node in service keeps its containerd", CHANGES_IN_SERVICE)
 def node_keeps_its_containerd(containerd: Containerd) -> Iterator[CheckResult]:
-    if containerd.is_wanted and containerd.changes_in_service and not containerd.goes_down:
+    if containerd.is_wanted and containerd.changes_in_service:
         seen = f"is a node of a cluster with {PACKAGE} {containerd.installed}, and would get {containerd.version}"
         installed = re.match("[0-9.]*[0-9]", containerd.installed)
         yield seen_on(containerd.host, CHANGES_IN_SERVICE, seen, installed=installed[0] if installed else "")

@@ -561,6 +561,26 @@ def version_is_the_next(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, MINOR_SKIPPED, seen, next=f"{major}.{minor + 1}")
 
 
+# Of backups and certificates.
+
+ETCD_EXTERNAL = FindingType(
+    "KUBERNETES_ETCD_EXTERNAL",
+    Hop.KUBERNETES,
+    "error",
+    "backups, restores and renewals are of etcd members and certificates that kubeadm made",
+    "use the tools of that etcd, and kubernetes_backup: false",
+    before="refuse",
+)
+
+
+@check("etcd runs on the control plane nodes", ETCD_EXTERNAL)
+def server_has_a_control_plane(node: Kubernetes) -> Iterator[CheckResult]:
+    if not node.is_control_plane:
+        yield seen_on(node.host, ETCD_EXTERNAL, "is not in kube_control_plane, so it has no etcd")
+    elif "external" in (node.kubeadm.cluster.get("etcd") or {}):
+        yield seen_on(node.host, ETCD_EXTERNAL, "has kubernetes_cluster_config with an external etcd")
+
+
 # Of changes that are applied.
 
 CHANGE_DEFERRED = FindingType(
@@ -610,4 +630,6 @@ GONE = (no_namesake_joins, lost_nodes_are_lost, gone_members_can_go)
 LEAVING = (leaving_members_can_go,)
 UPGRADE = (server_is_a_node, version_is_a_release, version_is_the_next)
 CHANGES = (changes_are_applied,)
-ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES))
+# Before a backup, a restore or new certificates.
+DAY2 = (server_is_a_node, server_has_a_control_plane)
+ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES + DAY2))

@@ -45,7 +45,7 @@ TOOLKIT_CHANGES_IN_SERVICE = FindingType(
 
 @check("a node in service keeps its toolkit", TOOLKIT_CHANGES_IN_SERVICE)
 def node_keeps_its_toolkit(toolkit: Toolkit) -> Iterator[CheckResult]:
-    if toolkit.is_wanted and toolkit.changes_in_service and not toolkit.goes_down:
+    if toolkit.is_wanted and toolkit.changes_in_service:
         seen = f"is a node of a cluster with nvidia-container-toolkit-base {toolkit.installed}, and would get "
         installed = toolkit.installed.partition("-")[0]
         yield seen_on(toolkit.host, TOOLKIT_CHANGES_IN_SERVICE, seen + toolkit.version, installed=installed)

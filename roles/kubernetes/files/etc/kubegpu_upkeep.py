@@ -14,6 +14,7 @@ import argparse
 import calendar
 import contextlib
 import fcntl
+import gzip
 import hashlib
 import json
 import os
@@ -260,7 +261,7 @@ def backups(folder: Path) -> list[Path]:
 
 
 def backup(settings: dict[str, Any]) -> dict[str, Any]:
-    """A folder: etcd.db, kubernetes.tar (PKI, kubeconfigs, manifests), backup.json. It has its name when it is complete."""
+    """A folder: etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests), backup.json. It has its name when it is complete."""
     folder = Path(settings["backup_folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_partial(folder)
@@ -276,7 +277,11 @@ def backup(settings: dict[str, Any]) -> dict[str, Any]:
             *("snapshot", "save", snapshot),
         )
         status = json.loads(run(programs / "etcdutl", "snapshot", "status", snapshot, "--write-out=json"))
-    snapshot.chmod(0o600)
+    checksum = digest(snapshot)
+    packed = partial / "etcd.db.gz"
+    with snapshot.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as archive:
+        shutil.copyfileobj(plain, archive, 1 << 20)
+    snapshot.unlink()
     pack(partial / "kubernetes.tar")
     record = {
         "format": 1,
@@ -285,7 +290,7 @@ def backup(settings: dict[str, Any]) -> dict[str, Any]:
         "member": flag(text, "name"),
         "image": image(text),
         "created": int(time.time()),
-        "snapshot": {**status, "sha256": digest(snapshot)},
+        "snapshot": {**status, "sha256": checksum},
         "kubernetes": {"sha256": digest(partial / "kubernetes.tar")},
     }
     write_json(partial / "backup.json", record)
@@ -361,11 +366,9 @@ def prepare(folder: Path, members: str) -> dict[str, Any]:
     if state:
         return {"step": state["step"], "changed": False}
     record = read_json(folder / "backup.json")
-    snapshot = folder / "etcd.db"
-    if record.get("format") != 1 or not snapshot.is_file():
+    packed = folder / "etcd.db.gz"
+    if record.get("format") != 1 or not packed.is_file():
         raise Failure(f"restore -> {folder}: this is no backup of this collection")
-    if digest(snapshot) != record["snapshot"]["sha256"]:
-        raise Failure(f"restore -> {snapshot}: the snapshot is damaged. Nothing was changed. Next: use another backup")
     identity = read_json(ROOT / IDENTITY)
     if not identity.get("uid") or record["identity"].get("uid") != identity["uid"]:
         raise Failure(f"restore -> {name}: the backup is not of this server's cluster. Nothing was changed")
@@ -373,7 +376,9 @@ def prepare(folder: Path, members: str) -> dict[str, Any]:
     partial = data / f"restored-{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     for old in (*data.glob("restored-*"), *data.glob("member.before-*")):
-        shutil.rmtree(old)
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    snapshot = data / f"restored-{name}.db.partial"
+    unpack(packed, snapshot, record["snapshot"]["sha256"])
     with etcd_programs() as programs:
         run(
             *(programs / "etcdutl", "snapshot", "restore", snapshot, f"--data-dir={partial}"),
@@ -383,8 +388,21 @@ def prepare(folder: Path, members: str) -> dict[str, Any]:
             f"--initial-cluster-token={name}",
             *(f"--bump-revision={REVISIONS}", "--mark-compacted"),
         )
+    snapshot.unlink()
     partial.rename(data / f"restored-{name}")
     return step_done({"name": name}, "prepared")
+
+
+def unpack(packed: Path, snapshot: Path, checksum: str) -> None:
+    try:
+        with gzip.open(packed, "rb") as archive, snapshot.open("wb") as plain:
+            shutil.copyfileobj(archive, plain, 1 << 20)
+    except (EOFError, OSError) as error:
+        snapshot.unlink(missing_ok=True)
+        raise Failure(f"restore -> {packed}: it cannot be unpacked ({error}). Nothing was changed") from error
+    if digest(snapshot) != checksum:
+        snapshot.unlink()
+        raise Failure(f"restore -> {packed}: it is damaged. Nothing was changed. Next: use another backup")
 
 
 def stop(name: str) -> dict[str, Any]:
