@@ -38,6 +38,7 @@ SETTINGS = "etc/kubernetes/kubegpu/upkeep.json"
 IDENTITY = "etc/kubernetes/kubegpu/cluster.json"
 RESTORING = "etc/kubernetes/kubegpu/restoring.json"
 STOPPED = "etc/kubernetes/kubegpu/stopped"
+BACKUP_TIMER = "etc/systemd/system/kubegpu-backup.timer"
 STATUS = "var/lib/kubegpu/status.json"
 KUBERNETES = "etc/kubernetes"
 MANIFESTS = "etc/kubernetes/manifests"
@@ -580,7 +581,10 @@ def write_status(settings: dict[str, Any]) -> dict[str, Any]:
             problem = str(error)
         if settings.get("backup"):
             made = backups(Path(settings["backup_folder"]))
-            status["backup"] = read_json(made[-1] / "backup.json")["created"] if made else 0
+            # Before the first one, since when there is a timer.
+            timer = ROOT / BACKUP_TIMER
+            since = int(timer.stat().st_mtime) if timer.exists() else 0
+            status["backup"] = read_json(made[-1] / "backup.json")["created"] if made else since
     status |= driver_status(settings)
     write_json(ROOT / STATUS, status)
     folder = settings.get("metrics_folder")
@@ -640,7 +644,7 @@ def metrics(status: dict[str, Any]) -> str:
         ),
         (
             "kubegpu_backup_timestamp_seconds",
-            "When the newest complete backup of etcd was made; 0 for none.",
+            "When the newest complete backup of etcd was made, or the timer if there is none yet.",
             [("", status["backup"])] if "backup" in status else [],
         ),
         (
