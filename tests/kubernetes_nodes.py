@@ -16,6 +16,7 @@ from collection import ROOT
 
 from lab.versions import versions
 
+NOW = 1795737600
 FOLDER = "/etc/kubernetes/kubegpu"
 KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 INITIALISED = f"{FOLDER}/initialised"
@@ -26,7 +27,8 @@ PIN = versions()["packages"]["kubernetes"]
 RELEASE = PIN.partition("-")[0]
 _DEFAULTS = yaml.safe_load((ROOT / "roles/kubernetes/defaults/main.yml").read_text())
 # Of a run and of what it has besides; other defaults depend on the inventory.
-_NOT_PLANNED = {"drain_timeout", "drain_options", "wait_timeout", "verify_network"}
+_UPKEEP = {name.removeprefix("kubernetes_") for name in _DEFAULTS if "backup" in name or "renew" in name}
+_NOT_PLANNED = {"drain_timeout", "drain_options", "wait_timeout", "verify_network", "metrics_folder", *_UPKEEP}
 DEFAULTS = {
     **{name.removeprefix("kubernetes_"): value for name, value in _DEFAULTS.items()},
     "version": PIN,
@@ -80,7 +82,7 @@ class Node:
         }
         checked = ArgumentSpecValidator(KUBERNETES).validate(params)
         assert not checked.error_messages
-        host = Host(self.name, "Debian 12", "6.1.0-40-amd64", "x86_64", clusters=tuple(self.clusters))
+        host = Host(self.name, "Debian 12", "6.1.0-40-amd64", "x86_64", clusters=tuple(self.clusters), now=NOW)
         return kubernetes_plan(host, checked.validated_parameters)
 
     def refused(self, **options: Any) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -24,7 +25,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_pla
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_plan import KUBERNETES, kubernetes_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain import MAINTAIN, maintain_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.reach_plan import REACH, reach_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.restore import RESTORE, restore_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_plan import (
     SERVER,
     SERVERS,
@@ -56,6 +59,8 @@ PLANS = {
     "docker_daemon": (DOCKER_DAEMON, docker_daemon_plan),
     "kubernetes": (KUBERNETES, kubernetes_plan),
     "reach": (REACH, reach_plan),
+    "restore": (RESTORE, restore_plan),
+    "maintain": (MAINTAIN, maintain_plan),
 }
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "dict", "required": True, "options": HOST},
@@ -72,7 +77,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _result, given = self.validate_argument_spec(
             ARGUMENTS, required_one_of=[[*PLANS]], mutually_exclusive=[[*PLANS]]
         )
-        host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])})
+        host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])}, now=time.time())
         [plan] = (plan(host, given[name]) for name, (_arguments, plan) in PLANS.items() if given[name] is not None)
         # As no_log: files of a plan may have a login that no option has, such as a proxy's in Docker's daemon.json.
         # Texts in TOML do not show theirs, so their plan tells.

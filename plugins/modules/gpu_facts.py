@@ -244,6 +244,15 @@ ansible_facts:
             - Whether the headers of the running kernel are installed, which DKMS needs. Null if that is unknown.
           type: bool
           sample: true
+        kernel_pending:
+          description:
+            - Release of the newest installed kernel, which boots next, if it is newer than the running one. Null otherwise.
+          type: str
+          sample: 6.8.0-71-generic
+        next_boot_problem:
+          description: Why the driver will not work after the next boot, in one sentence. Empty if no reason is known.
+          type: str
+          sample: kernel 6.8.0-71-generic boots next, and driver 580.95.05 has no module for it
         reboot_required:
           description: Whether a reboot is required before the GPUs can be used.
           type: bool

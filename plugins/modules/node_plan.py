@@ -383,6 +383,10 @@ options:
             type: list
             elements: str
             default: []
+          upgrade_ok:
+            description: C(containerd_upgrade_ok).
+            type: bool
+            default: false
       paths:
         description: Paths of containerd's files.
         type: dict
@@ -598,6 +602,10 @@ options:
             description: C(nvidia_container_toolkit_verify_container).
             type: bool
             required: true
+          upgrade_ok:
+            description: C(nvidia_container_toolkit_upgrade_ok).
+            type: bool
+            default: false
       survey:
         description: What was read on the server. Results of tasks are passed as they were registered.
         type: dict
@@ -735,6 +743,42 @@ options:
     description: Plan Kubernetes, as the role C(kubernetes) installs it with kubeadm.
     type: dict
     suboptions:
+      upkeep:
+        description: The role's options of backups, certificates and status.
+        type: dict
+        suboptions:
+          backup:
+            description: C(kubernetes_backup).
+            type: bool
+            default: true
+          backup_schedule:
+            description: C(kubernetes_backup_schedule).
+            type: str
+            default: "*-*-* 02:00:00"
+          backup_folder:
+            description: C(kubernetes_backup_folder).
+            type: str
+            default: /var/lib/kubegpu/backups
+          backup_copy:
+            description: C(kubernetes_backup_copy).
+            type: str
+            default: ""
+          backup_keep:
+            description: C(kubernetes_backup_keep).
+            type: int
+            default: 7
+          renew_certificates:
+            description: C(kubernetes_renew_certificates).
+            type: bool
+            default: true
+          renew_days:
+            description: C(kubernetes_renew_days).
+            type: int
+            default: 60
+          metrics_folder:
+            description: C(kubernetes_metrics_folder).
+            type: str
+            default: /var/lib/node_exporter/textfile_collector
       options:
         description: The role's options.
         type: dict
@@ -1015,6 +1059,10 @@ options:
             description: Result of M(ansible.builtin.slurp) for the record that the upgrade wrote at its start.
             type: dict
             default: {}
+          status:
+            description: Result of M(ansible.builtin.slurp) for what the timer kubegpu-status wrote.
+            type: dict
+            default: {}
   reach:
     description: Plan the check that pods of all nodes reach each other.
     type: dict
@@ -1055,6 +1103,70 @@ options:
         description: Result of the task that failed.
         type: dict
         default: {}
+  restore:
+    description: Plan the restore of etcd from a backup.
+    type: dict
+    suboptions:
+      wanted:
+        description: C(kubernetes_restore_backup).
+        type: str
+        default: ""
+      folder:
+        description: C(kubernetes_backup_folder).
+        type: str
+        required: true
+      control_planes:
+        description: Hosts of the group C(kube_control_plane).
+        type: list
+        elements: str
+        required: true
+      hosts:
+        description: C(ansible_play_hosts).
+        type: list
+        elements: str
+        required: true
+      members:
+        description: C(host), and as C(stdout) what C(kubegpu_upkeep.py member) printed on it.
+        type: list
+        elements: dict
+        default: []
+      copies:
+        description: Folders of complete backups on the controller.
+        type: list
+        elements: str
+        default: []
+  maintain:
+    description: Plan what is due on a node, and whether it can reboot.
+    type: dict
+    suboptions:
+      gpu_facts:
+        description: The fact of M(kubegpu.autoscale.gpu_facts).
+        type: dict
+        default: {}
+      packages:
+        description: Result of C(dpkg-query) for the packages C(linux-*), with name and state.
+        type: dict
+        default: {}
+      upgrades:
+        description: Result of C(apt-get --simulate install --only-upgrade) for the kernel packages.
+        type: dict
+        default: {}
+      reboot_required:
+        description: Result of M(ansible.builtin.stat) for C(/run/reboot-required).
+        type: dict
+        default: {}
+      runtime:
+        description: Whether containerd or the container toolkit gets a newer release.
+        type: bool
+        default: false
+      in_cluster:
+        description: Whether the server is a node of the cluster.
+        type: bool
+        required: true
+      marked:
+        description: Whether an earlier run has cordoned the node.
+        type: bool
+        default: false
 attributes:
   check_mode:
     description: Runs in check mode, and returns the same as otherwise.

@@ -20,7 +20,7 @@ from .apt_sources import AptSet
 from .drop_in import MainFile, Paths
 from .files import Found, WantedFile
 from .host import Host
-from .versions import any_revision, is_newer
+from .versions import any_revision, fits, is_newer
 
 REPOSITORY = "https://download.docker.com/linux"
 PACKAGE = "containerd.io"
@@ -42,6 +42,7 @@ class ContainerdOptions:
     image_mirror: str
     proxy: str
     no_proxy: tuple[str, ...]
+    upgrade_ok: bool
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,16 @@ class Containerd:
     @property
     def goes_down(self) -> bool:
         return is_newer(self.installed, self.version)
+
+    @property
+    def is_upgraded(self) -> bool:
+        """Whether an installed release is replaced by a newer one."""
+        return bool(self.installed) and not self.goes_down and not fits(self.installed, self.version)
+
+    @property
+    def changes_in_service(self) -> bool:
+        """Whether a node of a cluster would get another release under its pods."""
+        return bool(self.host.clusters) and self.is_upgraded and not self.options.upgrade_ok
 
     @property
     def others(self) -> tuple[str, ...]:

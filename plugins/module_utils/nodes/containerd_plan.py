@@ -30,6 +30,7 @@ OPTIONS: dict[str, Any] = {
     "image_mirror": {"type": "str", "default": ""},
     "proxy": {"type": "str", "default": ""},
     "no_proxy": {"type": "list", "elements": "str", "default": []},
+    "upgrade_ok": {"type": "bool", "default": False},
 }
 PATHS: dict[str, Any] = {
     "config": _TEXT,
@@ -104,6 +105,7 @@ def _files(containerd: Containerd) -> dict[str, Any]:
 def _steps(containerd: Containerd) -> dict[str, bool]:
     return {
         "install": containerd.is_wanted,
+        "upgrade": containerd.is_wanted and containerd.is_upgraded,
         "remove": not containerd.is_wanted,
         "set_proxy": containerd.uses_proxy,
         "remove_proxy": containerd.has_proxy and not containerd.uses_proxy,

@@ -33,6 +33,7 @@ class GpuFacts:
     origin:     `package`, `other`; None without a driver.
     nvswitches: how many PCI shows.
     compiler:   package of the compiler of the running kernel; empty if unknown.
+    pending_kernel: the kernel that boots next, if it is newer than the running one; empty otherwise.
     has_uvm:    whether the device files of nvidia-uvm exist, if that was checked.
     """
 
@@ -50,6 +51,8 @@ class GpuFacts:
     has_uvm: bool = True
     problem: str = ""
     reboot_reason: str = ""
+    pending_kernel: str = ""
+    next_boot_problem: str = ""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> GpuFacts:
@@ -71,6 +74,8 @@ class GpuFacts:
             has_uvm=facts.get("uvm_available") is not False,
             problem=facts["driver_problem"],
             reboot_reason=facts["reboot_reason"],
+            pending_kernel=facts.get("kernel_pending") or "",
+            next_boot_problem=facts.get("next_boot_problem") or "",
         )
 
     @property

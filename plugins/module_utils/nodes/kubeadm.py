@@ -20,7 +20,7 @@ FIXED = ("networking", "controlPlaneEndpoint", "clusterName", "certificatesDir")
 APPLIED_AT_ONCE = ("apiServer", "controllerManager", "scheduler")
 # Phase of `kubeadm init` that uploads a document to the cluster.
 PHASES = {"cluster": "upload-config kubeadm", "kubelet": "upload-config kubelet", "kubeproxy": "addon kube-proxy"}
-OF_WORKERS = ("kubelet", "patches")
+OF_WORKERS = ("kubelet", "patches", "network")
 # Of kubeadm's errors those that an interrupted run leaves: files, folders and ports of what it has started.
 INTERRUPTED = (
     "DirAvailable--etc-kubernetes-manifests",
@@ -172,6 +172,8 @@ class Kubeadm:
             "kubelet": self.kubelet,
             "kubeproxy": self.kubeproxy,
             "patches": self.options.patches,
+            # Not kubeadm's: recorded to know that it would change.
+            "network": {"cni": self.options.cni},
         }
 
     @cached_property
@@ -191,8 +193,8 @@ class Kubeadm:
 
     @cached_property
     def differing(self) -> tuple[str, ...]:
-        """Names of documents; all of them where it is unknown what the node was given."""
-        return _differing(self.wanted, self.applied)
+        """Names of kubeadm's documents; all of them where it is unknown what the node was given."""
+        return tuple(name for name in _differing(self.wanted, self.applied) if name != "network")
 
     @cached_property
     def differing_fields(self) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ class KubernetesSurvey:
     iptables_missing:  whether the program is not installed.
     nodes, members:    of the cluster and of etcd; empty until it was queried.
     metrics_addresses: of the nodes that may read the control plane's metrics.
+    status:            what the timer kubegpu-status wrote last, for the doctor; empty if it was not read.
     """
 
     node: str
@@ -77,6 +78,7 @@ class KubernetesSurvey:
     members: Sequence[Member] = ()
     metrics_addresses: tuple[str, ...] = ()
     upgrade: Upgrade = Upgrade()
+    status: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,14 @@ class Kubernetes:
     @property
     def other_networks(self) -> tuple[str, ...]:
         return in_the_way(self.options.cni, self.survey.checksums)
+
+    @property
+    def network_before(self) -> str:
+        """The kubernetes_cni of a node of the cluster; empty if it is unknown. Earlier runs have not recorded it."""
+        if not self.is_complete:
+            return ""
+        record = self.survey.applied.get("network") or {}
+        return str(record.get("cni") or ("bridge" if self.has(files.NETWORK_UNIT) else ""))
 
     @property
     def has_metrics_rules(self) -> bool:

@@ -39,6 +39,19 @@ NETWORK_SCRIPT = "/etc/kubegpu-pod-network"
 NETWORKD = "/etc/systemd/networkd.conf.d/kubegpu.conf"
 METRICS_UNIT = "/etc/systemd/system/kubegpu-metrics.service"
 METRICS_SCRIPT = "/etc/kubegpu-metrics"
+# Backups, certificates and status: a program with its settings, and a service and a timer for each of what it does.
+UPKEEP = "/etc/kubegpu_upkeep.py"
+UPKEEP_SETTINGS = f"{FOLDER}/upkeep.json"
+UPKEEP_STATUS = "/var/lib/kubegpu/status.json"
+TIMERS = "/etc/systemd/system/timers.target.wants"
+UPKEEP_UNITS = tuple(
+    f"/etc/systemd/system/kubegpu-{name}.{kind}"
+    for name in ("backup", "certificates", "status")
+    for kind in ("service", "timer")
+)
+UPKEEP_STAMPS = tuple(
+    f"/var/lib/systemd/timers/stamp-{path.rpartition('/')[2]}" for path in UPKEEP_UNITS if path.endswith(".timer")
+)
 
 # Files that a removed node does not need. This collection's record is last, so an interrupted removal continues.
 OWN = (
@@ -50,6 +63,11 @@ OWN = (
     NETWORKD,
     SYSCTL,
     MODULES,
+    UPKEEP,
+    UPKEEP_STATUS,
+    *UPKEEP_UNITS,
+    *(f"{TIMERS}/{path.rpartition('/')[2]}" for path in UPKEEP_UNITS if path.endswith(".timer")),
+    *UPKEEP_STAMPS,
 )
 # k3s, RKE2 and others have theirs in the same places.
 SHARED = ("/usr/libexec/kubernetes", "/var/log/containers", "/var/log/pods", "/var/lib/cni/results", "/etc/kubernetes")

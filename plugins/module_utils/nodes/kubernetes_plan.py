@@ -12,7 +12,7 @@ from ..hops import Hop
 from . import kubernetes_files as files
 from . import pod_network
 from .answers import Answer, lines_of
-from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, GONE, LEAVING, UPGRADE
+from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, DAY2, DOCTOR, GONE, LEAVING, UPGRADE
 from .etcd_members import members_of
 from .files import slurped
 from .findings import findings
@@ -22,6 +22,7 @@ from .kubernetes import ApiAnswer, Kubernetes, KubernetesSurvey, Upgrade
 from .kubernetes_options import Controller, KubernetesOptions
 from .membership import Membership, Server
 from .sentences import errors, warnings
+from .upkeep import Upkeep, UpkeepOptions
 
 _NAMES: dict[str, Any] = {"type": "list", "elements": "str"}
 _ROWS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
@@ -97,8 +98,20 @@ SURVEY: dict[str, Any] = {
     "kubeadm_config": _RESULT,
     "node_before": _RESULT,
     "before": _RESULT,
+    "status": _RESULT,
+}
+UPKEEP: dict[str, Any] = {
+    "backup": {"type": "bool", "default": True},
+    "backup_schedule": {"type": "str", "default": UpkeepOptions.backup_schedule},
+    "backup_folder": {"type": "str", "default": UpkeepOptions.backup_folder},
+    "backup_copy": _TEXT,
+    "backup_keep": {"type": "int", "default": UpkeepOptions.backup_keep},
+    "renew_certificates": {"type": "bool", "default": True},
+    "renew_days": {"type": "int", "default": UpkeepOptions.renew_days},
+    "metrics_folder": {"type": "str", "default": UpkeepOptions.metrics_folder},
 }
 KUBERNETES: dict[str, Any] = {
+    "upkeep": {"type": "dict", "options": UPKEEP, "apply_defaults": True},
     "options": {"type": "dict", "required": True, "options": OPTIONS},
     "controller": {"type": "dict", "required": True, "options": CONTROLLER},
     "run": {"type": "dict", "required": True, "options": RUN},
@@ -116,7 +129,7 @@ def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "refused": errors(checks, node),
         "notices": warnings(CHANGES, node),
         "hop": str(Hop.KUBERNETES),
-        "findings": [] if node.is_foreign else findings(host, checks, node),
+        "findings": [] if node.is_foreign else findings(host, checks + DOCTOR, node),
         "node": node.survey.node,
         "is_control_plane": node.is_control_plane,
         "is_complete": node.is_complete,
@@ -133,6 +146,7 @@ def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "kube_vip": _kube_vip(node),
         "network": _network(node),
         "metrics": _metrics(node),
+        "upkeep": _upkeep(node, UpkeepOptions(**params["upkeep"])),
         "gone": _gone(node),
         "leaving": {"refused": errors(LEAVING, node)},
         "upgrade": _upgrade(node),
@@ -299,6 +313,23 @@ def _metrics(node: Kubernetes) -> dict[str, Any]:
     return {"ports": pod_network.metrics_ports(node.is_control_plane), "ipv4": ipv4, "ipv6": ipv6}
 
 
+def _upkeep(node: Kubernetes, options: UpkeepOptions) -> dict[str, Any]:
+    """files: as they should be, but for the program. unwanted: units of timers that the node no longer has."""
+    position = node.membership.control_planes.index(node.host.name) if node.is_control_plane else None
+    has_etcd = "external" not in (node.kubeadm.cluster.get("etcd") or {})
+    upkeep = Upkeep(options, node.survey.node, position, has_etcd, node.survey.checksums)
+    return {
+        "program": files.UPKEEP,
+        "status": files.UPKEEP_STATUS,
+        "files": [{"path": file.path, "mode": file.mode, "content": file.content} for file in upkeep.wanted],
+        "timers": upkeep.timers,
+        "refused": errors(DAY2, node),
+        "enabled": upkeep.is_enabled,
+        "unwanted": [*upkeep.unwanted],
+        "installed": [path for path in files.UPKEEP_UNITS if path.endswith(".timer") and node.has(path)],
+    }
+
+
 def _gone(node: Kubernetes) -> dict[str, Any]:
     """What is deleted for nodes that are gone, and those of them that are confirmed by the name of the cluster."""
     refused, departures = errors(GONE, node), node.departures
@@ -360,6 +391,7 @@ def _survey(read: Mapping[str, Any]) -> KubernetesSurvey:
         nodes=_listed(read["nodes"]),
         members=members_of(read["etcd"].get("json") or {}, read["etcd_health"]),
         metrics_addresses=tuple(" ".join(lines_of(Answer.of(read["metrics_addresses"]))).split()),
+        status=json.loads(slurped(read["status"]) or "{}"),
         upgrade=Upgrade(
             cluster_release=_cluster_release(read["kubeadm_config"]),
             kubelet_release=_kubelet_release(_first(read["node_before"])),

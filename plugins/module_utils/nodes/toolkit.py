@@ -13,7 +13,7 @@ from .answers import Answer, lines_of
 from .apt_sources import AptSet
 from .gpu_facts import GpuFacts
 from .host import Host
-from .versions import is_newer
+from .versions import fits, is_newer
 
 REPOSITORY = "https://nvidia.github.io/libnvidia-container"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -37,6 +37,7 @@ class ToolkitOptions:
     default_runtime: bool
     systemd_cgroup: bool
     verify_container: bool
+    upgrade_ok: bool
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,16 @@ class Toolkit:
     @property
     def goes_down(self) -> bool:
         return is_newer(self.installed, self.version)
+
+    @property
+    def is_upgraded(self) -> bool:
+        """Whether an installed release is replaced by a newer one."""
+        return bool(self.installed) and not self.goes_down and not fits(self.installed, self.version)
+
+    @property
+    def changes_in_service(self) -> bool:
+        """Whether a node of a cluster would get another release under its pods."""
+        return bool(self.host.clusters) and self.is_upgraded and not self.options.upgrade_ok
 
     @property
     def apt(self) -> AptSet:

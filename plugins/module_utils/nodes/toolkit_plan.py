@@ -23,6 +23,7 @@ OPTIONS: dict[str, Any] = {
     "default_runtime": {"type": "bool", "required": True},
     "systemd_cgroup": {"type": "bool", "required": True},
     "verify_container": {"type": "bool", "required": True},
+    "upgrade_ok": {"type": "bool", "default": False},
 }
 _RESULT = {"type": "dict", "default": {}}
 SURVEY: dict[str, Any] = {
@@ -62,6 +63,7 @@ def toolkit_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
 def _steps(toolkit: Toolkit) -> dict[str, bool]:
     return {
         "install": toolkit.is_wanted,
+        "upgrade": toolkit.is_wanted and toolkit.is_upgraded,
         "remove": toolkit.options.state == "absent",
         "offer_devices": toolkit.is_wanted and toolkit.facts.can_be_used,
         "read_modes": toolkit.reads_modes,

@@ -22,6 +22,12 @@ def is_newer(present: str, wanted: str) -> bool:
     return numbers(number(_upstream(present)))[: len(number_wanted)] > number_wanted
 
 
+def fits(present: str, wanted: str) -> bool:
+    """Whether a release is the wanted one, by as many numbers as are wanted."""
+    number_wanted = numbers(number(_upstream(wanted)))
+    return numbers(number(_upstream(present)))[: len(number_wanted)] == number_wanted
+
+
 def any_revision(version: str) -> str:
     """A release without the package's revision stands for each of its revisions."""
     return re.sub(r"^([0-9.]+)$", r"\1-*", version)

@@ -73,6 +73,22 @@ class GpuNode:
         return max(later, key=lambda kernel: kernel.order, default=None)
 
     @property
+    def pending_kernel(self) -> Kernel | None:
+        """The kernel that boots next by default, if it is newer than the running one: the newest with an image."""
+        if self.running is None:
+            return None
+        later = [kernel for kernel in self.kernels if kernel.bootable and kernel.order > self.running.order]
+        return max(later, key=lambda kernel: kernel.order, default=None)
+
+    @property
+    def next_boot_problem(self) -> str:
+        """Why the driver will not work after the next boot although it works now; empty if nothing shows that."""
+        pending, running = self.pending_kernel, self.running
+        if not self.gpus or pending is None or pending.module or running is None or running.module is None:
+            return ""
+        return f"kernel {pending.release} boots next, and {self._name} has no module for it"
+
+    @property
     def driver_origin(self) -> str | None:
         """`package`, `other` for a driver without a package, None without a driver."""
         if self.driver_installed is not None:
@@ -161,6 +177,8 @@ class GpuNode:
             "kernel": self.kernel,
             "kernel_compiler": self.compiler,
             "kernel_headers_installed": self.headers,
+            "kernel_pending": pending.release if (pending := self.pending_kernel) else None,
+            "next_boot_problem": self.next_boot_problem,
             "reboot_required": bool(self.reboot_reason),
             "reboot_reason": self.reboot_reason,
         }

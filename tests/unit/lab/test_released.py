@@ -36,6 +36,7 @@ def test_what_shares_packages_is_compiled_after_the_group_that_has_most() -> Non
 
     assert {name: group.after for name, group in groups.items()} == {
         "kubernetes": (),
+        "etcd": ("programs-kubernetes",),
         "prometheus-adapter": (),
         "nvidia": ("programs-kubernetes",),
         "containerd": ("programs-kubernetes",),

@@ -14,6 +14,8 @@ PINNED = [
     ("kubernetes-older", "k8s.io/kubernetes", "v{kubernetes-older}"),
     ("kubernetes", "github.com/coredns/coredns", "{coredns}"),
     ("kubernetes", "go.etcd.io/etcd/server/v3", "{etcd}"),
+    ("etcd", "go.etcd.io/etcd/etcdctl/v3", "{etcd}"),
+    ("etcd", "go.etcd.io/etcd/etcdutl/v3", "{etcd}"),
     ("kubernetes", "helm.sh/helm/v3", "{helm}"),
     ("kubernetes", "k8s.io/kube-state-metrics/v2", "{kube-state-metrics}"),
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),

@@ -50,6 +50,25 @@ def containerd_goes_down_on_demand(containerd: Containerd) -> Iterator[CheckResu
         yield seen_on(containerd.host, NEWER_INSTALLED, seen, **words)
 
 
+CHANGES_IN_SERVICE = FindingType(
+    "CONTAINERD_CHANGES_IN_SERVICE",
+    Hop.RUNTIME,
+    "error",
+    "a new release is installed on one node after the other, each of them drained, because a faulty one stops all pods",
+    "to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set "
+    'containerd_version: "{installed}-*"',
+    before="refuse",
+)
+
+
+@check("a node in service keeps its containerd", CHANGES_IN_SERVICE)
+def node_keeps_its_containerd(containerd: Containerd) -> Iterator[CheckResult]:
+    if containerd.is_wanted and containerd.changes_in_service:
+        seen = f"is a node of a cluster with {PACKAGE} {containerd.installed}, and would get {containerd.version}"
+        installed = re.match("[0-9.]*[0-9]", containerd.installed)
+        yield seen_on(containerd.host, CHANGES_IN_SERVICE, seen, installed=installed[0] if installed else "")
+
+
 INTERFACE_MISSING = FindingType(
     "CONTAINERD_INTERFACE_MISSING",
     Hop.RUNTIME,
@@ -91,5 +110,5 @@ def containerd_can_be_removed(containerd: Containerd) -> Iterator[CheckResult]:
         yield seen_on(containerd.host, KEPT, seen)
 
 
-BEFORE = (no_other_runtime_is_installed, containerd_goes_down_on_demand)
+BEFORE = (no_other_runtime_is_installed, containerd_goes_down_on_demand, node_keeps_its_containerd)
 AFTER = (interface_is_offered, containerd_can_be_removed)

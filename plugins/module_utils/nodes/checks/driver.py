@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
 from ..driver import Driver
 from ..driver_packages import CUDA_REPO, DEBIAN
 from ..gpu_facts import EITHER
+from ..support import branch_end
 from .seen import seen_on
 
 UNIDENTIFIED = FindingType(
@@ -508,6 +510,44 @@ def driver_is_there(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, MISSING, f"has {len(facts.gpus)} GPUs ({generations}) and no NVIDIA driver")
 
 
+NEXT_KERNEL_WITHOUT_MODULE = FindingType(
+    "DRIVER_NEXT_KERNEL_WITHOUT_MODULE",
+    Hop.DRIVER,
+    "warning",
+    "the driver works until the next boot, and the node has no GPU after it",
+    "on the node: `apt-get install linux-headers-{kernel}`, then `dkms autoinstall -k {kernel}`; modules built by "
+    "Ubuntu come with linux-modules-nvidia-*-{kernel}. `ansible-playbook kubegpu.autoscale.maintain` checks for them "
+    "before it reboots",
+)
+
+
+@check("the kernel of the next boot has the driver's module", NEXT_KERNEL_WITHOUT_MODULE)
+def next_kernel_has_the_module(driver: Driver) -> Iterator[CheckResult]:
+    facts = driver.facts
+    if facts.next_boot_problem:
+        seen = f"will have no GPU after a reboot: {facts.next_boot_problem}"
+        yield seen_on(driver.host, NEXT_KERNEL_WITHOUT_MODULE, seen, kernel=facts.pending_kernel)
+
+
+BRANCH_ENDED = FindingType(
+    "DRIVER_BRANCH_ENDED",
+    Hop.DRIVER,
+    "warning",
+    "NVIDIA no longer publishes security fixes for the branch",
+    "set nvidia_driver_version to a release of a supported branch (docs/versions.md), then run `ansible-playbook "
+    "kubegpu.autoscale.upgrade_driver`",
+)
+
+
+@check("the driver branch is supported", BRANCH_ENDED)
+def branch_is_supported(driver: Driver) -> Iterator[CheckResult]:
+    release = driver.facts.loaded or driver.facts.installed or ""
+    end = branch_end(release)
+    if end and end < driver.host.now:
+        month = f"{datetime.fromtimestamp(end - 1, UTC):%B %Y}"
+        yield seen_on(driver.host, BRANCH_ENDED, f"uses driver {release}, whose branch was supported until {month}")
+
+
 # Asked before anything is changed, and afterwards.
 BEFORE = (
     each_gpu_is_identified,
@@ -531,7 +571,9 @@ AFTER = (
     driver_stays_loaded,
     uvm_is_loaded,
     fabric_has_completed,
+    next_kernel_has_the_module,
+    branch_is_supported,
 )
 # Of the doctor: EXAMINED where a driver is wanted, NOW in any case. What gpu_facts tell is left to the hop node.
 EXAMINED = tuple(asked for asked in BEFORE if asked is not no_gpu_is_missing)
-NOW = (driver_is_there, all_gpus_are_shown)
+NOW = (driver_is_there, all_gpus_are_shown, next_kernel_has_the_module, branch_is_supported)

@@ -355,6 +355,25 @@ def network_is_the_first(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, OTHER_NETWORK, seen, files=" ".join(others))
 
 
+NETWORK_CHANGED = FindingType(
+    "KUBERNETES_NETWORK_CHANGED",
+    Hop.KUBERNETES,
+    "error",
+    "new pods would be on the new network and existing pods on the old one, without a connection between them",
+    "set kubernetes_cni: {before}; for another network, create a new cluster, or move this one by the instructions of "
+    "the network's project with `kubernetes_cni: none` from the start",
+    before="refuse",
+)
+
+
+@check("the pod network of a node does not change", NETWORK_CHANGED)
+def network_stays(node: Kubernetes) -> Iterator[CheckResult]:
+    before, wanted = node.network_before, node.options.cni
+    if before not in ("", "none", wanted):
+        seen = f"has the pod network {before}, and kubernetes_cni is {wanted}"
+        yield seen_on(node.host, NETWORK_CHANGED, seen, before=before)
+
+
 SWAP_ON = FindingType(
     "KUBERNETES_SWAP_ON",
     Hop.KUBERNETES,
@@ -542,6 +561,61 @@ def version_is_the_next(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, MINOR_SKIPPED, seen, next=f"{major}.{minor + 1}")
 
 
+# Of backups and certificates.
+
+ETCD_EXTERNAL = FindingType(
+    "KUBERNETES_ETCD_EXTERNAL",
+    Hop.KUBERNETES,
+    "error",
+    "backups, restores and renewals are of etcd members and certificates that kubeadm made",
+    "use the tools of that etcd, and kubernetes_backup: false",
+    before="refuse",
+)
+
+
+@check("etcd runs on the control plane nodes", ETCD_EXTERNAL)
+def server_has_a_control_plane(node: Kubernetes) -> Iterator[CheckResult]:
+    if not node.is_control_plane:
+        yield seen_on(node.host, ETCD_EXTERNAL, "is not in kube_control_plane, so it has no etcd")
+    elif "external" in (node.kubeadm.cluster.get("etcd") or {}):
+        yield seen_on(node.host, ETCD_EXTERNAL, "has kubernetes_cluster_config with an external etcd")
+
+
+# Of the doctor, by what the timer kubegpu-status has written.
+
+CERTIFICATE_EXPIRES = FindingType(
+    "KUBERNETES_CERTIFICATE_EXPIRES",
+    Hop.KUBERNETES,
+    "warning",
+    "without a valid certificate the API server answers nobody. The timer that renews certificates is off or fails",
+    "`ansible-playbook kubegpu.autoscale.certificates`; on the server, `journalctl -u kubegpu-certificates`",
+)
+BACKUP_OLD = FindingType(
+    "KUBERNETES_BACKUP_OLD",
+    Hop.KUBERNETES,
+    "warning",
+    "what was written since the last backup would be lost. The timer that backs up etcd is off or fails",
+    "`ansible-playbook kubegpu.autoscale.backup`; on the server, `journalctl -u kubegpu-backup`",
+)
+# As the alerts have it: roles/gpu_alerts/files/servers.yml.
+_CERTIFICATE_DAYS = 30
+_BACKUP_HOURS = 26
+
+
+@check("certificates and backups are in time", CERTIFICATE_EXPIRES, BACKUP_OLD)
+def node_is_kept_up(node: Kubernetes) -> Iterator[CheckResult]:
+    status, now = node.survey.status, node.host.now
+    ends = {str(name): float(end) for name, end in (status.get("certificates") or {}).items()}
+    name = min(ends, key=lambda name: ends[name], default="")
+    if name and ends[name] - now < _CERTIFICATE_DAYS * 86400:
+        left = (ends[name] - now) / 86400
+        seen = f"has the certificate {name}, which " + (f"expires in {left:.0f} days" if left > 0 else "has expired")
+        yield seen_on(node.host, CERTIFICATE_EXPIRES, seen)
+    if "backup" in status and now - float(status["backup"]) > _BACKUP_HOURS * 3600:
+        hours = (now - float(status["backup"])) / 3600
+        yield seen_on(node.host, BACKUP_OLD, f"has had no backup of etcd for {hours:.0f} hours")
+
+
 # Of changes that are applied.
 
 CHANGE_DEFERRED = FindingType(
@@ -583,6 +657,7 @@ BEFORE = (
     manifest_is_verified,
     bridge_has_ipv4,
     network_is_the_first,
+    network_stays,
     kubelet_starts,
 )
 # Before nodes are deleted that are gone; before control planes leave; before an upgrade.
@@ -590,4 +665,7 @@ GONE = (no_namesake_joins, lost_nodes_are_lost, gone_members_can_go)
 LEAVING = (leaving_members_can_go,)
 UPGRADE = (server_is_a_node, version_is_a_release, version_is_the_next)
 CHANGES = (changes_are_applied,)
-ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES))
+DOCTOR = (node_is_kept_up,)
+# Before a backup, a restore or new certificates.
+DAY2 = (server_is_a_node, server_has_a_control_plane)
+ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES + DOCTOR + DAY2))

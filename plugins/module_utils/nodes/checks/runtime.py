@@ -31,6 +31,26 @@ def toolkit_goes_down_on_demand(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_NEWER_INSTALLED, seen, installed=installed, version=toolkit.version)
 
 
+TOOLKIT_CHANGES_IN_SERVICE = FindingType(
+    "TOOLKIT_CHANGES_IN_SERVICE",
+    Hop.RUNTIME,
+    "error",
+    "a new release is installed on one node after the other, each of them drained, because a faulty one stops all pods "
+    "with GPUs",
+    "to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set "
+    'nvidia_container_toolkit_version: "{installed}-*"',
+    before="refuse",
+)
+
+
+@check("a node in service keeps its toolkit", TOOLKIT_CHANGES_IN_SERVICE)
+def node_keeps_its_toolkit(toolkit: Toolkit) -> Iterator[CheckResult]:
+    if toolkit.is_wanted and toolkit.changes_in_service:
+        seen = f"is a node of a cluster with nvidia-container-toolkit-base {toolkit.installed}, and would get "
+        installed = toolkit.installed.partition("-")[0]
+        yield seen_on(toolkit.host, TOOLKIT_CHANGES_IN_SERVICE, seen + toolkit.version, installed=installed)
+
+
 TOOLKIT_DEVICES_DIFFER = FindingType(
     "TOOLKIT_DEVICES_DIFFER",
     Hop.RUNTIME,
@@ -84,7 +104,7 @@ def toolkit_is_there(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_MISSING, "has no nvidia-container-toolkit-base")
 
 
-BEFORE = (toolkit_goes_down_on_demand,)
+BEFORE = (toolkit_goes_down_on_demand, node_keeps_its_toolkit)
 AFTER = (devices_are_the_gpus, a_container_sees_the_gpus)
 # Asked by the doctor, besides those before.
 NOW = (toolkit_is_there,)
