@@ -28,6 +28,7 @@ from kubernetes_nodes import (
     WORKER,
     Node,
     encoded,
+    listed,
 )
 
 BARE = Node()
@@ -45,6 +46,19 @@ def applied(**cluster: Any) -> dict[str, Any]:
     return before | {"cluster": before["cluster"] | cluster}
 
 
+def gates(text: str) -> dict[str, Any]:
+    """Of both programs, in a ClusterConfiguration."""
+    arguments = {"extraArgs": [{"name": "feature-gates", "value": text}]}
+    return {"apiServer": arguments, "controllerManager": arguments}
+
+
+ZERO = gates("A=false,HPAScaleToZero=true")
+TO_ZERO = listed(
+    *(
+        {"metadata": {"namespace": "ml", "name": name}, "spec": spec}
+        for name, spec in {"chat": {"minReplicas": 0}, "embed": {"minReplicas": 1}, "plain": {}}.items()
+    )
+)
 SUBNETS = {"podSubnet": "10.9.0.0/16", "serviceSubnet": "10.96.0.0/12"}
 TIMEOUT = {"status": -1, "msg": "Request failed: <urlopen error timed out>"}
 NO_NAME = {"status": -1, "msg": "Request failed: <urlopen error [Errno -2] Name or service not known>"}
@@ -146,6 +160,13 @@ REFUSED: dict[str, tuple[str, Node, dict[str, Any], str]] = {
         {},
         'networking is {"podSubnet": "10.9.0.0/16", "serviceSubnet": "10.96.0.0/12"}, wanted is '
         '{"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}',
+    ),
+    "a feature gate that HPAs need": (
+        "KUBERNETES_ZERO_ENDS",
+        Node(files=CONTROL_PLANE, applied=applied(**ZERO), survey={"hpas": TO_ZERO}),
+        {},
+        "cp1 would turn the feature gate HPAScaleToZero of kube-apiserver and kube-controller-manager off, and HPAs "
+        "have a minimum of 0: ml/chat",
     ),
     "a manifest without its network": (
         "KUBERNETES_MANIFEST_OPTIONS",
@@ -624,3 +645,31 @@ def test_findings_have_one_id_each() -> None:
 def test_a_plan_says_nothing_in_the_words_of_a_task() -> None:
     """What a result says by these names Ansible counts, prints or ends the host with."""
     assert not {"changed", "failed", "skipped", "msg", "invocation", "diff", "warnings"} & {*MEMBER.plan()}
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "ended"),
+    [
+        (gates("HPAScaleToZero=true"), {}, True),
+        (gates("HPAScaleToZero=true"), {"cluster_config": gates("HPAScaleToZero=true,B=true")}, False),
+        (gates("HPAScaleToZero=false"), {}, False),
+        ({}, {"cluster_config": gates("B=true")}, False),
+        # On by default from 1.37 on.
+        ({}, {"version": "1.37.2-*", "cluster_config": gates("HPAScaleToZero=false")}, True),
+        (gates("HPAScaleToZero=true"), {"version": "1.37.2-*", "cluster_config": gates("B=true")}, False),
+    ],
+)
+def test_hpas_are_listed_only_before_their_feature_gate_ends(
+    before: dict[str, Any], options: dict[str, Any], ended: bool
+) -> None:
+    node = Node(files=CONTROL_PLANE, applied=applied(**before), survey={"hpas": TO_ZERO})
+    made = node.plan(**options)
+    assert made["steps"]["read_hpas"] is ended
+    assert ("KUBERNETES_ZERO_ENDS".lower() in "".join(made["refused"])) is ended
+
+
+def test_a_gate_ends_where_no_hpa_needs_it() -> None:
+    node = Node(files=CONTROL_PLANE, applied=applied(**ZERO), survey={"hpas": listed()})
+    assert node.plan()["refused"] == []
+    worker = Node(name="gpu1", planes=("cp0",), elsewhere={"cp0": True}, files=WORKER, applied={"kubelet": {}})
+    assert not worker.plan()["steps"]["read_hpas"]
