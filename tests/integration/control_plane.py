@@ -19,6 +19,8 @@ from programs import program
 
 Seen = TypeVar("Seen")
 STARTUP_S = 300
+# `make test-newer` runs another minor version.
+KUBE = os.environ.get("KUBE", "kube")
 _GIVEN: set[int] = set()
 
 
@@ -65,8 +67,9 @@ class ControlPlane:
         self.kubeconfig = work / "kubeconfig"
         self.address = _address()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, tuple[object, ...]] = {}
         for name in ("kube-apiserver", "kube-controller-manager"):
-            (work / name).symlink_to(program("kube"))
+            (work / name).symlink_to(program(KUBE))
 
     def start(self) -> client.ApiClient:
         etcd, peer, api, manager = (free_port() for _ in range(4))
@@ -150,9 +153,14 @@ class ControlPlane:
         environment = {**os.environ, "GOGC": "400"}
         # A run that is killed leaves none of them: without etcd the API server would not even end when it is told to.
         mortal = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
+        self._commands[name] = command
         self._processes[name] = subprocess.Popen(
             mortal, cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
+
+    def command_of(self, name: str) -> tuple[object, ...]:
+        """What `run` has started under a name, to be run again."""
+        return self._commands[name]
 
     def end(self, name: str) -> None:
         """Kill one process that `run` has started."""
