@@ -200,8 +200,9 @@ test-argocd: lab-env test-env programs ## Argo CD's own controller on the folder
 	@$(LAB_CLI) program argo-cd
 	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
 
-test-keda: lab-env test-env programs ## HPAs as KEDA would create them beside the adapter's over time, at periods of 1, 5 and 15 s; KEDA does not run (half an hour)
-	@KEDA=1 $(PYTEST) -s tests/integration/test_keda.py $(ARGS)
+test-keda: lab-env test-env programs ## KEDA itself beside the adapter: decisions, outages, the switch under load, zero (compiles it first, then an hour)
+	@$(LAB_CLI) program keda
+	@KEDA=1 $(PYTEST) -s $(if $(filter tests/%,$(ARGS)),,tests/integration/test_keda*.py) $(ARGS)
 
 test-docker: lab-env test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
 	@LAB_DOCKER=1 $(LAB_CLI) --size one build

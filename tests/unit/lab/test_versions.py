@@ -25,6 +25,7 @@ PINNED = [
     ("containerd", "github.com/containernetworking/plugins", "{cni-plugins}"),
     ("argo-cd", "github.com/argoproj/argo-cd/v3", "{argo-cd}"),
     ("argo-rollouts", "github.com/argoproj/argo-rollouts", "{argo-rollouts}"),
+    ("keda", "github.com/kedacore/keda/v2", "v{keda}"),
     ("kwok", "sigs.k8s.io/kwok", "{kwok}"),
     ("metrics-server", "sigs.k8s.io/metrics-server", "{metrics-server}"),
     ("thanos", "github.com/thanos-io/thanos", "{thanos}"),
