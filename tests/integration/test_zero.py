@@ -62,6 +62,11 @@ class Cluster:
         found = client.AutoscalingV2Api(self._kube).list_namespaced_horizontal_pod_autoscaler(NAMESPACE)
         return [hpa.metadata.name for hpa in found.items]
 
+    def findings(self) -> list[str]:
+        """Of the doctor. There is no node and no exporter here, which it reports as well."""
+        done = self.run("gpu_doctor", namespace=NAMESPACE, grace=False)
+        return [finding["id"] for finding in done["result"]["findings"]]
+
     def condition(self, kind: str) -> tuple[str, str]:
         hpa = client.AutoscalingV2Api(self._kube).read_namespaced_horizontal_pod_autoscaler("chat", NAMESPACE)
         rows = (hpa.status and hpa.status.conditions) or ()
@@ -106,6 +111,7 @@ def test_to_zero_and_back_with_an_ok_at_zero(cluster: Cluster) -> None:
     assert "failed" not in info, info
     (seen,) = info["result"]["autoscalers"]
     assert (seen["replicas"], seen["min_replicas"]) == (0, 0)
+    assert "WORKLOAD_AT_ZERO" not in cluster.findings()
     again = cluster.run(autoscalers=wanted, verify=False)
     assert (again["changed"], [text for text in again["warnings"] if "not by its HPA" in text]) == (False, [])
 
@@ -127,6 +133,7 @@ def test_the_zero_of_a_person_is_told_from_the_hpa_s(cluster: Cluster) -> None:
     assert ["kubectl -n zero scale deployment chat --replicas=1" in text for text in told["warnings"]].count(True) == 1
     proof = cluster.run("gpu_autoscaler_info", autoscalers=wanted, verify=True, wait_timeout=5)
     assert "replicas is 0" in proof["msg"]
+    assert "WORKLOAD_AT_ZERO" in cluster.findings()
     assert cluster.replicas == 0
     cluster.scale(1)
     eventually(lambda: cluster.replicas == 2, "it scales again", SCALED_S)
