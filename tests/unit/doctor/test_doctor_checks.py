@@ -1480,6 +1480,19 @@ def keda_pods(cluster: Cluster) -> None:
         cluster.pods[f"{name}-0"] = pod(f"{name}-0", "keda", "cpu1", {"app": name})
 
 
+@fault("METRICS_API_OF_ANOTHER", "KEDA's HPA")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    group = "external.metrics.k8s.io"
+    made = {"metadata": meta(f"v1beta1.{group}")}
+    listed = frozenset({"queue"})
+    owner = {"owner": "prometheus-adapter", "is_prometheus_adapter": True}
+    cluster.other_apis = [ApiState(group, made, listed=listed, **owner)]
+    unserved = {"series": "", "values": {}, "recorded": {}, "listed": None}
+    expected = frozenset({"chat"})
+    cluster.metric = metric(name="s0-prometheus", group=group, type="External", expected_objects=expected, **unserved)
+
+
 @fault("HPA_SCALED_OBJECT_UNSEEN")
 def _(cluster: Cluster) -> None:
     scaled_object(cluster)

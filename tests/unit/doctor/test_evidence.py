@@ -47,7 +47,14 @@ SEEN = [
     ("HPA_NOT_ACTIVE", "no matching metrics found for s3-prometheus", "does not have any more"),
     ("HPA_SCALED_OBJECT_FAILS", "ScaledObject doesn't have correct scaleTargetRef specification: x", "target"),
     ("HPA_SCALED_OBJECT_FAILS", "no scaler found for type: prometeus", "does not know the type"),
-    ("HPA_SCALED_OBJECT_FAILS", 'TriggerAuthentication.keda.sh "login" not found', "missing or not valid"),
+    ("HPA_SCALED_OBJECT_FAILS", "bearer token=[EMPTY] is required when bearer auth is enabled", "lacks the login"),
+    (
+        "METRIC_WITHOUT_VALUE",
+        "timeout while waiting to establish gRPC connection to KEDA Metrics",
+        "reach the operator",
+    ),
+    ("METRIC_WITHOUT_VALUE", "error when getting metric values metric:s0-prometheus encountered error", "of a trigger"),
+    ("METRIC_WITHOUT_VALUE", "no gpu for chat-0", "the series lacks them"),
     ("HPA_SCALED_OBJECT_FAILS", "doesn't have correct Idle/Min/Max Replica Counts specification", "contradict"),
     ("HPA_SCALED_OBJECT_FAILS", "metadata.labels: Invalid value: must be no more than 63 bytes", "longer than 63"),
     ("HPA_SCALED_OBJECT_FAILS", 'User "keda" cannot get resource "rollouts/scale": forbidden', "lacks a permission"),
@@ -115,7 +122,7 @@ SEEN = [
 
 @pytest.mark.parametrize(("finding", "seen", "cause"), SEEN)
 def test_the_cause_follows_the_evidence(finding: str, seen: str, cause: str) -> None:
-    names = ("namespace", "name", "target", "group", "owner", "pod", "role", "queries", "addresses")
+    names = ("namespace", "name", "target", "group", "owner", "pod", "role", "queries", "addresses", "series")
     result = CheckResult(FINDING_TYPES[finding], "thing", seen, template_vars=dict.fromkeys(names, "x"))
     assert cause in result.cause
     assert result.fix

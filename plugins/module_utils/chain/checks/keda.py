@@ -200,9 +200,10 @@ HPA_SCALED_OBJECT_FAILS = FindingType(
             "correct the type, or install a version of KEDA that has it",
         ),
         Evidence(
-            r"TriggerAuthentication",
-            "the TriggerAuthentication of a trigger is missing or not valid",
-            "create it in namespace {namespace}, or remove authenticationRef",
+            r"(?:is|are) required when \w+ auth is enabled",
+            "a trigger has authModes, and its TriggerAuthentication is missing or lacks the login",
+            "kubectl -n {namespace} get triggerauthentication: it needs the name in authenticationRef of the trigger, "
+            "and the parameters that the message names",
         ),
         Evidence(
             r"error parsing \S+ metadata|missing required parameter|unable to (?:set|get) param",

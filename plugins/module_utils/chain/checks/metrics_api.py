@@ -11,10 +11,10 @@ from ...hops import Hop
 from ..adapter_config import fault_of, takes_all
 from ..daemon_sets import place_of
 from ..objects import Manifest, clock, made_s, name_of, seconds, statuses, unix, youngest
+from ..scaled_objects import served_for
 from ..state.api import ApiState
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..state.metric import MetricState
 from ..texts import quote
 
 _START_GRACE_S = 120
@@ -252,7 +252,7 @@ METRICS_API_OF_ANOTHER = FindingType(
     "METRICS_API_OF_ANOTHER",
     Hop.METRICS_API,
     "error",
-    cause="{group} is served by {owner}, which does not serve recorded series. A cluster has one server of that API",
+    cause="{group} is served by {owner}, which does not serve these metrics. A cluster has one server of that API",
     fix="remove that server and run the {role} role, or scale on a metric that it serves",
     grace_s=_START_GRACE_S,
     before="refuse",
@@ -268,14 +268,15 @@ def api_knows_series(state: State) -> Iterator[CheckResult]:
             for autoscaler in _users_of(state, api.group)
             for metric in autoscaler.metrics
             if metric.group == api.group
-            and metric.series
-            and metric.backend not in api.backends
+            and (metric.backend not in api.backends if metric.series else _is_of_keda(autoscaler, api))
             and (metric.expected_objects or state.is_before)
             and not (metric.values or metric.listed)
         ]
         is_judged = state.is_before or not api.unavailable
         if lacking and api.service is not None and is_judged:
             users = list(dict.fromkeys(str(autoscaler) for autoscaler, _metric in lacking))
+            is_kedas = lacking[0][1].backend == KEDA or served_for(lacking[0][0].hpa)
+            role = "keda" if is_kedas else "prometheus_adapter"
             ages = [state.missing_for_s(autoscaler, metric.missing_in_api) for autoscaler, metric in lacking]
             yield CheckResult(
                 METRICS_API_OF_ANOTHER,
@@ -283,13 +284,13 @@ def api_knows_series(state: State) -> Iterator[CheckResult]:
                 f"{api.owner} does not serve the metrics of {enumeration(users)}",
                 state.affected_by(autoscaler for autoscaler, _metric in lacking),
                 youngest([_adapter_age_s(state, api), max((age for age in ages if age is not None), default=None)]),
-                template_vars={"group": api.group, "owner": api.owner, "role": _role_of(lacking[0][1])},
+                template_vars={"group": api.group, "owner": api.owner, "role": role},
             )
 
 
-def _role_of(metric: MetricState) -> str:
-    """The role that installs the server of its metrics."""
-    return "keda" if metric.backend == KEDA else "prometheus_adapter"
+def _is_of_keda(autoscaler: AutoscalerState, api: ApiState) -> bool:
+    """Whether KEDA made the HPA, for metrics that only KEDA serves, and another server has the API."""
+    return not api.is_keda and bool(served_for(autoscaler.hpa))
 
 
 ADAPTER_WRONG_URL = FindingType(
