@@ -67,7 +67,7 @@ class ControlPlane:
         self.kubeconfig = work / "kubeconfig"
         self.address = _address()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._commands: dict[str, tuple[object, ...]] = {}
+        self._commands: dict[str, list[str]] = {}
         for name in ("kube-apiserver", "kube-controller-manager"):
             (work / name).symlink_to(program(KUBE))
 
@@ -148,23 +148,25 @@ class ControlPlane:
             return answer.read()
 
     def run(self, name: str, *command: object) -> None:
-        log = (self.work / f"{name}.log").open("wb")
+        # A run that is killed leaves none of them: without etcd the API server would not even end when it is told to.
+        self._commands[name] = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
+        self.again(name)
+
+    def again(self, name: str) -> None:
+        """Start a process that has ended, by the command that `run` was given and with the same log."""
+        log = (self.work / f"{name}.log").open("ab")
         # Memory is there, and to collect garbage rarely saves a fifth of the processor that they take.
         environment = {**os.environ, "GOGC": "400"}
-        # A run that is killed leaves none of them: without etcd the API server would not even end when it is told to.
-        mortal = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
-        self._commands[name] = command
         self._processes[name] = subprocess.Popen(
-            mortal, cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
+            self._commands[name], cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
 
-    def command_of(self, name: str) -> tuple[object, ...]:
-        """What `run` has started under a name, to be run again."""
-        return self._commands[name]
+    def runs(self, name: str) -> bool:
+        return self._processes[name].poll() is None
 
     def end(self, name: str) -> None:
         """Kill one process that `run` has started."""
-        process = self._processes.pop(name)
+        process = self._processes[name]
         process.kill()
         process.wait()
 
