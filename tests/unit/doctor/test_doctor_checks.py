@@ -1943,6 +1943,19 @@ def test_an_event_about_a_trigger_counts_from_the_last_change_on() -> None:
     assert "no such host" not in finding["seen"][0]
 
 
+@pytest.mark.parametrize("name", ["HPA_WITHOUT_SCALED_OBJECT", "HPA_SCALED_OBJECT_FAILS", "HPA_BEHIND_SCALED_OBJECT"])
+def test_what_keda_does_not_process_explains_a_metric_without_a_value(name: str) -> None:
+    cluster = Cluster()
+    next(break_it for fault_name, break_it in FAULTS.items() if fault_name.split()[0] == name)(cluster)
+    keda_pods(cluster)
+    group, expected = "external.metrics.k8s.io", frozenset({"chat"})
+    unserved = {"series": "", "values": {}, "recorded": {}, "listed": None}
+    cluster.metric = metric(name="s0-prometheus", group=group, type="External", expected_objects=expected, **unserved)
+    [finding] = cluster.report()["findings"]
+    assert finding["id"] == name
+    assert "no s0-prometheus for chat" in finding["consequences"][0]
+
+
 def test_a_fallback_follows_from_its_trigger() -> None:
     cluster = Cluster()
     FAULTS["HPA_FALLBACK_ACTIVE"](cluster)

@@ -64,8 +64,8 @@ CHECKS: tuple[Check[State], ...] = checks_in(
     pod_states,
     metrics_api,
     keda_server,
+    keda,  # of the HPA, but a ScaledObject that KEDA does not process explains a metric without a value
     metric,
-    keda,
     hpa,
     hpa_metrics,
     workload_pods,
