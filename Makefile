@@ -55,15 +55,20 @@ gates-env:
 	@$(PYTHON) lab/preflight.py gates requirements-gates.txt
 
 ##@ the main job
-.PHONY: demo demo-demand site
-demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand
-	@$(MAKE) --no-print-directory site
+.PHONY: demo demo-demand demo-adapter site
+demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand (BACKEND=keda: by KEDA, then by prometheus-adapter)
+	@$(if $(filter keda,$(BACKEND)),$(LAB_CLI) add keda)
+	@$(MAKE) --no-print-directory site $(if $(filter keda,$(BACKEND)),ARGS="-e kubegpu_metrics_backend=keda $(ARGS)")
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT) --hold 10 --play up
-	@$(MAKE) --no-print-directory demo-demand
+	@$(MAKE) --no-print-directory $(if $(filter keda,$(BACKEND)),demo-adapter,demo-demand)
 
 demo-demand: ## the demo's second half: down again, and the same step up with a demand beside the one without
 	@$(BIN)/ansible-playbook -i inventories/lab lab/load/demand.yml
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/demand --hold 10 --play down-up --before $(OUT)/demo.json
+
+demo-adapter: ## the second half of `make demo BACKEND=keda`: another backend under load, then down and the same step up
+	@$(BIN)/ansible-playbook -i inventories/lab playbooks/autoscaling.yml
+	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/adapter --hold 10 --play down-up --before $(OUT)/demo.json --names "by KEDA,by prometheus-adapter"
 
 site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)

@@ -129,7 +129,8 @@ def _changed(scratch: Path, folder: Path, overlay: Mapping[str, Mapping[str, str
         unused = shutil.ignore_patterns("*_test.go")
         shutil.copytree(_module(folder, module), copy, copy_function=shutil.copyfile, ignore=unused)
         for file, own in files.items():
-            (copy / file).unlink(missing_ok=True)
+            for replaced in copy.glob(file):
+                replaced.unlink()
             if own:
                 shutil.copyfile(folder / "_overlay" / own, copy / file)
         run(go(), "mod", "edit", f"-replace={module}={copy}", scratch / "go.mod", cwd=folder, env=go_env())

@@ -153,7 +153,7 @@ class ControlPlane:
         self.again(name)
 
     def again(self, name: str) -> None:
-        """Start a process that has ended, by the command that `run` was given and with the same log."""
+        """Start a process again that `run` has started and that has ended."""
         log = (self.work / f"{name}.log").open("ab")
         # Memory is there, and to collect garbage rarely saves a fifth of the processor that they take.
         environment = {**os.environ, "GOGC": "400"}
