@@ -10,6 +10,8 @@ FUZZ ?= 20000
 SIZE ?= two
 OUT ?= build/demo
 PACK ?= build/pack
+# What `make test-newer` runs on the newest minor version of Kubernetes that was tested.
+NEWER = $(addprefix tests/integration/test_,controller_agrees.py controller_over_time.py zero.py gpu_autoscaler.py gpu_doctor.py)
 PLAN ?= full
 # Of the order in which a lab is broken; the run says which one it took.
 SEED ?= $(shell echo $$RANDOM)
@@ -53,15 +55,20 @@ gates-env:
 	@$(PYTHON) lab/preflight.py gates requirements-gates.txt
 
 ##@ the main job
-.PHONY: demo demo-demand site
-demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand
-	@$(MAKE) --no-print-directory site
+.PHONY: demo demo-demand demo-adapter site
+demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand (BACKEND=keda: by KEDA, then by prometheus-adapter)
+	@$(if $(filter keda,$(BACKEND)),$(LAB_CLI) add keda)
+	@$(MAKE) --no-print-directory site $(if $(filter keda,$(BACKEND)),ARGS="-e kubegpu_metrics_backend=keda $(ARGS)")
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT) --hold 10 --play up
-	@$(MAKE) --no-print-directory demo-demand
+	@$(MAKE) --no-print-directory $(if $(filter keda,$(BACKEND)),demo-adapter,demo-demand)
 
 demo-demand: ## the demo's second half: down again, and the same step up with a demand beside the one without
 	@$(BIN)/ansible-playbook -i inventories/lab lab/load/demand.yml
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/demand --hold 10 --play down-up --before $(OUT)/demo.json
+
+demo-adapter: ## the second half of `make demo BACKEND=keda`: another backend under load, then down and the same step up
+	@$(BIN)/ansible-playbook -i inventories/lab playbooks/autoscaling.yml
+	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/adapter --hold 10 --play down-up --before $(OUT)/demo.json --names "by KEDA,by prometheus-adapter"
 
 site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)
@@ -90,7 +97,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-newer test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -162,6 +169,10 @@ test-cluster: lab-env test-env programs ## three control planes: join, upgrade b
 	@$(LAB_CLI) --size three build
 	@$(call molecule,cluster)
 
+test-newer: lab-env test-env programs ## the newest minor version of Kubernetes that was tested: decisions, scaling to zero, the modules (compiles it first)
+	@$(LAB_CLI) program kubernetes-newer
+	@KUBE=kube-newer $(PYTEST) $(NEWER) $(ARGS)
+
 test-rollouts: lab-env test-env programs ## Argo Rollouts' own controller: a canary under load, scaled by each type of metric (compiles it first)
 	@$(LAB_CLI) program argo-rollouts
 	@ROLLOUTS=1 $(PYTEST) tests/integration/test_rollouts.py $(ARGS)
@@ -199,8 +210,9 @@ test-flux: lab-env test-env programs ## Flux' source- and kustomize-controller o
 	@$(LAB_CLI) program flux
 	@FLUX=1 $(PYTEST) tests/integration/test_flux.py $(ARGS)
 
-test-keda: lab-env test-env programs ## HPAs as KEDA would create them beside the adapter's over time, at periods of 1, 5 and 15 s; KEDA does not run (half an hour)
-	@KEDA=1 $(PYTEST) -s tests/integration/test_keda.py $(ARGS)
+test-keda: lab-env test-env programs ## KEDA itself beside the adapter: decisions, outages, the switch under load, zero (compiles it first, then an hour)
+	@$(LAB_CLI) program keda
+	@KEDA=1 $(PYTEST) -s $(if $(filter tests/%,$(ARGS)),,tests/integration/test_keda*.py) $(ARGS)
 
 test-docker: lab-env test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
 	@LAB_DOCKER=1 $(LAB_CLI) --size one build

@@ -42,7 +42,13 @@ def main() -> None:
     parser.add_argument(
         "--play", choices=PLAYS, default="up-down", help="up leaves the load high, down-up begins there (%(default)s)"
     )
-    parser.add_argument("--before", type=Path, help="demo.json of a demo without a demand, to show beside")
+    parser.add_argument("--before", type=Path, help="demo.json of an earlier demo, to show beside")
+    parser.add_argument(
+        "--names",
+        type=lambda text: text.split(","),
+        default="without demand,with demand",
+        help="what the earlier demo and this one are called (default: %(default)s)",
+    )
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often, each at another moment of the chain's periods (default: 1)"
     )
@@ -108,7 +114,9 @@ def demo(arguments: argparse.Namespace) -> list[str]:
     problems += verdict(summary, cluster.autoscaler, chain)
     arguments.out.mkdir(parents=True, exist_ok=True)
     before = Earlier.read(arguments.before) if arguments.before else None
-    (arguments.out / "timeline.svg").write_text(timeline(recording, plan, cluster.autoscaler, before))
+    (arguments.out / "timeline.svg").write_text(
+        timeline(recording, plan, cluster.autoscaler, before, arguments.names[0])
+    )
     numbers = {
         "autoscaler": asdict(cluster.autoscaler),
         "steps": [asdict(step) for step in plan],
@@ -118,7 +126,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
         "samples": [asdict(sample) for sample in recording.samples],
     }
     (arguments.out / "demo.json").write_text(json.dumps(numbers, indent=1) + "\n")
-    both = {"without demand": before.summary, "with demand": summary} if before else {"": summary}
+    both = dict(zip(arguments.names, (before.summary, summary), strict=True)) if before else {"": summary}
     console.print(summary_table(both))
     console.print(
         f"timeline: {arguments.out / 'timeline.svg'}   numbers: {arguments.out / 'demo.json'}", highlight=False

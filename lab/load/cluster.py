@@ -11,6 +11,7 @@ from kubernetes import client, config
 from kubernetes.utils.quantity import parse_quantity
 
 from lab.load.scenario import Autoscaler, Sample
+from plugins.module_utils.autoscaling.manifests import as_decided
 
 PROMETHEUS = "monitoring/kube-prometheus-stack-prometheus:9090"  # where site.yml brings it
 RATE_WINDOW_S = 2.0
@@ -89,7 +90,8 @@ class LabCluster:
         }
 
     def _read_autoscaler(self, name: str) -> Autoscaler:
-        spec = self._get("autoscaling/v2", "horizontalpodautoscalers", name)["spec"]
+        # KEDA's HPA reads two decisions, which are made of one metric.
+        spec = as_decided(self._get("autoscaling/v2", "horizontalpodautoscalers", name))["spec"]
         pods = next(metric["pods"] for metric in spec["metrics"] if metric["type"] == "Pods")
         return Autoscaler(
             name=name,

@@ -9,11 +9,17 @@ from lab.load.scenario import Autoscaler, Recording, Sample, Step
 from lab.plot import COLOURS, Band, Line, Panel, ceiling, draw, whole
 
 
-def timeline(recording: Recording, plan: Sequence[Step], autoscaler: Autoscaler, before: Earlier | None = None) -> str:
-    """The SVG's text. before: whose ready replicas are shown beside, from its step on."""
+def timeline(
+    recording: Recording,
+    plan: Sequence[Step],
+    autoscaler: Autoscaler,
+    before: Earlier | None = None,
+    name: str = "without demand",
+) -> str:
+    """The SVG's text. before: whose ready replicas are shown beside, from its step on, and by which name."""
     moved = _moved(before.recording, recording, plan) if before else []
     end = max(recording.samples[-1].at_s, *(at_s for at_s, _ready in moved), 1.0)
-    panels = [_requests(recording), _utilisation(recording, autoscaler, end), _replicas(recording, plan, moved)]
+    panels = [_requests(recording), _utilisation(recording, autoscaler, end), _replicas(recording, plan, moved, name)]
     bands = [
         Band(recording.begins[step.name], f"{step.name}: {step.gpus:g} GPUs", f"{step.gpus:g} GPUs")
         for step in plan
@@ -56,7 +62,7 @@ def _utilisation(recording: Recording, autoscaler: Autoscaler, end: float) -> Pa
     return Panel("GPU utilization, %: a line for each pod", [target, *pods], range(0, 101, 25))
 
 
-def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[float, float | None]]) -> Panel:
+def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[float, float | None]], name: str) -> Panel:
     ideal: list[tuple[float, float | None]] = []
     for step in plan:
         if step.name in recording.begins:
@@ -68,7 +74,7 @@ def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[flo
         Line("ready", [(s.at_s, s.ready) for s in recording.samples], 'class="line" stroke="#1baf7a"', stepped=True),
     ]
     if before:
-        lines.append(Line("ready without demand", before, 'class="line before"', stepped=True))
+        lines.append(Line(f"ready {name}", before, 'class="line before"', stepped=True))
     return Panel("replicas", lines, whole(lines))
 
 

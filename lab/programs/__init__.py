@@ -85,10 +85,16 @@ def _group(
     files: dict[str, str] | None = None,
     after: str = "",
     folder: str = "",
+    own_mod: bool = False,
+    kubernetes: str = "",
 ) -> Artifact:
-    """`folder`: where its go.mod is, if that is another group's."""
+    """`folder`: where its sources are, if that is another group's; its go.mod as well, unless it has its `own_mod`.
+
+    `kubernetes`: the release that its programs report, if it is not the pinned one.
+    """
     source = HERE / (folder or name)
-    flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(names()['kubernetes'])}"
+    mod = ("-modfile", str(HERE / name / "go.mod")) if own_mod else ()
+    flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(kubernetes or names()['kubernetes'])}"
     own = (
         *((f"-gcflags={gcflags}",) if gcflags else ()),
         *((f"-tags={','.join([*TAGS, *tags])}",) if tags else ()),
@@ -104,7 +110,7 @@ def _group(
         with tempfile.TemporaryDirectory() as scratch:
             changed = _changed(Path(scratch), source, overlay, run) if overlay else ()
             run(
-                *(go(), "build", "-v", *BUILD, *own, *changed, "-o", f"{out}/", *programs.values()),
+                *(go(), "build", "-v", *BUILD, *own, *changed, *mod, "-o", f"{out}/", *programs.values()),
                 cwd=source,
                 env=go_env() | {"CGO_ENABLED": "1" if cgo else "0"},
             )
@@ -118,7 +124,7 @@ def _group(
     return Artifact(
         f"programs-{name}",
         build,
-        sources=(source,),
+        sources=(source, HERE / name) if own_mod else (source,),
         facts=facts,
         expected=expected,
         after=(f"programs-{after}",) if after else (),
@@ -142,7 +148,8 @@ def _changed(scratch: Path, folder: Path, overlay: Mapping[str, Mapping[str, str
         unused = shutil.ignore_patterns("*_test.go")
         shutil.copytree(_module(folder, module), copy, copy_function=shutil.copyfile, ignore=unused)
         for file, own in files.items():
-            (copy / file).unlink(missing_ok=True)
+            for replaced in copy.glob(file):
+                replaced.unlink()
             if own:
                 shutil.copyfile(folder / "_overlay" / own, copy / file)
         run(go(), "mod", "edit", f"-replace={module}={copy}", scratch / "go.mod", cwd=folder, env=go_env())

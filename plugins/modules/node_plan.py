@@ -1043,6 +1043,10 @@ options:
             type: list
             elements: dict
             default: []
+          hpas:
+            description: Result of C(kubectl get horizontalpodautoscalers), if a change turns their feature gate off.
+            type: dict
+            default: {}
           metrics_addresses:
             description: Result of C(kubectl get nodes) with the internal addresses.
             type: dict

@@ -19,6 +19,8 @@ from programs import program
 
 Seen = TypeVar("Seen")
 STARTUP_S = 300
+# `make test-newer` runs another minor version.
+KUBE = os.environ.get("KUBE", "kube")
 _GIVEN: set[int] = set()
 
 
@@ -65,8 +67,9 @@ class ControlPlane:
         self.kubeconfig = work / "kubeconfig"
         self.address = _address()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, list[str]] = {}
         for name in ("kube-apiserver", "kube-controller-manager"):
-            (work / name).symlink_to(program("kube"))
+            (work / name).symlink_to(program(KUBE))
 
     def start(self) -> client.ApiClient:
         etcd, peer, api, manager = (free_port() for _ in range(4))
@@ -145,18 +148,25 @@ class ControlPlane:
             return answer.read()
 
     def run(self, name: str, *command: object) -> None:
-        log = (self.work / f"{name}.log").open("wb")
+        # A run that is killed leaves none of them: without etcd the API server would not even end when it is told to.
+        self._commands[name] = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
+        self.again(name)
+
+    def again(self, name: str) -> None:
+        """Start a process again that `run` has started and that has ended."""
+        log = (self.work / f"{name}.log").open("ab")
         # Memory is there, and to collect garbage rarely saves a fifth of the processor that they take.
         environment = {**os.environ, "GOGC": "400"}
-        # A run that is killed leaves none of them: without etcd the API server would not even end when it is told to.
-        mortal = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
         self._processes[name] = subprocess.Popen(
-            mortal, cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
+            self._commands[name], cwd=self.work, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
+
+    def runs(self, name: str) -> bool:
+        return self._processes[name].poll() is None
 
     def end(self, name: str) -> None:
         """Kill one process that `run` has started."""
-        process = self._processes.pop(name)
+        process = self._processes[name]
         process.kill()
         process.wait()
 

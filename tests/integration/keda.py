@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
-from control_plane import ControlPlane, eventually, free_port
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest, RuleOptions
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
-from programs import program
+from owned_chain import OwnedChain
+from programs import FOLDER, program
+from prometheus_rules import GROUP, PLURAL, VERSION, serve_kind
+
+# `make test` does not compile it: `make test-keda` does, and takes minutes for some tests.
+IN_FULL = bool(os.environ.get("KEDA"))
+COMPILED = IN_FULL or (FOLDER / "keda-operator").exists()
+needs_keda = pytest.mark.skipif(not COMPILED, reason="`make test-keda` compiles it")
+takes_minutes = pytest.mark.skipif(not IN_FULL, reason="`make test-keda` takes minutes")
 
 NAMESPACE = "keda"
 SCALED_OBJECTS = ("keda.sh", "v1alpha1", "scaledobjects")
@@ -26,6 +41,55 @@ _KEYS = (
     "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout tls.key -out tls.csr -subj /CN=keda-operator",
     "x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out tls.crt -days 2 -extfile names",
 )
+
+
+class Rig(NamedTuple):
+    """A control plane whose autoscalers prometheus-adapter and KEDA serve."""
+
+    plane: ControlPlane
+    kube: client.ApiClient
+    chain: OwnedChain
+
+    @property
+    def access(self) -> dict[str, Any]:
+        """Options of a module. KEDA, which is no pod here, cannot resolve the Service of Prometheus."""
+        return {"kubeconfig": str(self.plane.kubeconfig), "prometheus": {"url": self._prometheus}}
+
+    @property
+    def _prometheus(self) -> str:
+        return f"http://127.0.0.1:{self.chain.port}"
+
+    def made_for(self, *autoscalers: Autoscaler) -> list[Manifest]:
+        """The rules, then what scales."""
+        rules = RuleOptions(evaluation_interval_s=1, prometheus_url=self._prometheus)
+        return manifests(autoscalers, rules)
+
+    def create(self, wanted: Manifest) -> None:
+        namespace = wanted["metadata"]["namespace"]
+        if wanted["kind"] == "ScaledObject":
+            create_scaled_object(self.kube, wanted)
+        elif wanted["kind"] == "HorizontalPodAutoscaler":
+            hpas = client.AutoscalingV2Api(self.kube)
+            hpas.create_namespaced_horizontal_pod_autoscaler(namespace, wanted)
+        else:
+            objects = client.CustomObjectsApi(self.kube)
+            objects.create_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, wanted)
+
+
+@contextmanager
+def beside_the_adapter(
+    work: Path, *controllers: str, sync_s: int = 1, states_s: int = 1, gates: str = ""
+) -> Iterator[Rig]:
+    """states_s: between two scrapes of kube-state-metrics."""
+    with running(work, *controllers, sync_s=sync_s, gates=gates) as (plane, kube):
+        chain = OwnedChain(plane, kube, states_s=states_s)
+        serve_kind(kube)
+        chain.start()
+        try:
+            start(plane, kube)
+            yield Rig(plane, kube, chain)
+        finally:
+            chain.stop()
 
 
 def start(plane: ControlPlane, kube: client.ApiClient) -> None:
@@ -86,7 +150,7 @@ def _run(plane: ControlPlane) -> int:
         "POD_NAME=keda-operator-0", f"KEDA_CLUSTER_OBJECT_NAMESPACE={NAMESPACE}",
     ]  # fmt: skip
     plane.run(
-        OPERATOR, *environment, program(OPERATOR), "--zap-log-level=info", "--zap-encoder=console",
+        OPERATOR, *environment, program(OPERATOR), "--leader-elect", "--zap-log-level=info", "--zap-encoder=console",
         f"--metrics-bind-address=127.0.0.1:{free_port()}", f"--health-probe-bind-address=127.0.0.1:{free_port()}",
         f"--metrics-service-bind-address=127.0.0.1:{operator}", f"--cert-dir={certificates}",
         "--enable-cert-rotation=false", "--kube-api-qps=200", "--kube-api-burst=300",

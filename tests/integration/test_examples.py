@@ -13,7 +13,7 @@ import pytest
 import yaml
 from collection import ROOT
 from control_plane import ControlPlane
-from keda_stand_in import published
+from keda_name import published
 from kubernetes import client
 from metric_chain import MetricChain
 from playbook import local, run_playbook

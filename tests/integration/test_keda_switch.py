@@ -1,24 +1,23 @@
-"""An autoscaler changes from prometheus-adapter to KEDA and back: no replica moves, and its HPA stays the same object.
-
-KEDA's operator is played (keda_stand_in.py).
-"""
+"""An autoscaler changes from prometheus-adapter to KEDA and back: no replica moves, and its HPA is the same object."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import keda_stand_in
+import keda
 import pytest
-from control_plane import eventually, running
+from control_plane import eventually
+from keda import needs_keda
 from kubernetes import client
 from module_process import run_module
-from prometheus_rules import rules, serve_kind
-from test_keda import WAYS, DecisionChain, Nodes, deploy
+from prometheus_rules import rules
+from shared_load import BY_KEDA as NAMESPACE
+from shared_load import CONTROLLERS, Counts, Nodes, condition, deploy, replicas_of
+
+pytestmark = needs_keda
 
 Run = Callable[..., dict[str, Any]]
-NAMESPACE = WAYS[1]
 AUTOSCALER = {
     "namespace": NAMESPACE,
     "target": {"name": "chat"},
@@ -34,7 +33,7 @@ class Cluster:
     """A workload under load, and a module that scales it."""
 
     def __init__(self, kube: client.ApiClient, nodes: Nodes, run: Run) -> None:
-        self.nodes, self._kube, self._run = nodes, kube, run
+        self.nodes, self.kube, self._run = nodes, kube, run
         self._hpas = client.AutoscalingV2Api(kube)
 
     def scale_by(self, backend: str, **options: Any) -> dict[str, Any]:
@@ -46,70 +45,45 @@ class Cluster:
 
     @property
     def replicas(self) -> int:
-        return client.AppsV1Api(self._kube).read_namespaced_deployment("chat", NAMESPACE).spec.replicas
+        return replicas_of(self.kube, NAMESPACE)
+
+    def holds(self) -> bool:
+        """Whether it is the window of the HPA that keeps the replicas."""
+        return condition(self.kube, NAMESPACE, "AbleToScale")[1] == "ScaleDownStabilized"
 
     @property
     def scaled_objects(self) -> list[Any]:
-        objects = client.CustomObjectsApi(self._kube)
-        return objects.list_namespaced_custom_object("keda.sh", "v1alpha1", NAMESPACE, "scaledobjects")["items"]
+        group, version, plural = keda.SCALED_OBJECTS
+        return client.CustomObjectsApi(self.kube).list_namespaced_custom_object(group, version, NAMESPACE, plural)[
+            "items"
+        ]
 
     @property
     def rule_names(self) -> set[str]:
-        return {rule["metadata"]["name"] for rule in rules(self._kube)}
+        return {rule["metadata"]["name"] for rule in rules(self.kube)}
 
     def has_hpa(self) -> bool:
         return bool(self._hpas.list_namespaced_horizontal_pod_autoscaler(NAMESPACE).items)
 
 
-class Counts:
-    """The replicas that were seen, each tenth of a second."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.seen: set[int] = set()
-        self._cluster, self._stopped = cluster, threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-
-    def __enter__(self) -> Counts:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _follow(self) -> None:
-        while not self._stopped.wait(0.1):
-            self.seen.add(self._cluster.replicas)
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    controllers = ("deployment-controller", "replicaset-controller", "garbage-collector-controller")
-    with running(tmp_path_factory.mktemp("switch"), *controllers) as (plane, kube):
-        chain = DecisionChain(plane, kube)
-        serve_kind(kube)
-        chain.start()
-        deploy(kube, NAMESPACE)
-        nodes = Nodes(kube, chain)
+    with keda.beside_the_adapter(tmp_path_factory.mktemp("switch"), *CONTROLLERS) as rig:
+        deploy(rig.kube, NAMESPACE)
+        nodes = Nodes(rig.kube, rig.chain.exporter, [NAMESPACE])
 
         def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
-            return run_module("gpu_autoscaler", {"kubeconfig": str(plane.kubeconfig), **options}, check=check)
+            return run_module("gpu_autoscaler", {**rig.access, **options}, check=check)
 
         try:
-            with keda_stand_in.installed(kube, chain):
-                yield Cluster(kube, nodes, run)
+            yield Cluster(rig.kube, nodes, run)
         finally:
             nodes.stop()
-            chain.stop()
 
 
 def succeeded(result: dict[str, Any]) -> dict[str, Any]:
     assert "failed" not in result, result
     return result
-
-
-def condition(hpa: client.V2HorizontalPodAutoscaler, kind: str) -> str:
-    return next((row.reason for row in hpa.status.conditions or () if row.type == kind), "")
 
 
 def test_from_the_adapter_to_keda_and_back_no_replica_moves(cluster: Cluster) -> None:
@@ -118,10 +92,10 @@ def test_from_the_adapter_to_keda_and_back_no_replica_moves(cluster: Cluster) ->
     cluster.nodes.load = 290
     eventually(lambda: cluster.replicas == 5, "it scales up", SCALED_S)
     cluster.nodes.load = 110  # two would do, but for the window
-    eventually(lambda: condition(cluster.hpa, "AbleToScale") == "ScaleDownStabilized", "the window holds", SCALED_S)
+    eventually(cluster.holds, "the window holds", SCALED_S)
     uid = cluster.hpa.metadata.uid
 
-    with Counts(cluster) as counts:
+    with Counts(cluster.kube, NAMESPACE) as counts:
         assert cluster.scale_by("keda", check=True)["changed"]
         assert cluster.scaled_objects == []
         by_keda = succeeded(cluster.scale_by("keda"))
@@ -131,7 +105,7 @@ def test_from_the_adapter_to_keda_and_back_no_replica_moves(cluster: Cluster) ->
         assert hpa.metadata.uid == uid
         assert [entry["verified"] for entry in by_keda["result"]["autoscalers"]] == [True]
         assert not succeeded(cluster.scale_by("keda"))["changed"]
-        eventually(lambda: condition(cluster.hpa, "AbleToScale") == "ScaleDownStabilized", "it still holds", SCALED_S)
+        eventually(cluster.holds, "it still holds", SCALED_S)
 
         assert cluster.scale_by("adapter", check=True)["changed"]
         assert len(cluster.scaled_objects) == 1
@@ -142,8 +116,8 @@ def test_from_the_adapter_to_keda_and_back_no_replica_moves(cluster: Cluster) ->
         assert hpa.metadata.uid == uid
         assert cluster.scaled_objects == []
         assert not succeeded(cluster.scale_by("adapter"))["changed"]
-        eventually(lambda: condition(cluster.hpa, "AbleToScale") == "ScaleDownStabilized", "it still holds", SCALED_S)
-    assert counts.seen == {5}
+        eventually(cluster.holds, "it still holds", SCALED_S)
+    assert counts.values == {5}
     assert cluster.rule_names == {"kubegpu-gpu"}
 
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from control_plane import ControlPlane, Request, eventually
 from guests import APPLY, GUEST, HEARD_S, LOOK, LOOKER, allowed, allowed_in
-from keda_stand_in import published
+from keda_name import published
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from module_process import run_module

@@ -28,6 +28,8 @@ _SPEC_REPLICAS = {
     "deployment": ("deployment", "kube_deployment_spec_replicas"),
     "statefulset": ("statefulset", "kube_statefulset_replicas"),
 }
+# All decisions need these series: kube-state-metrics' states of pods, and to which workloads they belong.
+POD_STATES = ("kube_pod_status_phase", "namespace_workload_pod:kube_pod_owner:relabel")
 WORKLOAD_TYPES = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 
 _OF_WORKLOAD = "namespace, workload, workload_type"

@@ -12,14 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..formats.feature_gates import FLAG, gate_of
+from ..formats.feature_gates import SCALE_TO_ZERO as GATE
+from ..formats.feature_gates import SCALES_TO_ZERO_MINOR as NATIVE_MINOR
 from .scaling import ScalingRules
 from .spec import EXTERNAL, OBJECT, PODS, Autoscaler, MetricTarget
 
-# On by default from this minor version of Kubernetes 1 on.
-NATIVE_MINOR = 37
-GATE = "HPAScaleToZero"
-
-_GATES_FLAG = "--feature-gates="
+_GATES_FLAG = f"--{FLAG}="
 _VERSION = re.compile(r":v1\.(\d+)")
 
 # What is seen, and what to do.
@@ -71,9 +70,7 @@ def controller_gap(managers: Sequence[Mapping[str, Any]]) -> str:
 def _gate(container: Mapping[str, Any]) -> bool | None:
     """As its flags set it; None if they leave it to the version."""
     flags = [*(container.get("command") or ()), *(container.get("args") or ())]
-    given = [flag.removeprefix(_GATES_FLAG) for flag in flags if flag.startswith(_GATES_FLAG)]
-    gates = dict(entry.split("=", 1) for text in given for entry in text.split(",") if "=" in entry)
-    return gates[GATE].lower() in ("true", "t", "1") if GATE in gates else None
+    return gate_of(GATE, [flag.removeprefix(_GATES_FLAG) for flag in flags if flag.startswith(_GATES_FLAG)])
 
 
 def _faults_of_metric(target: MetricTarget) -> Iterator[Fault]:

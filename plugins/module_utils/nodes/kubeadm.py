@@ -9,6 +9,7 @@ from functools import cached_property
 from hashlib import sha1
 from typing import Any
 
+from ..formats.feature_gates import FLAG, SCALE_TO_ZERO, gate_of
 from ..formats.yaml import to_sorted_yaml
 from .kubernetes_files import PATCHES
 from .kubernetes_options import KubernetesOptions
@@ -20,6 +21,8 @@ FIXED = ("networking", "controlPlaneEndpoint", "clusterName", "certificatesDir")
 APPLIED_AT_ONCE = ("apiServer", "controllerManager", "scheduler")
 # Phase of `kubeadm init` that uploads a document to the cluster.
 PHASES = {"cluster": "upload-config kubeadm", "kubelet": "upload-config kubelet", "kubeproxy": "addon kube-proxy"}
+# Programs without whose feature gate an HPA does not scale to zero, by their field of the ClusterConfiguration.
+HPA_PROGRAMS = {"apiServer": "kube-apiserver", "controllerManager": "kube-controller-manager"}
 OF_WORKERS = ("kubelet", "patches", "network")
 # Of kubeadm's errors those that an interrupted run leaves: files, folders and ports of what it has started.
 INTERRUPTED = (
@@ -214,6 +217,14 @@ class Kubeadm:
     def _data_folder(self) -> str:
         local = (self.cluster.get("etcd") or {}).get("local") or {}
         return str(local.get("dataDir") or "/var/lib/etcd")
+
+
+def scales_to_zero(cluster: Mapping[str, Any], part: str, *, is_default: bool) -> bool:
+    """Whether the feature gate of one of HPA_PROGRAMS is on by a ClusterConfiguration."""
+    arguments = (cluster.get(part) or {}).get("extraArgs") or ()
+    given = [str(argument["value"]) for argument in arguments if argument.get("name") == FLAG]
+    is_on = gate_of(SCALE_TO_ZERO, given)
+    return is_default if is_on is None else is_on
 
 
 def combined(base: Mapping[str, Any], *overlays: Mapping[str, Any]) -> Document:

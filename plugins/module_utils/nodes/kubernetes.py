@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ..formats.feature_gates import SCALES_TO_ZERO_MINOR
 from . import kubernetes_files as files
 from .apt_sources import AptSet
 from .etcd_members import Departures, Life, Member, departures, sign_of_life
 from .host import Host
-from .kubeadm import APPLIED_AT_ONCE, FIXED, PHASES, Kubeadm
+from .kubeadm import APPLIED_AT_ONCE, FIXED, HPA_PROGRAMS, PHASES, Kubeadm, scales_to_zero
 from .kubernetes_options import Controller, KubernetesOptions
 from .membership import Membership
 from .pod_network import in_the_way
@@ -61,6 +62,7 @@ class KubernetesSurvey:
     api:               the answer of the API server's address; None if it was not queried.
     iptables_missing:  whether the program is not installed.
     nodes, members:    of the cluster and of etcd; empty until it was queried.
+    hpas:              of the cluster; empty unless a change ends scaling to zero.
     metrics_addresses: of the nodes that may read the control plane's metrics.
     status:            what the timer kubegpu-status wrote last, for the doctor; empty if it was not read.
     """
@@ -76,6 +78,7 @@ class KubernetesSurvey:
     iptables_missing: bool = False
     nodes: Sequence[Mapping[str, Any]] = ()
     members: Sequence[Member] = ()
+    hpas: Sequence[Mapping[str, Any]] = ()
     metrics_addresses: tuple[str, ...] = ()
     upgrade: Upgrade = Upgrade()
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -240,6 +243,28 @@ class Kubernetes:
     def deferred_fields(self) -> tuple[str, ...]:
         """Changed fields that wait for the next upgrade."""
         return tuple(name for name in self.changed_fields if name not in APPLIED_AT_ONCE) if self.leads else ()
+
+    @property
+    def ends_zero(self) -> tuple[str, ...]:
+        """Programs of the control plane whose feature gate for HPAs at zero replicas a change turns off."""
+        if not self.leads or "cluster" not in self.changed:
+            return ()
+        before, wanted = self.survey.applied.get("cluster"), self.kubeadm.wanted["cluster"]
+        if not isinstance(before, Mapping):
+            return ()
+        is_default = numbers(self.installed_release or self.options.release)[:2] >= (1, SCALES_TO_ZERO_MINOR)
+        return tuple(
+            program
+            for part, program in HPA_PROGRAMS.items()
+            if scales_to_zero(before, part, is_default=is_default)
+            and not scales_to_zero(wanted, part, is_default=is_default)
+        )
+
+    @property
+    def hpas_to_zero(self) -> tuple[str, ...]:
+        """HPAs with a minimum of 0, by namespace and name."""
+        found = [hpa for hpa in self.survey.hpas if hpa["spec"].get("minReplicas") == 0]
+        return tuple(f"{hpa['metadata']['namespace']}/{hpa['metadata']['name']}" for hpa in found)
 
     @property
     def phases(self) -> tuple[str, ...]:

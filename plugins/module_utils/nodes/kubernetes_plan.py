@@ -94,6 +94,7 @@ SURVEY: dict[str, Any] = {
     "nodes": _RESULT,
     "etcd": _RESULT,
     "etcd_health": _ROWS,
+    "hpas": _RESULT,
     "metrics_addresses": _RESULT,
     "kubeadm_config": _RESULT,
     "node_before": _RESULT,
@@ -219,6 +220,7 @@ def _steps_of_tasks(node: Kubernetes) -> dict[str, bool]:
     return {
         **asks,
         "ask": any(asks.values()),
+        "read_hpas": bool(node.ends_zero),
         "install": node.is_wanted,
         "verify": node.is_wanted and node.options.cni != "none",
         "remove": not node.is_wanted,
@@ -390,6 +392,7 @@ def _survey(read: Mapping[str, Any]) -> KubernetesSurvey:
         iptables_missing=(read["iptables"].get("stat") or {}).get("exists") is False,
         nodes=_listed(read["nodes"]),
         members=members_of(read["etcd"].get("json") or {}, read["etcd_health"]),
+        hpas=_listed(read["hpas"]),
         metrics_addresses=tuple(" ".join(lines_of(Answer.of(read["metrics_addresses"]))).split()),
         status=json.loads(slurped(read["status"]) or "{}"),
         upgrade=Upgrade(

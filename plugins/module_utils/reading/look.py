@@ -15,6 +15,7 @@ from ..autoscaling.manifests import Manifest, RecordedQueries, autoscaler_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.controllers import CONTROLLERS, REJECTED, RESCALED
 from ..chain.objects import Key, is_ready, key_of, pod_spec
+from ..chain.scaled_objects import failure_of, is_about_gpus, served_for
 from ..chain.signs import ABOUT_GPUS
 from ..chain.state.agents import Agents
 from ..chain.state.api import ApiState
@@ -36,7 +37,7 @@ from ..cluster.kube import (
     Resource,
 )
 from ..cluster.listing import list_in, list_in_reach
-from ..cluster.metrics_api import GROUPS, group_of
+from ..cluster.metrics_api import EXTERNAL_METRICS, GROUPS, group_of
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
@@ -190,7 +191,20 @@ class Look(Reader):
         """Those that the autoscalers' metrics need, by group; the newer version where there is no other."""
         wanted, _targets = self._wanted
         groups = [group_of(autoscaler, target) for autoscaler in wanted for target in autoscaler.metric_targets]
+        if self._scaled_objects_in_scope:  # also where KEDA has not made their HPAs
+            groups.append(EXTERNAL_METRICS)
         return {group: self.api_service(group, "v1beta1", "v1beta2") for group in dict.fromkeys(groups)}
+
+    @cached_property
+    def _scaled_objects_in_scope(self) -> list[Manifest]:
+        """Those that are managed or about GPUs."""
+        if self._only is not None or self._scope.name:
+            return []
+        return [
+            found
+            for found in self.scaled_objects
+            if is_about_gpus(found) and self._scope.namespace in (None, found["metadata"]["namespace"])
+        ]
 
     @cached_property
     def _agents(self) -> Agents:
@@ -302,12 +316,18 @@ class Look(Reader):
 
     @cached_property
     def events(self) -> Sequence[Manifest]:
-        """Warnings, of namespaces where something waits: an exporter for its volumes, a workload for its pods."""
+        """Warnings, of namespaces where something waits: an exporter for its volumes, a workload for its pods.
+
+        KEDA writes there why a trigger has no value.
+        """
         waiting = (*self._agents.waiting_exporters, *self._agents.without_pods)
         namespaces = {manifest["metadata"]["namespace"] for manifest in waiting}
         for autoscaler in self.autoscalers:
             if len(autoscaler.pods) < (autoscaler.replicas or 0) or not all(map(is_ready, autoscaler.pods)):
                 namespaces.add(autoscaler.key[0])
+            if served_for(autoscaler.hpa) and not autoscaler.is_scaling:
+                namespaces.add(autoscaler.key[0])
+        namespaces |= {key_of(found)[0] for found in self._scaled_objects_in_scope if failure_of(found)}
 
         def read() -> list[Manifest]:
             return [

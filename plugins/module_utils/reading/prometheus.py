@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..autoscaling.dcgm_fields import any_of, either, in_1x, in_todays
+from ..autoscaling.keda_rules import POD_STATES
 from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
-from ..autoscaling.spec import Autoscaler
+from ..autoscaling.spec import KEDA, PODS, Autoscaler
 from ..chain.objects import Manifest
 from ..chain.rule_texts import labels_joined
 from ..chain.state.prometheus import PrometheusState, ReplicaState, Row
@@ -46,6 +47,12 @@ _QUERIES = {
     f"and on (UUID, instance) ({either(f'max_over_time({_ENGINE}[5m])')} == 0)",
     "doubled": f"count by (UUID, GPU_I_ID) (count by (UUID, GPU_I_ID, instance, job) ({either(_IDENTIFIED)})) > 1",
 }
+# Only where an HPA of KEDA reads decisions.
+_QUERIES_OF_DECISIONS = {
+    "pod_states": f'count by (__name__) ({{__name__=~"{any_of(POD_STATES)}"}})',
+    "pod_states_every": "120 / count_over_time(up[2m]) and on (job, instance) count by (job, instance) "
+    f'({POD_STATES[0]}{{phase="Running"}})',
+}
 
 
 def ask_prometheus(
@@ -64,6 +71,8 @@ def ask_prometheus(
     metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
     sources = {_UTILISATION, _ENGINE} | {source for metric in metrics for source in sources_of(metric)}
     queries = {name: text.replace("{sources}", any_of(sources)) for name, text in _QUERIES.items()}
+    if any(_reads_decisions(autoscaler) for autoscaler in wanted):
+        queries |= _QUERIES_OF_DECISIONS
     answers = in_parallel(lambda query: _rows(client, query), [*queries.values()])
     rows: dict[str, Any] = {
         name: () if isinstance(found, Exception) else found for name, found in zip(queries, answers, strict=True)
@@ -86,6 +95,10 @@ def ask_prometheus(
         replicas=gaps.take("prometheus_replicas", lambda: _replicas(replicas, sources | recorded), {}),
         **rows,
     )
+
+
+def _reads_decisions(autoscaler: Autoscaler) -> bool:
+    return autoscaler.backend == KEDA and any(target.type == PODS for target in autoscaler.metric_targets)
 
 
 def _replicas(replicas: Sequence[PrometheusClient], names: AbstractSet[str]) -> dict[str, ReplicaState]:

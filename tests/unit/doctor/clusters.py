@@ -351,6 +351,7 @@ class Cluster:
             "config": AdapterConfig({"metadata": meta("prometheus-adapter", "monitoring")}, rules=ADAPTER_RULES),
         }
     )
+    other_apis: list[ApiState] = field(default_factory=list)
     metric: MetricState = field(default_factory=metric)
     budget: Manifest = field(default_factory=lambda: dict(BUDGET))
     resource_slices: list[Manifest] = field(default_factory=list)
@@ -420,7 +421,8 @@ class Cluster:
                     adapter=self.adapter,
                     pods=[manifest for manifest in monitoring if "adapter" in manifest["metadata"]["name"]],
                     **self.api,
-                )
+                ),
+                *self.other_apis,
             ],
             autoscalers=[
                 AutoscalerState(

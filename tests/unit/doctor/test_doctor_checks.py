@@ -15,7 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.reg
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig, ApiState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import ReplicaState, Row
@@ -1048,13 +1048,40 @@ def held_down(cluster: Cluster, age_s: float = 7200) -> None:
 def scaled_object(cluster: Cluster, **annotations: str) -> None:
     """KEDA's, which owns the HPA. Annotations without their prefix, with _ for -."""
     keda = {f"autoscaling.keda.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
-    metadata = {**meta("theirs", "ml"), "annotations": keda}
-    query = {"query": "avg(DCGM_FI_DEV_GPU_UTIL)", "ignoreNullValues": "false"}
-    trigger = {"type": "prometheus", "metadata": query}
+    trigger = {
+        "type": "prometheus",
+        "metricType": "Value",
+        "metadata": {
+            "serverAddress": "http://keda:secret@prometheus.monitoring.svc:9090",
+            "query": "avg(DCGM_FI_DEV_GPU_UTIL)",
+            "threshold": "60",
+            "ignoreNullValues": "false",
+        },
+    }
+    said = [turned("Ready"), turned("Active"), turned("Fallback", "False"), turned("Paused", "False")]
     cluster.scaled_objects = [
-        {"metadata": metadata, "spec": {"scaleTargetRef": {"name": "chat"}, "triggers": [trigger]}}
+        {
+            "metadata": {**meta("theirs", "ml"), "annotations": keda},
+            "spec": {
+                "scaleTargetRef": {"name": "chat"},
+                "minReplicaCount": 1,
+                "maxReplicaCount": 4,
+                "advanced": {"horizontalPodAutoscalerConfig": {"name": "chat"}},
+                "triggers": [trigger],
+            },
+            "status": {"conditions": said},
+        }
     ]
     cluster.hpa["metadata"]["ownerReferences"] = [{"kind": "ScaledObject", "name": "theirs"}]
+    served_by_keda(cluster)
+
+
+def served_by_keda(cluster: Cluster) -> None:
+    """The HPA's metric is KEDA's, for ScaledObject theirs."""
+    selector = {"matchLabels": {"scaledobject.keda.sh/name": "theirs"}}
+    metric = {"name": "s0-prometheus", "selector": selector}
+    target = {"type": "Value", "value": "60"}
+    cluster.hpa["spec"]["metrics"].append({"type": "External", "external": {"metric": metric, "target": target}})
 
 
 @fault("HPA_UP_DISABLED", "by KEDA")
@@ -1224,7 +1251,8 @@ def _(cluster: Cluster) -> None:
 
 @fault("WORKLOAD_TWO_AUTOSCALERS", "KEDA")
 def _(cluster: Cluster) -> None:
-    cluster.scaled_objects = [{"metadata": meta("chat", "ml"), "spec": {"scaleTargetRef": {"name": "chat"}}}]
+    scaled_object(cluster)
+    del cluster.hpa["metadata"]["ownerReferences"]
 
 
 def written_by(manager: str, age_s: float, **more: str) -> dict[str, Any]:
@@ -1402,9 +1430,203 @@ def _(cluster: Cluster) -> None:
 @fault("HPA_SCALED_OBJECT_FAILS")
 def _(cluster: Cluster) -> None:
     scaled_object(cluster)
-    message = "error parsing prometheus metadata: missing required parameter query"
-    conditions = [turned("Ready", "False", 900, reason="ScaledObjectCheckFailed", message=message)]
-    cluster.scaled_objects[0]["status"] = {"conditions": conditions}
+    message = "failed to ensure HPA is correctly created: error parsing prometheus metadata: missing required parameter"
+    keda_says(cluster, "Ready", "False", reason="ScaledObjectCheckFailed", message=message)
+
+
+def keda_says(cluster: Cluster, condition: str, status: str, **more: str) -> None:
+    """As KEDA writes it: without a time."""
+    conditions = cluster.scaled_objects[0]["status"]["conditions"]
+    kept = [entry for entry in conditions if entry["type"] != condition]
+    cluster.scaled_objects[0]["status"]["conditions"] = [*kept, {"type": condition, "status": status, **more}]
+
+
+def trigger_fails(cluster: Cluster, message: str) -> None:
+    scaled_object(cluster)
+    text = "Triggers defined in ScaledObject are not working correctly"
+    keda_says(cluster, "Ready", "False", reason="TriggerError", message=text)
+    about = {"kind": "ScaledObject", "namespace": "ml", "name": "theirs"}
+    cluster.events = [{**warning(about, "KEDAScalerFailed", message), "eventTime": at(900), "firstTimestamp": None}]
+
+
+@fault("KEDA_TRIGGER_FAILS", "its query has no result")
+def _(cluster: Cluster) -> None:
+    trigger_fails(cluster, "prometheus metrics 'prometheus' target may be lost, the result is empty")
+
+
+@fault("KEDA_TRIGGER_FAILS", "its Prometheus cannot be reached")
+def _(cluster: Cluster) -> None:
+    trigger_fails(cluster, 'Get "http://prometheus.monitoring.svc:9090/api/v1/query": dial tcp: connection refused')
+
+
+@fault("KEDA_TRIGGER_FAILS", "as its HPA says")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    message = "unable to get external metric ml/s0-prometheus: error when getting metric values metric:s0-prometheus "
+    turns = {"reason": "FailedGetExternalMetric", "message": f"{message}encountered error"}
+    cluster.hpa["status"]["conditions"][1] = turned("ScalingActive", "False", 900, **turns)
+
+
+@fault("KEDA_OPERATOR_DOWN")
+def _(cluster: Cluster) -> None:
+    keda_pods(cluster)
+    crash(cluster.pods["keda-operator-0"], "", reason="OOMKilled")
+
+
+def keda_pods(cluster: Cluster) -> None:
+    """KEDA serves external metrics, beside the adapter."""
+    place = {"namespace": "keda", "name": "keda-operator-metrics-apiserver"}
+    names = ("keda-operator", place["name"])
+    made = {"metadata": meta("v1beta1.external.metrics.k8s.io"), "spec": {"service": place}}
+    cluster.other_apis = [
+        ApiState("external.metrics.k8s.io", made, owner="KEDA", is_keda=True, listed=frozenset({"externalmetrics"}))
+    ]
+    for name in names:
+        cluster.services.append(service(name, "keda", {"app": name}, 443, "https"))
+        cluster.pods[f"{name}-0"] = pod(f"{name}-0", "keda", "cpu1", {"app": name})
+
+
+@fault("METRICS_API_OF_ANOTHER", "KEDA's HPA")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    group = "external.metrics.k8s.io"
+    made = {"metadata": meta(f"v1beta1.{group}")}
+    listed = frozenset({"queue"})
+    owner = {"owner": "prometheus-adapter", "is_prometheus_adapter": True}
+    cluster.other_apis = [ApiState(group, made, listed=listed, **owner)]
+    unserved = {"series": "", "values": {}, "recorded": {}, "listed": None}
+    expected = frozenset({"chat"})
+    cluster.metric = metric(name="s0-prometheus", group=group, type="External", expected_objects=expected, **unserved)
+
+
+@fault("HPA_SCALED_OBJECT_UNSEEN")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    del cluster.scaled_objects[0]["status"]
+
+
+@fault("HPA_OF_SCALED_OBJECT_MISSING")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    cluster.scaled_objects[0]["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["name"] = "elsewhere"
+
+
+@fault("HPA_BEHIND_SCALED_OBJECT", "its maximum")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    cluster.scaled_objects[0]["spec"]["maxReplicaCount"] = 3
+
+
+@fault("HPA_BEHIND_SCALED_OBJECT", "its target")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    cluster.scaled_objects[0]["spec"]["triggers"][0]["metadata"]["threshold"] = "40.5"
+
+
+@fault("HPA_BEHIND_SCALED_OBJECT", "its triggers")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    cluster.scaled_objects[0]["spec"]["triggers"] *= 2
+
+
+@fault("HPA_FALLBACK_ACTIVE")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    text = "At least one trigger is falling back on this scaled object"
+    keda_says(cluster, "Fallback", "True", reason="FallbackExists", message=text)
+    fallback = {"failureThreshold": 3, "replicas": 4, "behavior": "currentReplicas"}
+    cluster.scaled_objects[0]["spec"]["fallback"] = fallback
+    cluster.scaled_objects[0]["status"]["health"] = {"s0-prometheus": {"numberOfFailures": 9, "status": "Failing"}}
+
+
+@fault("HPA_FALLBACK_MOVES")
+def _(cluster: Cluster) -> None:
+    """By default its behavior is static."""
+    scaled_object(cluster)
+    cluster.scaled_objects[0]["spec"]["fallback"] = {"failureThreshold": 3, "replicas": 4}
+
+
+@fault("HPA_FALLBACK_MOVES", "to zero")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    fallback = {"failureThreshold": 3, "replicas": 0, "behavior": "static"}
+    cluster.scaled_objects[0]["spec"] |= {"minReplicaCount": 0, "pollingInterval": 5, "fallback": fallback}
+
+
+@fault("HPA_FALLBACK_IGNORED")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    spec = cluster.scaled_objects[0]["spec"]
+    spec["fallback"] = {"failureThreshold": 3, "replicas": 4}
+    spec["advanced"]["scalingModifiers"] = {"formula": "load * 2", "target": "0.5"}
+
+
+def queried(cluster: Cluster, query: str) -> None:
+    """With KEDA's default type of metric."""
+    scaled_object(cluster)
+    [trigger] = cluster.scaled_objects[0]["spec"]["triggers"]
+    del trigger["metricType"]
+    trigger["metadata"]["query"] = query
+    target = {"type": "AverageValue", "averageValue": "60"}
+    cluster.hpa["spec"]["metrics"][-1]["external"]["target"] = target
+
+
+@fault("HPA_SUM_OF_PODS")
+def _(cluster: Cluster) -> None:
+    queried(cluster, 'sum(DCGM_FI_DEV_GPU_UTIL{exported_namespace="ml"})')
+
+
+@fault("HPA_AVERAGE_DIVIDED")
+def _(cluster: Cluster) -> None:
+    queried(cluster, "avg by () (DCGM_FI_DEV_GPU_UTIL)")
+
+
+@fault("HPA_READS_OLD_VALUES")
+def _(cluster: Cluster) -> None:
+    scaled_object(cluster)
+    cluster.scaled_objects[0]["spec"]["triggers"][0]["useCachedMetrics"] = True
+
+
+@fault("HPA_WAKES_SLOWLY")
+def _(cluster: Cluster) -> None:
+    """By KEDA's defaults."""
+    scaled_object(cluster)
+    del cluster.scaled_objects[0]["spec"]["minReplicaCount"]
+
+
+def keda_webhook(cluster: Cluster, policy: str) -> None:
+    scaled_object(cluster)
+    keda_pods(cluster)
+    rules = [{"apiGroups": ["keda.sh"], "resources": ["scaledobjects"]}]
+    called = webhook("keda", "keda-admission-webhooks", rules=rules, failurePolicy=policy)
+    cluster.webhooks.append({**called, "metadata": meta("keda-admission")})
+
+
+@fault("HPA_WEBHOOK_IGNORED")
+def _(cluster: Cluster) -> None:
+    keda_webhook(cluster, "Ignore")
+
+
+@fault("HPA_WEBHOOK_UNSERVED")
+def _(cluster: Cluster) -> None:
+    keda_webhook(cluster, "Fail")
+
+
+@fault("RULE_NO_POD_STATES")
+def _(cluster: Cluster) -> None:
+    cluster.metric = metric(backend="keda")
+
+
+def pod_states(cluster: Cluster, scrape_s: float) -> None:
+    cluster.metric = metric(backend="keda")
+    names = ("kube_pod_status_phase", "namespace_workload_pod:kube_pod_owner:relabel")
+    cluster.prometheus["pod_states"] = [Row({"__name__": name}) for name in names]
+    cluster.prometheus["pod_states_every"] = [Row({"job": "kube-state-metrics", "instance": "10.0.0.9"}, scrape_s)]
+
+
+@fault("RULE_POD_STATES_SLOW")
+def _(cluster: Cluster) -> None:
+    pod_states(cluster, 60)
 
 
 @fault("HPA_EMPTY_IS_ZERO")
@@ -1420,14 +1642,6 @@ def _(cluster: Cluster) -> None:
     cluster.scaled_objects[0]["spec"]["scaleTargetRef"] = {"name": "other"}
     cluster.scaled_objects[0]["spec"]["triggers"][0]["metadata"]["ignoreNullValues"] = "true"
     del cluster.hpa["metadata"]["ownerReferences"]
-
-
-def served_by_keda(cluster: Cluster) -> None:
-    """The HPA's metric is KEDA's, for ScaledObject theirs."""
-    selector = {"matchLabels": {"scaledobject.keda.sh/name": "theirs"}}
-    target = {"type": "AverageValue", "averageValue": "1"}
-    metric = {"name": "s0-prometheus", "selector": selector}
-    cluster.hpa["spec"]["metrics"].append({"type": "External", "external": {"metric": metric, "target": target}})
 
 
 @fault("HPA_WITHOUT_SCALED_OBJECT")
@@ -1534,6 +1748,11 @@ CAUSES = {
     "WORKLOAD_PODS_PENDING no scheduler takes them": "scheduler in the pods' schedulerName does not run",
     "WORKLOAD_SCALED_BY_ANOTHER": "kubectl also scales the workload",
     "EXPORTER_NOT_ON_NODE its controller cannot make it": "Pod Security level",
+    "HPA_SCALED_OBJECT_FAILS": "metadata of a trigger is not valid",
+    "KEDA_TRIGGER_FAILS its query has no result": "its series does not exist",
+    "KEDA_TRIGGER_FAILS its Prometheus cannot be reached": "does not reach http://prometheus.monitoring.svc:9090",
+    "KEDA_OPERATOR_DOWN": "runs out of memory",
+    "HPA_FALLBACK_MOVES to zero": "KEDA scales the workload to zero",
 }
 
 
@@ -1639,9 +1858,12 @@ WITHOUT_A_TIME = {
     "FABRIC_NOT_COMPLETED",
     "GPU_MISSING",
     "GPU_ROWS_FROM_ELSEWHERE",
+    "HPA_FALLBACK_ACTIVE",
     "HPA_FASTER_THAN_METRIC",
     "HPA_METRIC_STANDS_STILL",
     "HPA_RATIO_AS_PERCENT",
+    "HPA_WEBHOOK_IGNORED",
+    "HPA_WEBHOOK_UNSERVED",
     "METRICS_API_MISSING",
     "METRIC_BLANK_ON_MIG",
     "METRIC_BLANK_ON_WHOLE_GPUS",
@@ -1657,6 +1879,7 @@ WITHOUT_A_TIME = {
     "RULE_LABEL_RENAMED",
     "RULE_MISSING",
     "RULE_POD_LABELS_MISSING",
+    "RULE_POD_STATES_SLOW",
     "RULE_RATE_OF_GAUGE",
     "RULE_TOO_SLOW",
     "RULE_TWICE",
@@ -1690,8 +1913,71 @@ def test_what_may_be_meant_is_no_finding() -> None:
         {"metadata": meta("volumes", "ml"), "spec": {"hard": {"persistentvolumeclaims": "0", "requests.cpu": "4"}}},
     ]
     scaled_object(cluster, paused="false")
+    cluster.scaled_objects[0]["spec"]["minReplicaCount"] = 4
     cluster.hpa["status"]["conditions"][2] = turned("ScalingLimited", age_s=7200, reason="TooFewReplicas")
     assert ids(cluster.report(grace=False)) == []
+
+
+def test_what_keda_does_as_it_should_is_no_finding() -> None:
+    """A fallback to the current replicas, totals of a queue and of a recorded workload, a pod that is scraped soon."""
+    cluster = Cluster()
+    queried(cluster, "sum(gateway_queue) or vector(0)")
+    spec = cluster.scaled_objects[0]["spec"]
+    spec["fallback"] = {"failureThreshold": 3, "replicas": 2, "behavior": "currentReplicas"}
+    spec |= {"minReplicaCount": 0, "pollingInterval": 5}
+    pod_states(cluster, 30)
+    keda_pods(cluster)
+    assert ids(cluster.report(grace=False)) == []
+    spec["triggers"][0]["metadata"]["query"] = "max(namespace_workload:gpu_decision:wanted)"
+    assert ids(cluster.report(grace=False)) == []
+
+
+def test_an_event_about_a_trigger_counts_from_the_last_change_on() -> None:
+    """The message of the trigger before is no reason, and neither is a warning about a Deployment of that name."""
+    cluster = Cluster()
+    trigger_fails(cluster, "no such host")
+    [finding] = cluster.report()["findings"]
+    assert finding["seen"][0].endswith("; no such host")
+    cluster.scaled_objects[0]["metadata"]["managedFields"] = [{"time": at(300)}]
+    cluster.events[0] |= {"lastTimestamp": at(600)}
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["seen"] == [
+        "Ready is False, TriggerError: Triggers defined in ScaledObject are not working correctly"
+    ]
+    cluster.events[0] |= {"lastTimestamp": at(60), "involvedObject": {"kind": "Deployment", **meta("theirs", "ml")}}
+    [finding] = cluster.report(grace=False)["findings"]
+    assert "no such host" not in finding["seen"][0]
+
+
+@pytest.mark.parametrize("name", ["HPA_WITHOUT_SCALED_OBJECT", "HPA_SCALED_OBJECT_FAILS", "HPA_BEHIND_SCALED_OBJECT"])
+def test_what_keda_does_not_process_explains_a_metric_without_a_value(name: str) -> None:
+    cluster = Cluster()
+    next(break_it for fault_name, break_it in FAULTS.items() if fault_name.split()[0] == name)(cluster)
+    keda_pods(cluster)
+    group, expected = "external.metrics.k8s.io", frozenset({"chat"})
+    unserved = {"series": "", "values": {}, "recorded": {}, "listed": None}
+    cluster.metric = metric(name="s0-prometheus", group=group, type="External", expected_objects=expected, **unserved)
+    [finding] = cluster.report()["findings"]
+    assert finding["id"] == name
+    assert "no s0-prometheus for chat" in finding["consequences"][0]
+
+
+def test_a_fallback_follows_from_its_trigger() -> None:
+    cluster = Cluster()
+    FAULTS["HPA_FALLBACK_ACTIVE"](cluster)
+    kept = cluster.scaled_objects
+    trigger_fails(cluster, "prometheus query api returned error. status: 503")
+    cluster.hpa["spec"]["metrics"].pop()
+    cluster.scaled_objects = kept
+    [finding] = cluster.report()["findings"]
+    assert finding["id"] == "KEDA_TRIGGER_FAILS"
+    assert "s0-prometheus failed 9 times" in finding["consequences"][0]
+
+
+def test_what_is_shown_of_an_address_has_no_login() -> None:
+    cluster = Cluster()
+    trigger_fails(cluster, "context deadline exceeded")
+    assert "secret" not in json.dumps(cluster.report()["findings"])
 
 
 def test_an_hpa_that_wants_fewer_has_half_an_hour() -> None:

@@ -44,6 +44,29 @@ SEEN = [
         "FailedGetExternalMetric: error when getting metric values metric:s0-prometheus encountered error",
         "no value from the source of a trigger",
     ),
+    ("HPA_NOT_ACTIVE", "no matching metrics found for s3-prometheus", "does not have any more"),
+    ("HPA_SCALED_OBJECT_FAILS", "ScaledObject doesn't have correct scaleTargetRef specification: x", "target"),
+    ("HPA_SCALED_OBJECT_FAILS", "no scaler found for type: prometeus", "does not know the type"),
+    ("HPA_SCALED_OBJECT_FAILS", "bearer token=[EMPTY] is required when bearer auth is enabled", "lacks the login"),
+    (
+        "METRIC_WITHOUT_VALUE",
+        "timeout while waiting to establish gRPC connection to KEDA Metrics",
+        "reach the operator",
+    ),
+    ("METRIC_WITHOUT_VALUE", "error when getting metric values metric:s0-prometheus encountered error", "of a trigger"),
+    ("METRIC_WITHOUT_VALUE", "no gpu for chat-0", "the series lacks them"),
+    ("HPA_SCALED_OBJECT_FAILS", "doesn't have correct Idle/Min/Max Replica Counts specification", "contradict"),
+    ("HPA_SCALED_OBJECT_FAILS", "metadata.labels: Invalid value: must be no more than 63 bytes", "longer than 63"),
+    ("HPA_SCALED_OBJECT_FAILS", 'User "keda" cannot get resource "rollouts/scale": forbidden', "lacks a permission"),
+    ("KEDA_TRIGGER_FAILS", "prometheus query sum by (pod) (x) returned multiple elements", "several results"),
+    ("KEDA_TRIGGER_FAILS", "tls: failed to verify certificate: x509: unknown authority", "does not trust"),
+    ("KEDA_TRIGGER_FAILS", "dial tcp: lookup prometheus: no such host", "does not reach"),
+    ("KEDA_TRIGGER_FAILS", "context deadline exceeded (Client.Timeout exceeded while awaiting headers)", "not reach"),
+    ("KEDA_TRIGGER_FAILS", "prometheus query api returned error. status: 401", "rejects KEDA's login"),
+    ("KEDA_TRIGGER_FAILS", "prometheus query api returned error. status: 400", "rejects the query"),
+    ("KEDA_TRIGGER_FAILS", "prometheus query api returned error. status: 404", "not the API of a Prometheus"),
+    ("RULE_NO_POD_STATES", "it has no kube_pod_status_phase", "kube-state-metrics"),
+    ("RULE_NO_POD_STATES", "it has no namespace_workload_pod:kube_pod_owner:relabel", "belong to a workload"),
     ("HPA_AT_MAXIMUM", "ScalingLimited for 40 minutes at max_replicas 4", "more replicas than its maximum"),
     ("HPA_AT_MAXIMUM", "ScalingLimited for 40 minutes at max_replicas and min_replicas 4", "can never scale"),
     ("HPA_DOWN_DISABLED", "spec.behavior.scaleDown.selectPolicy is Disabled; ScaleDownLimit", "scaling rules"),
@@ -99,7 +122,7 @@ SEEN = [
 
 @pytest.mark.parametrize(("finding", "seen", "cause"), SEEN)
 def test_the_cause_follows_the_evidence(finding: str, seen: str, cause: str) -> None:
-    names = ("namespace", "name", "target", "group", "owner", "pod")
+    names = ("namespace", "name", "target", "group", "owner", "pod", "role", "queries", "addresses", "series")
     result = CheckResult(FINDING_TYPES[finding], "thing", seen, template_vars=dict.fromkeys(names, "x"))
     assert cause in result.cause
     assert result.fix

@@ -59,6 +59,7 @@ def test_a_program_may_have_another_name_than_what_it_is_asked_for_by() -> None:
 def test_what_a_lab_can_be_asked_for_has_an_image() -> None:
     assert {name: image.name for name, (_program, image) in added_images().items()} == {
         "argo-rollouts": "image-argo-rollouts",
+        "keda": "image-keda",
         "kwok": "image-kwok",
         "metrics-server": "image-metrics-server",
     }

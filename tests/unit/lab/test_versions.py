@@ -12,6 +12,7 @@ from lab.versions import fill, names
 PINNED = [
     ("kubernetes", "k8s.io/kubernetes", "v{kubernetes}"),
     ("kubernetes-older", "k8s.io/kubernetes", "v{kubernetes-older}"),
+    ("kubernetes-newer", "k8s.io/kubernetes", "v{kubernetes-newer}"),
     ("kubernetes", "github.com/coredns/coredns", "{coredns}"),
     ("kubernetes", "go.etcd.io/etcd/server/v3", "{etcd}"),
     ("etcd", "go.etcd.io/etcd/etcdctl/v3", "{etcd}"),
@@ -26,6 +27,7 @@ PINNED = [
     ("containerd", "github.com/containernetworking/plugins", "{cni-plugins}"),
     ("argo-cd", "github.com/argoproj/argo-cd/v3", "{argo-cd}"),
     ("argo-rollouts", "github.com/argoproj/argo-rollouts", "{argo-rollouts}"),
+    ("keda", "github.com/kedacore/keda/v2", "v{keda}"),
     ("kwok", "sigs.k8s.io/kwok", "{kwok}"),
     ("metrics-server", "sigs.k8s.io/metrics-server", "{metrics-server}"),
     ("thanos", "github.com/thanos-io/thanos", "{thanos}"),

@@ -33,6 +33,7 @@ from kubernetes_nodes import (
     WORKER,
     Node,
     encoded,
+    listed,
 )
 
 BARE = Node()
@@ -50,6 +51,19 @@ def applied(**cluster: Any) -> dict[str, Any]:
     return before | {"cluster": before["cluster"] | cluster}
 
 
+def gates(text: str) -> dict[str, Any]:
+    """Of both programs, in a ClusterConfiguration."""
+    arguments = {"extraArgs": [{"name": "feature-gates", "value": text}]}
+    return {"apiServer": arguments, "controllerManager": arguments}
+
+
+ZERO = gates("A=false,HPAScaleToZero=true")
+TO_ZERO = listed(
+    *(
+        {"metadata": {"namespace": "ml", "name": name}, "spec": spec}
+        for name, spec in {"chat": {"minReplicas": 0}, "embed": {"minReplicas": 1}, "plain": {}}.items()
+    )
+)
 SUBNETS = {"podSubnet": "10.9.0.0/16", "serviceSubnet": "10.96.0.0/12"}
 TIMEOUT = {"status": -1, "msg": "Request failed: <urlopen error timed out>"}
 NO_NAME = {"status": -1, "msg": "Request failed: <urlopen error [Errno -2] Name or service not known>"}
@@ -171,6 +185,13 @@ REFUSED: dict[str, tuple[str, Node, dict[str, Any], str]] = {
         Node(files=(*CONTROL_PLANE, NETWORK_UNIT)),
         {"cni": "flannel"},
         "has the pod network bridge",
+    ),
+    "a feature gate that HPAs need": (
+        "KUBERNETES_ZERO_ENDS",
+        Node(files=CONTROL_PLANE, applied=applied(**ZERO), survey={"hpas": TO_ZERO}),
+        {},
+        "cp1 would turn the feature gate HPAScaleToZero of kube-apiserver and kube-controller-manager off, and HPAs "
+        "have a minimum of 0: ml/chat",
     ),
     "a manifest without its network": (
         "KUBERNETES_MANIFEST_OPTIONS",
@@ -716,3 +737,31 @@ def test_what_has_no_etcd_of_kubeadm_is_not_backed_up(name: str) -> None:
 
 def test_a_control_plane_of_the_role_can_be_backed_up() -> None:
     assert replace(MEMBER, has_kubeconfig=True).plan()["upkeep"]["refused"] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "ended"),
+    [
+        (gates("HPAScaleToZero=true"), {}, True),
+        (gates("HPAScaleToZero=true"), {"cluster_config": gates("HPAScaleToZero=true,B=true")}, False),
+        (gates("HPAScaleToZero=false"), {}, False),
+        ({}, {"cluster_config": gates("B=true")}, False),
+        # On by default from 1.37 on.
+        ({}, {"version": "1.37.2-*", "cluster_config": gates("HPAScaleToZero=false")}, True),
+        (gates("HPAScaleToZero=true"), {"version": "1.37.2-*", "cluster_config": gates("B=true")}, False),
+    ],
+)
+def test_hpas_are_listed_only_before_their_feature_gate_ends(
+    before: dict[str, Any], options: dict[str, Any], ended: bool
+) -> None:
+    node = Node(files=CONTROL_PLANE, applied=applied(**before), survey={"hpas": TO_ZERO})
+    made = node.plan(**options)
+    assert made["steps"]["read_hpas"] is ended
+    assert ("KUBERNETES_ZERO_ENDS".lower() in "".join(made["refused"])) is ended
+
+
+def test_a_gate_ends_where_no_hpa_needs_it() -> None:
+    node = Node(files=CONTROL_PLANE, applied=applied(**ZERO), survey={"hpas": listed()})
+    assert node.plan()["refused"] == []
+    worker = Node(name="gpu1", planes=("cp0",), elsewhere={"cp0": True}, files=WORKER, applied={"kubelet": {}})
+    assert not worker.plan()["steps"]["read_hpas"]

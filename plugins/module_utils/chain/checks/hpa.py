@@ -14,10 +14,10 @@ from ...errors import enumeration
 from ...hops import Hop
 from ..controllers import CONTROLLER_MANAGER, SILENT_S, silence_s
 from ..objects import condition, key_of, name_of, owners, youngest
+from ..scaled_objects import ANNOTATION, is_set
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..texts import condition_text
-from .keda import KEDA, is_set
 from .workload import holders_of_targets, target_of
 
 _START_GRACE_S = 120
@@ -144,6 +144,11 @@ HPA_NOT_ACTIVE = FindingType(
             "KEDA's metrics server does not reach the operator, although its pod is ready",
             "check that keda-operator runs and that port 9666 is open to it; then kubectl -n keda rollout restart "
             "deployment keda-operator-metrics-apiserver",
+        ),
+        Evidence(
+            r"no matching metrics found for s\d+-",
+            "the HPA asks for a trigger that its ScaledObject does not have any more",
+            "check that keda-operator runs: it writes the HPA anew after each change of the ScaledObject",
         ),
         Evidence(
             r"metric:s\d+-\S+ encountered error",
@@ -330,7 +335,7 @@ def _paused_by_keda(state: State, autoscaler: AutoscalerState, annotation: str) 
     template_vars = {"namespace": autoscaler.key[0], "owner": owner}
     for scaled_object in state.scaled_objects:
         if key_of(scaled_object) == (autoscaler.key[0], owner) and is_set(scaled_object, annotation):
-            return f" by ScaledObject {name_of(scaled_object)}, {KEDA}{annotation}", template_vars
+            return f" by ScaledObject {name_of(scaled_object)}, {ANNOTATION}{annotation}", template_vars
     return "", template_vars
 
 

@@ -1,24 +1,47 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether KEDA lets its HPAs scale."""
+"""ScaledObjects: whether KEDA works with them, and whether they scale as an HPA on the load of GPUs should."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from ...autoscaling.manifests import SCALED_OBJECT_LABEL
+from ...autoscaling.scaled_object import hpa_name
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..objects import Manifest, condition, key_of, name_of
+from ..objects import Manifest, condition, key_of, name_of, owners, youngest
+from ..scaled_objects import (
+    ANNOTATION,
+    FINALIZER,
+    POLLING_S,
+    differences,
+    has_formula,
+    is_about_gpus,
+    is_falling_back,
+    is_unseen,
+    least_replicas,
+    metadata_of,
+    metric_type,
+    pause_of,
+    polling_s,
+    prometheus_triggers,
+    served_for,
+)
 from ..signs import ABOUT_GPUS
 from ..state.cluster import State
 from ..texts import condition_text, quote
+from ..unserved import services_called, unserved
 from .workload import target_of
 
 _START_GRACE_S = 120
-KEDA = "autoscaling.keda.sh/"
-_FINALIZER = "finalizer.keda.sh"
+# Of the HPA controller, where its flag cannot be read. Also the slowest polling that is not reported.
+_SYNC_S = 15.0
+_SUM = re.compile(r"\s*sum\b")
+_AVERAGE = re.compile(r"\s*(?:avg|max|min|quantile)\b")
+# What Prometheus has recorded for a whole workload is made for such an HPA.
+_RECORDED_FOR_WORKLOAD = re.compile(r"\bnamespace_workload:")
 
 HPA_PAUSED = FindingType(
     "HPA_PAUSED",
@@ -32,16 +55,15 @@ HPA_PAUSED = FindingType(
 @check("no ScaledObject of GPUs is paused", HPA_PAUSED, needs=("scaled_objects",))
 def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
     """Without an HPA nothing else is looked at."""
-    for scaled_object in _of_gpus(state):
-        (namespace, name), annotations = key_of(scaled_object), scaled_object["metadata"].get("annotations") or {}
-        annotation = "paused-replicas" if KEDA + "paused-replicas" in annotations else "paused"
-        if annotation == "paused-replicas" or is_set(scaled_object, annotation):
+    for scaled_object in scaled_objects_of_gpus(state):
+        if annotation := pause_of(scaled_object):
+            text = scaled_object["metadata"]["annotations"][ANNOTATION + annotation]
             yield CheckResult(
                 HPA_PAUSED,
-                f"ScaledObject {namespace}/{name}",
-                f"its annotation {KEDA}{annotation} is {annotations[KEDA + annotation]!r}",
+                _title(scaled_object),
+                f"its annotation {ANNOTATION}{annotation} is {text!r}",
                 age_s=state.clock.last_change_age_s(scaled_object),
-                template_vars={"namespace": namespace, "name": name, "annotation": KEDA + annotation},
+                template_vars={**_place_of(scaled_object), "annotation": ANNOTATION + annotation},
             )
 
 
@@ -56,17 +78,16 @@ HPA_EMPTY_IS_ZERO = FindingType(
 
 @check("KEDA does not count a missing value as 0", HPA_EMPTY_IS_ZERO, needs=("scaled_objects",))
 def empty_is_no_zero(state: State) -> Iterator[CheckResult]:
-    for scaled_object in _of_gpus(state):
-        triggers = scaled_object["spec"].get("triggers") or ()
+    for scaled_object in scaled_objects_of_gpus(state):
         queries = [
             metadata.get("query", "")
-            for trigger in triggers
-            if trigger.get("type") == "prometheus" and not _is_false(metadata := trigger.get("metadata") or {})
+            for _number, trigger in prometheus_triggers(scaled_object)
+            if not _is_false(metadata := metadata_of(trigger))
         ]
         if queries:
             yield CheckResult(
                 HPA_EMPTY_IS_ZERO,
-                f"ScaledObject {name_of(scaled_object)}",
+                _title(scaled_object),
                 f"ignoreNullValues is not false for {enumeration([quote(query) for query in queries])}",
                 age_s=state.clock.last_change_age_s(scaled_object),
             )
@@ -93,7 +114,7 @@ def hpas_have_scaled_objects(state: State) -> Iterator[CheckResult]:
     live = {key_of(scaled_object) for scaled_object in state.scaled_objects}
     for autoscaler in state.autoscalers:
         namespace, name = autoscaler.key
-        for wanted in sorted(_served_for(autoscaler.hpa)):
+        for wanted in sorted(served_for(autoscaler.hpa)):
             if (namespace, wanted) not in live:
                 yield CheckResult(
                     HPA_WITHOUT_SCALED_OBJECT,
@@ -103,13 +124,6 @@ def hpas_have_scaled_objects(state: State) -> Iterator[CheckResult]:
                     state.clock.condition_age_s(autoscaler.hpa, "ScalingActive"),
                     template_vars={"namespace": namespace, "name": name},
                 )
-
-
-def _served_for(hpa: Manifest) -> set[str]:
-    """The ScaledObjects whose metrics an HPA asks KEDA for."""
-    entries = [entry["external"]["metric"] for entry in hpa["spec"].get("metrics") or () if entry["type"] == "External"]
-    labels = [(metric.get("selector") or {}).get("matchLabels") or {} for metric in entries]
-    return {found[SCALED_OBJECT_LABEL] for found in labels if SCALED_OBJECT_LABEL in found}
 
 
 HPA_SCALED_OBJECT_STUCK = FindingType(
@@ -125,43 +139,92 @@ HPA_SCALED_OBJECT_STUCK = FindingType(
 
 @check("KEDA lets deleted ScaledObjects go", HPA_SCALED_OBJECT_STUCK, needs=("scaled_objects",))
 def scaled_objects_end(state: State) -> Iterator[CheckResult]:
-    for scaled_object in _of_gpus(state):
+    for scaled_object in scaled_objects_of_gpus(state):
         metadata = scaled_object["metadata"]
         age_s = state.clock.seconds_since(metadata.get("deletionTimestamp"))
-        if age_s is not None and _FINALIZER in (metadata.get("finalizers") or ()):
-            namespace, name = key_of(scaled_object)
+        if age_s is not None and FINALIZER in (metadata.get("finalizers") or ()):
             yield CheckResult(
                 HPA_SCALED_OBJECT_STUCK,
-                f"ScaledObject {namespace}/{name}",
-                f"it was deleted {age_s:.0f} s ago and still has the finalizer {_FINALIZER}",
-                age_s=age_s,
-                template_vars={"namespace": namespace, "name": name},
+                _title(scaled_object),
+                f"it was deleted {age_s:.0f} s ago and still has the finalizer {FINALIZER}",
+                _users(state, scaled_object),
+                age_s,
+                template_vars=_place_of(scaled_object),
             )
 
 
-def _of_gpus(state: State) -> Iterator[Manifest]:
-    """ScaledObjects whose target is looked at, or whose triggers are about GPUs."""
-    targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
-    for scaled_object in state.scaled_objects:
-        in_scope = not state.scope.name and state.scope.namespace in (None, scaled_object["metadata"]["namespace"])
-        triggers = json.dumps(scaled_object["spec"].get("triggers") or [])
-        if target_of(scaled_object) in targets or (in_scope and ABOUT_GPUS.search(triggers)):
-            yield scaled_object
+HPA_SCALED_OBJECT_UNSEEN = FindingType(
+    "HPA_SCALED_OBJECT_UNSEEN",
+    Hop.HPA,
+    "error",
+    cause="KEDA's operator has not written a condition of the ScaledObject: it does not run, or watches other "
+    "namespaces (watchNamespace) or other labels",
+    fix="check the pod of keda-operator, its log, and its environment variable WATCH_NAMESPACE",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check("KEDA has seen the ScaledObjects", HPA_SCALED_OBJECT_UNSEEN, needs=("scaled_objects",))
+def scaled_objects_are_seen(state: State) -> Iterator[CheckResult]:
+    for scaled_object in _live(state):
+        if is_unseen(scaled_object):
+            yield CheckResult(
+                HPA_SCALED_OBJECT_UNSEEN,
+                _title(scaled_object),
+                "status.conditions is empty",
+                _users(state, scaled_object),
+                state.clock.age_s(scaled_object),
+                template_vars=_place_of(scaled_object),
+            )
 
 
 HPA_SCALED_OBJECT_FAILS = FindingType(
     "HPA_SCALED_OBJECT_FAILS",
     Hop.HPA,
     "error",
-    cause="KEDA cannot process the ScaledObject of the HPA",
+    cause="KEDA cannot process the ScaledObject, so its HPA is missing or out of date",
     fix="follow the message; kubectl -n {namespace} describe scaledobject {name}",
     grace_s=_START_GRACE_S,
     is_consequence=True,
     evidence=(
         Evidence(
-            r"Fallback is True",
-            "KEDA gets no value from a trigger and uses the replicas of the ScaledObject's fallback",
-            "check the trigger's source: kubectl -n {namespace} describe scaledobject {name}",
+            r"scaleTargetRef",
+            "the target of the ScaledObject does not exist, has no scale subresource, or KEDA has no permission to "
+            "read it",
+            "correct spec.scaleTargetRef. Of the role keda, keda_scaled_kinds lists what it may scale",
+        ),
+        Evidence(
+            r"no scaler found for type",
+            "KEDA does not know the type of a trigger",
+            "correct the type, or install a version of KEDA that has it",
+        ),
+        Evidence(
+            r"(?:is|are) required when \w+ auth is enabled",
+            "a trigger has authModes, and its TriggerAuthentication is missing or lacks the login",
+            "kubectl -n {namespace} get triggerauthentication: it needs the name in authenticationRef of the trigger, "
+            "and the parameters that the message names",
+        ),
+        Evidence(
+            r"error parsing \S+ metadata|missing required parameter|unable to (?:set|get) param",
+            "the metadata of a trigger is not valid",
+            "correct the field that the message names. All values of metadata are strings, so quote numbers and "
+            "booleans",
+        ),
+        Evidence(
+            r"Idle/Min/Max Replica",
+            "the numbers of replicas contradict each other",
+            "set idleReplicaCount < minReplicaCount <= maxReplicaCount",
+        ),
+        Evidence(
+            r"no more than 63|must be a valid label|too long",
+            "the name of the ScaledObject is longer than 63 characters, which a label of its HPA cannot hold",
+            "create it anew with a shorter name",
+        ),
+        Evidence(
+            r"forbidden",
+            "KEDA's operator lacks a permission",
+            "grant the permission that the message names to the service account of keda-operator",
         ),
     ),
 )
@@ -169,25 +232,302 @@ HPA_SCALED_OBJECT_FAILS = FindingType(
 
 @check("KEDA works with the ScaledObjects", HPA_SCALED_OBJECT_FAILS, needs=("scaled_objects",))
 def keda_works(state: State) -> Iterator[CheckResult]:
-    """Of those whose target is looked at."""
-    users = {target_of(autoscaler.hpa): autoscaler for autoscaler in state.autoscalers}
-    for scaled_object in state.scaled_objects:
-        autoscaler = users.get(target_of(scaled_object))
-        ready, fallback = condition(scaled_object, "Ready"), condition(scaled_object, "Fallback")
-        bad = ready if ready.get("status") == "False" else fallback if fallback.get("status") == "True" else None
-        if autoscaler and bad:
-            namespace, name = key_of(scaled_object)
+    """A trigger without a value is a finding of the metrics API."""
+    for scaled_object in _live(state):
+        ready = condition(scaled_object, "Ready")
+        if ready.get("status") == "False" and ready.get("reason") != "TriggerError":
             yield CheckResult(
                 HPA_SCALED_OBJECT_FAILS,
-                f"ScaledObject {namespace}/{name}",
-                condition_text(bad),
-                state.affected_by([autoscaler]),
-                state.clock.condition_age_s(scaled_object, bad["type"]),
-                template_vars={"namespace": namespace, "name": name},
+                _title(scaled_object),
+                condition_text(ready),
+                _users(state, scaled_object),
+                state.clock.last_change_age_s(scaled_object),
+                template_vars=_place_of(scaled_object),
             )
 
 
-def is_set(scaled_object: Manifest, annotation: str) -> bool:
-    """As KEDA reads it: what is no truth value counts as true."""
-    text = (scaled_object["metadata"].get("annotations") or {}).get(KEDA + annotation)
-    return text is not None and text.lower() not in ("false", "f", "0")
+HPA_OF_SCALED_OBJECT_MISSING = FindingType(
+    "HPA_OF_SCALED_OBJECT_MISSING",
+    Hop.HPA,
+    "error",
+    cause="KEDA accepts the ScaledObject, but its HPA does not exist: nothing scales",
+    fix="check that keda-operator runs, and read its log; it creates the HPA again",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+HPA_BEHIND_SCALED_OBJECT = FindingType(
+    "HPA_BEHIND_SCALED_OBJECT",
+    Hop.HPA,
+    "error",
+    cause="KEDA's operator has not written the ScaledObject's last change to its HPA, which scales by the old one",
+    fix="check that keda-operator runs, and read its log",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+)
+
+
+@check(
+    "HPAs are as their ScaledObjects ask",
+    HPA_OF_SCALED_OBJECT_MISSING,
+    HPA_BEHIND_SCALED_OBJECT,
+    needs=("hpas", "scaled_objects"),
+)
+def hpas_follow_scaled_objects(state: State) -> Iterator[CheckResult]:
+    """Of those that KEDA accepts. An HPA of that name that another owner made is a second autoscaler."""
+    hpas = {key_of(hpa): hpa for hpa in state.hpas}
+    for scaled_object in _live(state):
+        if pause_of(scaled_object) or condition(scaled_object, "Ready").get("status") == "False":
+            continue
+        if is_unseen(scaled_object):
+            continue
+        (namespace, name), wanted = key_of(scaled_object), hpa_name(scaled_object)
+        hpa = hpas.get((namespace, wanted))
+        age_s, affected = state.clock.last_change_age_s(scaled_object), _users(state, scaled_object)
+        if hpa is None:
+            seen = f"there is no HPA {namespace}/{wanted}"
+            yield CheckResult(HPA_OF_SCALED_OBJECT_MISSING, _title(scaled_object), seen, affected, age_s)
+        elif ("ScaledObject", name) in owners(hpa) and (texts := differences(scaled_object, hpa)):
+            yield CheckResult(HPA_BEHIND_SCALED_OBJECT, f"HPA {namespace}/{wanted}", "; ".join(texts), affected, age_s)
+
+
+HPA_FALLBACK_ACTIVE = FindingType(
+    "HPA_FALLBACK_ACTIVE",
+    Hop.HPA,
+    "error",
+    cause="KEDA gets no value from a trigger, and the HPA reads the fallback of the ScaledObject instead: the number "
+    "of replicas does not follow the load",
+    fix="check the trigger's source: kubectl -n {namespace} describe scaledobject {name}",
+    is_consequence=True,
+)
+
+
+@check("no ScaledObject uses its fallback", HPA_FALLBACK_ACTIVE, needs=("scaled_objects",))
+def fallbacks_rest(state: State) -> Iterator[CheckResult]:
+    for scaled_object in _live(state):
+        if is_falling_back(scaled_object):
+            options = scaled_object["spec"].get("fallback") or {}
+            failures = [
+                f"{metric} failed {health.get('numberOfFailures')} times"
+                for metric, health in ((scaled_object.get("status") or {}).get("health") or {}).items()
+                if health.get("status") == "Failing"
+            ]
+            behavior = f"fallback is {options.get('replicas')} replicas, behavior {options.get('behavior', 'static')}"
+            yield CheckResult(
+                HPA_FALLBACK_ACTIVE,
+                _title(scaled_object),
+                "; ".join([condition_text(condition(scaled_object, "Fallback")), *failures, behavior]),
+                _users(state, scaled_object),
+                template_vars=_place_of(scaled_object),
+            )
+
+
+HPA_FALLBACK_MOVES = FindingType(
+    "HPA_FALLBACK_MOVES",
+    Hop.HPA,
+    "warning",
+    cause="while Prometheus or the exporter is away, KEDA scales the workload to the fallback, independent of its load",
+    fix="set spec.fallback.behavior: currentReplicas, or remove spec.fallback: without a value the HPA keeps its "
+    "replicas",
+    evidence=(
+        Evidence(
+            r"fallback is 0 replicas and minReplicaCount is 0",
+            "while Prometheus or the exporter is away, KEDA scales the workload to zero",
+            "set spec.fallback.behavior: currentReplicas, or remove spec.fallback: without a value nothing changes",
+        ),
+    ),
+)
+HPA_FALLBACK_IGNORED = FindingType(
+    "HPA_FALLBACK_IGNORED",
+    Hop.HPA,
+    "warning",
+    cause="with scalingModifiers KEDA uses a fallback only if their target is a whole number above 0",
+    fix="write such a target, and scale the formula; or remove spec.fallback",
+)
+
+
+@check("an outage moves no replica", HPA_FALLBACK_MOVES, HPA_FALLBACK_IGNORED, needs=("scaled_objects",))
+def fallbacks_move_nothing(state: State) -> Iterator[CheckResult]:
+    """Source: KEDA 2.21, pkg/fallback/fallback.go and pkg/scaling/executor/scale_scaledobjects.go."""
+    for scaled_object in _live(state):
+        fallback = scaled_object["spec"].get("fallback")
+        if not fallback:
+            continue
+        age_s = state.clock.last_change_age_s(scaled_object)
+        behavior, replicas = fallback.get("behavior") or "static", fallback.get("replicas") or 0
+        modifiers = (scaled_object["spec"].get("advanced") or {}).get("scalingModifiers") or {}
+        target = str(modifiers.get("target", ""))
+        if has_formula(scaled_object) and not (target.isdecimal() and int(target)):
+            seen = f"spec.advanced.scalingModifiers.target is {target!r}, and spec.fallback is set"
+            yield CheckResult(HPA_FALLBACK_IGNORED, _title(scaled_object), seen, age_s=age_s)
+        elif behavior in ("static", "currentReplicasIfLower", "currentReplicasIfHigher"):
+            seen = f"fallback is {replicas} replicas"
+            seen += " and minReplicaCount is 0" if not replicas and not least_replicas(scaled_object) else ""
+            yield CheckResult(HPA_FALLBACK_MOVES, _title(scaled_object), f"{seen}, behavior {behavior}", age_s=age_s)
+
+
+HPA_SUM_OF_PODS = FindingType(
+    "HPA_SUM_OF_PODS",
+    Hop.HPA,
+    "warning",
+    cause="an HPA divides a sum by all replicas, independent of the states of their pods. It removes replicas while "
+    "new ones start or an exporter is silent, and adds some while old ones terminate",
+    fix="create the autoscaler by gpu_autoscaler with backend: keda and adopt: true, whose rules know the states of "
+    "the pods (docs/backends.md)",
+)
+HPA_AVERAGE_DIVIDED = FindingType(
+    "HPA_AVERAGE_DIVIDED",
+    Hop.HPA,
+    "error",
+    cause="with metricType AverageValue an HPA divides the value by the replicas, and it is an average already: the "
+    "more replicas there are, the less the HPA asks for",
+    fix="set metricType: Value on the trigger; better, create the autoscaler by gpu_autoscaler with backend: keda and "
+    "adopt: true (docs/backends.md)",
+)
+
+
+@check("queries of ScaledObjects are made for an HPA", HPA_SUM_OF_PODS, HPA_AVERAGE_DIVIDED, needs=("scaled_objects",))
+def queries_are_for_an_hpa(state: State) -> Iterator[CheckResult]:
+    """Only queries about GPUs: a total that exists without pods, of a queue for instance, is a sum as well."""
+    for scaled_object in _live(state):
+        if has_formula(scaled_object):
+            continue
+        for _number, trigger in prometheus_triggers(scaled_object):
+            query = metadata_of(trigger).get("query", "")
+            if metric_type(trigger) != "AverageValue" or not ABOUT_GPUS.search(query):
+                continue
+            if _RECORDED_FOR_WORKLOAD.search(query):
+                continue
+            finding_type = (
+                HPA_SUM_OF_PODS if _SUM.match(query) else HPA_AVERAGE_DIVIDED if _AVERAGE.match(query) else None
+            )
+            if finding_type:
+                yield CheckResult(
+                    finding_type,
+                    _title(scaled_object),
+                    f"metricType is AverageValue, and the query is {quote(query)}",
+                    age_s=state.clock.last_change_age_s(scaled_object),
+                )
+
+
+HPA_READS_OLD_VALUES = FindingType(
+    "HPA_READS_OLD_VALUES",
+    Hop.HPA,
+    "warning",
+    cause="with useCachedMetrics the HPA reads the value of KEDA's last poll: it acts several times on one value, and "
+    "reacts later",
+    fix="remove useCachedMetrics, or set pollingInterval to the sync period of the HPA",
+)
+
+
+@check("HPAs of KEDA read new values", HPA_READS_OLD_VALUES, needs=("scaled_objects",))
+def values_are_new(state: State) -> Iterator[CheckResult]:
+    syncs = {target_of(autoscaler.hpa): (autoscaler.budget or {}).get("sync_s") for autoscaler in state.autoscalers}
+    for scaled_object in _live(state):
+        sync_s, poll_s = syncs.get(target_of(scaled_object)) or _SYNC_S, polling_s(scaled_object)
+        if poll_s > sync_s and any(
+            trigger.get("useCachedMetrics") for _number, trigger in prometheus_triggers(scaled_object)
+        ):
+            seen = f"useCachedMetrics is true, pollingInterval is {poll_s} s, the HPA syncs every {sync_s:g} s"
+            age_s = state.clock.last_change_age_s(scaled_object)
+            yield CheckResult(HPA_READS_OLD_VALUES, _title(scaled_object), seen, age_s=age_s)
+
+
+HPA_WAKES_SLOWLY = FindingType(
+    "HPA_WAKES_SLOWLY",
+    Hop.HPA,
+    "warning",
+    cause="KEDA, and not the HPA, starts the first replica, and it checks the triggers only every pollingInterval: "
+    "requests wait that much longer for a workload at zero",
+    fix="set pollingInterval: 5",
+)
+
+
+@check("KEDA wakes workloads soon", HPA_WAKES_SLOWLY, needs=("scaled_objects",))
+def workloads_wake_soon(state: State) -> Iterator[CheckResult]:
+    for scaled_object in _live(state):
+        if not least_replicas(scaled_object) and (poll_s := polling_s(scaled_object)) > _SYNC_S:
+            by_default = "" if scaled_object["spec"].get("pollingInterval") else f", the default {POLLING_S} s"
+            yield CheckResult(
+                HPA_WAKES_SLOWLY,
+                _title(scaled_object),
+                f"minReplicaCount is 0, pollingInterval is {by_default.removeprefix(', ') or f'{poll_s} s'}",
+                age_s=state.clock.last_change_age_s(scaled_object),
+            )
+
+
+HPA_WEBHOOK_IGNORED = FindingType(
+    "HPA_WEBHOOK_IGNORED",
+    Hop.HPA,
+    "warning",
+    cause="KEDA's admission webhook does not answer, and is ignored: a ScaledObject on a workload that already has an "
+    "autoscaler is accepted",
+    fix="check the pods of keda-admission-webhooks",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+    explained_by=(Hop.NODE,),
+)
+HPA_WEBHOOK_UNSERVED = FindingType(
+    "HPA_WEBHOOK_UNSERVED",
+    Hop.HPA,
+    "error",
+    cause="KEDA's admission webhook does not answer: no ScaledObject can be created or changed",
+    fix="check the pods of keda-admission-webhooks; delete the webhook of a removed KEDA: kubectl delete "
+    "validatingwebhookconfiguration {name}",
+    grace_s=_START_GRACE_S,
+    is_consequence=True,
+    explained_by=(Hop.NODE,),
+)
+
+
+@check(
+    "webhooks of ScaledObjects answer",
+    HPA_WEBHOOK_IGNORED,
+    HPA_WEBHOOK_UNSERVED,
+    needs=("scaled_objects", "webhooks", "services", "component_pods"),
+)
+def scaled_object_webhooks(state: State) -> Iterator[CheckResult]:
+    if not any(scaled_objects_of_gpus(state)):
+        return
+    for config in state.webhooks:
+        name = config["metadata"]["name"]
+        for policy, finding_type in (("Ignore", HPA_WEBHOOK_IGNORED), ("Fail", HPA_WEBHOOK_UNSERVED)):
+            for place in dict.fromkeys(services_called(config, "scaledobjects", policy)):
+                missing, pods = unserved(state, place)
+                if missing:
+                    yield CheckResult(
+                        finding_type,
+                        f"webhook {name}",
+                        f"{missing}, failurePolicy is {policy}",
+                        frozenset(f"node {pod['spec'].get('nodeName')}" for pod in pods),
+                        youngest(state.clock.condition_age_s(pod, "Ready") for pod in pods),
+                        template_vars={"name": name},
+                    )
+
+
+def scaled_objects_of_gpus(state: State) -> Iterator[Manifest]:
+    """ScaledObjects whose target is looked at, or whose triggers are about GPUs."""
+    targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
+    for scaled_object in state.scaled_objects:
+        in_scope = not state.scope.name and state.scope.namespace in (None, scaled_object["metadata"]["namespace"])
+        if target_of(scaled_object) in targets or (in_scope and is_about_gpus(scaled_object)):
+            yield scaled_object
+
+
+def _live(state: State) -> Iterator[Manifest]:
+    """Those that are not being deleted."""
+    return (found for found in scaled_objects_of_gpus(state) if not found["metadata"].get("deletionTimestamp"))
+
+
+def _users(state: State, scaled_object: Manifest) -> frozenset[str]:
+    """What a fault of a ScaledObject affects: the autoscalers of its target."""
+    target = target_of(scaled_object)
+    users = [autoscaler for autoscaler in state.autoscalers if target_of(autoscaler.hpa) == target]
+    return state.affected_by(users) if users else frozenset()
+
+
+def _title(scaled_object: Manifest) -> str:
+    return f"ScaledObject {name_of(scaled_object)}"
+
+
+def _place_of(scaled_object: Manifest) -> dict[str, Any]:
+    return dict(zip(("namespace", "name"), key_of(scaled_object), strict=True))

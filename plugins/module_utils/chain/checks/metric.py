@@ -7,7 +7,7 @@ from statistics import fmean
 from ...autoscaling.replicas import DEFAULT_TOLERANCE
 from ...autoscaling.spec import EXTERNAL
 from ...autoscaling.spec import PODS as PODS_METRIC
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ..objects import youngest
@@ -44,6 +44,19 @@ METRIC_WITHOUT_VALUE = FindingType(
     # Until these are gone, nothing shows that a monitor is the cause.
     grace_s=240,
     is_consequence=True,
+    evidence=(
+        Evidence(
+            r"gRPC connection to KEDA|:9666",
+            "KEDA's metrics server does not reach the operator, although its pod is ready",
+            "check that keda-operator runs and that port 9666 is open to it; then kubectl -n keda rollout restart "
+            "deployment keda-operator-metrics-apiserver",
+        ),
+        Evidence(
+            r"metric:\S+ encountered error",
+            "KEDA got no value from the source of a trigger",
+            "read the cause in the log of keda-operator, and try the trigger's query in Prometheus",
+        ),
+    ),
 )
 METRIC_DISAGREES = FindingType(
     "METRIC_DISAGREES",

@@ -18,14 +18,14 @@ from ...errors import enumeration
 from ...hops import Hop
 from ..controllers import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, is_ready, labels_of, name_of, seconds, youngest
+from ..objects import Manifest, labels_of, name_of, seconds, youngest
 from ..prometheus_objects import why_not_selected
 from ..rule_texts import NODE_LABELS, RATE, WINDOW, joins_pod_alone, labels_joined, labels_read
-from ..selectors import labels_match
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
 from ..texts import labels_text, quote
+from ..unserved import services_called, unserved
 
 _START_GRACE_S = 120
 # A group that has missed so many intervals, and this long, is not evaluated any more.
@@ -380,16 +380,10 @@ RULE_WEBHOOK_UNSERVED = FindingType(
 
 @check("webhooks of PrometheusRules answer", RULE_WEBHOOK_UNSERVED, needs=("webhooks", "services", "component_pods"))
 def rule_webhooks(state: State) -> Iterator[CheckResult]:
-    """Only of namespaces whose pods are read, because pods of others can exist."""
-    services = {name_of(service): service for service in state.services}
     for config in state.webhooks:
-        name, webhooks = config["metadata"]["name"], config.get("webhooks") or ()
-        places = [_service_of(webhook) for webhook in webhooks if _refuses_rules(webhook)]
-        for place in dict.fromkeys(filter(None, places)):
-            pods = _pods_behind(state, services[place]) if place in services else []
-            missing = (
-                _why_unserved(state, services[place], pods) if place in services else f"there is no Service {place}"
-            )
+        name = config["metadata"]["name"]
+        for place in dict.fromkeys(services_called(config, "prometheusrules", "Fail")):
+            missing, pods = unserved(state, place)
             if missing:
                 yield CheckResult(
                     RULE_WEBHOOK_UNSERVED,
@@ -399,34 +393,6 @@ def rule_webhooks(state: State) -> Iterator[CheckResult]:
                     youngest(state.clock.condition_age_s(pod, "Ready") for pod in pods),
                     template_vars={"name": name},
                 )
-
-
-def _why_unserved(state: State, service: Manifest, pods: Sequence[Manifest]) -> str:
-    """Empty if a pod is ready, if the Service has no selector, or if its pods are not read."""
-    is_read = any(pod["metadata"]["namespace"] == service["metadata"]["namespace"] for pod in state.component_pods)
-    if not is_read or not service["spec"].get("selector") or any(map(is_ready, pods)):
-        return ""
-    return f"Service {name_of(service)} has {f'{len(pods)} pods, none is ready' if pods else 'no pods'}"
-
-
-def _refuses_rules(webhook: Manifest) -> bool:
-    return webhook.get("failurePolicy", "Fail") == "Fail" and any(
-        "prometheusrules" in (rule.get("resources") or ()) for rule in webhook.get("rules") or ()
-    )
-
-
-def _service_of(webhook: Manifest) -> str:
-    service = (webhook.get("clientConfig") or {}).get("service") or {}
-    return f"{service['namespace']}/{service['name']}" if service else ""
-
-
-def _pods_behind(state: State, service: Manifest) -> list[Manifest]:
-    selector, namespace = {"matchLabels": service["spec"].get("selector")}, service["metadata"]["namespace"]
-    return [
-        pod
-        for pod in state.component_pods
-        if pod["metadata"]["namespace"] == namespace and labels_match(selector, labels_of(pod))
-    ]
 
 
 RULE_LABEL_RENAMED = FindingType(

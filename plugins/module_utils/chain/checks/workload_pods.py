@@ -112,8 +112,8 @@ WORKLOAD_AT_ZERO = FindingType(
     Hop.WORKLOAD,
     "warning",
     cause="an HPA does not scale a workload with 0 replicas",
-    fix="kubectl -n {namespace} scale {target} --replicas=1; to scale from zero use KEDA, or "
-    "from Kubernetes 1.37 on an HPA with an Object or External metric",
+    fix="kubectl -n {namespace} scale {target} --replicas=1; to scale to zero and back, set min_replicas: 0 "
+    "(docs/backends.md)",
 )
 WORKLOAD_NOT_READY = FindingType(
     "WORKLOAD_NOT_READY",

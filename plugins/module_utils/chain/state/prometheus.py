@@ -67,6 +67,8 @@ class PrometheusState:
              None if no rule does.
     runtime: what it says of itself: whether its last reload worked, and how often its write-ahead log was corrupt.
     unstored: targets that it scrapes without storing any sample.
+    pod_states: states of pods that decisions for KEDA's HPAs are recorded from, by series; empty without such an HPA.
+    pod_states_every: seconds between two scrapes of each kube-state-metrics, by job and instance.
     pods:    behind its Service. replicas: what each says for itself, by pod, if there are several.
     """
 
@@ -87,6 +89,8 @@ class PrometheusState:
     joined: frozenset[str] | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     unstored: int = 0
+    pod_states: Sequence[Row] = ()
+    pod_states_every: Sequence[Row] = ()
     pods: Sequence[Manifest] = ()
     replicas: Mapping[str, ReplicaState] = field(default_factory=dict)
 

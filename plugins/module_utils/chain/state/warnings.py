@@ -10,6 +10,8 @@ from functools import cached_property
 
 from ..objects import Manifest, last_seen
 
+_SCALED_OBJECT = "ScaledObject"
+
 
 @dataclass(frozen=True)
 class Warnings:
@@ -21,6 +23,8 @@ class Warnings:
         events: dict[str, dict[str, list[Manifest]]] = {}
         for event in sorted(self.events, key=last_seen):
             about = event.get("involvedObject") or {}
+            if about.get("kind") == _SCALED_OBJECT:
+                continue
             of_namespace = events.setdefault(about.get("namespace", ""), {})
             of_namespace.setdefault(about.get("name", ""), []).append(event)
         return events
@@ -29,6 +33,16 @@ class Warnings:
         """Warnings about an object, oldest first."""
         metadata = manifest["metadata"]
         return self._by_object.get(metadata["namespace"], {}).get(metadata["name"], [])
+
+    def about_scaled_object(self, scaled_object: Manifest) -> list[Manifest]:
+        """KEDA's warnings about a ScaledObject, which may have the name of its target, oldest first."""
+        place = _SCALED_OBJECT, scaled_object["metadata"]["namespace"], scaled_object["metadata"]["name"]
+        found = [
+            event
+            for event in self.events
+            if tuple(map((event.get("involvedObject") or {}).get, ("kind", "namespace", "name"))) == place
+        ]
+        return sorted(found, key=last_seen)
 
     def about_replica_sets(self, deployment: Manifest) -> list[Manifest]:
         """Warnings about the ReplicaSets of a Deployment, which have its name and a hash."""

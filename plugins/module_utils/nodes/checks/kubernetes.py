@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, FindingType, check
+from ...errors import enumeration
+from ...formats.feature_gates import SCALE_TO_ZERO
 from ...hops import Hop
 from .. import kubernetes_files as files
 from ..etcd_members import majority_loss
@@ -286,6 +288,24 @@ def fixed_fields_stay(node: Kubernetes) -> Iterator[CheckResult]:
     ]
     if changes:
         yield seen_on(node.host, FIXED_FIELDS, f"has a different ClusterConfiguration: {'; '.join(changes)}")
+
+
+ZERO_ENDS = FindingType(
+    "KUBERNETES_ZERO_ENDS",
+    Hop.KUBERNETES,
+    "error",
+    "without the feature gate no controller wakes a workload that its HPA has scaled to zero",
+    "set min_replicas of these autoscalers to 1, wait until each workload has a replica, then run this again; or keep "
+    f"the feature gate {SCALE_TO_ZERO} in kubernetes_cluster_config",
+    before="refuse",
+)
+
+
+@check("no HPA scales to zero by a feature gate that is turned off", ZERO_ENDS)
+def zero_stays_possible(node: Kubernetes) -> Iterator[CheckResult]:
+    if node.ends_zero and node.hpas_to_zero:
+        seen = f"would turn the feature gate {SCALE_TO_ZERO} of {' and '.join(node.ends_zero)} off, and HPAs have a "
+        yield seen_on(node.host, ZERO_ENDS, f"{seen}minimum of 0: {enumeration(list(node.hpas_to_zero))}")
 
 
 MANIFEST_OPTIONS = FindingType(
@@ -654,6 +674,7 @@ BEFORE = (
     api_server_can_be_there,
     worker_stays_a_worker,
     fixed_fields_stay,
+    zero_stays_possible,
     manifest_is_verified,
     bridge_has_ipv4,
     network_is_the_first,
