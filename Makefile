@@ -53,7 +53,7 @@ gates-env:
 	@$(PYTHON) lab/preflight.py gates requirements-gates.txt
 
 ##@ the main job
-.PHONY: demo demo-demand site
+.PHONY: demo demo-demand site loadtest
 demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand
 	@$(MAKE) --no-print-directory site
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT) --hold 10 --play up
@@ -65,6 +65,10 @@ demo-demand: ## the demo's second half: down again, and the same step up with a 
 
 site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)
+
+loadtest: test-env ## a load test on the lab that is up: 0.15 to 2.75 GPUs of requests by Locust (ARGS="-e gpu_loadtest_find_target=true")
+	@$(LAB_CLI) add locust
+	@$(BIN)/ansible-playbook -i inventories/lab playbooks/loadtest.yml -e @lab/load/loadtest.yml $(ARGS)
 
 ##@ the lab
 .PHONY: lab-up lab-down lab-status lab-shell lab-clean lab-pack lab-unpack

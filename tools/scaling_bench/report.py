@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from lab.plot import COLOURS, Line, Panel, ceiling, draw, whole
 from scaling_bench.configurations import MAXIMUM, MINIMUM, TARGET_PERCENT, Configuration, read_configurations
@@ -119,7 +119,7 @@ def _goal_table(results: Sequence[Result]) -> str:
 
 def _outcome_table(results: Sequence[Result], configurations: Mapping[str, Configuration]) -> str:
     head = ["", "reaction, s: min, median, p95, max", "enough ready, s: min, median, p95, max", "rejected, %"]
-    head += ["peak", "wasted, GPU-min", "missing, GPU-min", "turns"]
+    head += ["latency of served requests, ms: p50, p95, p99", "peak", "wasted, GPU-min", "missing, GPU-min", "turns"]
     rows = []
     for name, configuration in configurations.items():
         mine = [result for result in results if result.configuration == name]
@@ -135,6 +135,7 @@ def _outcome_table(results: Sequence[Result], configurations: Mapping[str, Confi
                 _spread([outcome.reaction_s for outcome in outcomes], looks_s),
                 _spread([outcome.capacity_s for outcome in outcomes], looks_s),
                 f"{100 * sum(outcome.rejected for outcome in outcomes) / offered:.1f}" if offered else "",
+                _latency(outcomes),
                 f"{peaks[0]}" if len(peaks) == 1 else f"{peaks[0]} to {peaks[-1]}",
                 f"{fmean(outcome.wasted for outcome in outcomes):.2f}",
                 f"{fmean(outcome.overloaded for outcome in outcomes):.2f}",
@@ -142,6 +143,12 @@ def _outcome_table(results: Sequence[Result], configurations: Mapping[str, Confi
             ]
         )
     return _table(head, rows)
+
+
+def _latency(outcomes: Sequence[Outcome]) -> str:
+    """Medians over the workloads."""
+    known = [outcome.latency_ms for outcome in outcomes if outcome.latency_ms]
+    return ", ".join(f"{median(values):g}" for values in zip(*known, strict=True)) if known else "not recorded"
 
 
 def _hop_table(results: Sequence[Result], configurations: Mapping[str, Configuration]) -> str:

@@ -125,6 +125,24 @@ def test_full_pods_reject_the_rest() -> None:
     assert workload.offered == workload.served + workload.rejected == pytest.approx(2750, abs=25)
 
 
+def test_a_request_takes_its_time_in_the_queue_and_on_the_gpu() -> None:
+    """20 ms on a free GPU, and 180 ms as the last of nine."""
+    calm, _busy = served(0.5, ["p", "q"])
+    assert {step for step, count in enumerate(calm.latencies) if count} <= set(range(3, 12))
+    full, _busy = served(2.75, ["p"])
+    assert sum(full.latencies) == full.served
+    assert max(step for step, count in enumerate(full.latencies) if count) == 35
+    assert sum(full.latencies[30:]) > 0.9 * full.served
+
+
+def test_latency_is_of_the_requests_since_the_load_changed() -> None:
+    before, after = [100, 0, 0, 0], [100, 90, 9, 1]
+    outcome = evaluate(seen(latencies=[(-1, before), (60, after)]), 60, BOUNDS)
+    assert outcome.latency_ms == [10, 15, 15]
+    assert evaluate(seen(latencies=[(-1, before), (60, before)]), 60, BOUNDS).latency_ms is None
+    assert evaluate(seen(), 60, BOUNDS).latency_ms is None
+
+
 def test_without_a_ready_pod_all_is_rejected() -> None:
     workload, _busy = served(1, [])
     assert (workload.served, workload.rejected) == (0, workload.offered)

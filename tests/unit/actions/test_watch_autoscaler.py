@@ -206,9 +206,9 @@ def test_a_pod_s_own_values_until_the_generator_has_ended():
     of_chat = {"labels": {"app": "chat"}, "creationTimestamp": "2020-01-01T11:06:41Z"}
     serving = pod("Running", "chat-a", **of_chat)
     leaving = pod("Running", "chat-b", **of_chat, deletionTimestamp="2020-01-01T12:00:00Z")
-    for each in (serving, leaving):
-        each["spec"] = {"containers": [{"name": "chat", "ports": [{"containerPort": 8000}]}]}
-        each["status"] |= {"conditions": ready, "podIP": "10.244.1.7"}
+    for chat in (serving, leaving):
+        chat["spec"] = {"containers": [{"name": "chat", "ports": [{"containerPort": 8000}]}]}
+        chat["status"] |= {"conditions": ready, "podIP": "10.244.1.7"}
     pods = iter([[load], [serving], [load], [load], [done], [serving, leaving]])
     path = "/apis/custom.metrics.k8s.io"
     seen = watched(
