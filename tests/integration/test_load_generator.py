@@ -196,9 +196,7 @@ def test_the_sample_service_under_more_than_it_can_do(tmp_path: Path) -> None:
 def test_users_are_raised_until_the_goal_is_missed(tmp_path: Path) -> None:
     """One request takes 20 ms, so four users wait 80 ms for theirs."""
     with sample(tmp_path) as url:
-        plan = sweep_plan(
-            {"url": url, "timeout_s": 5, "most_users": 100}, {"p95_ms": 70}, settle_s=0.5, level_s=2
-        )
+        plan = sweep_plan({"url": url, "timeout_s": 5, "most_users": 100}, {"p95_ms": 70}, settle_s=0.5, level_s=2)
         figures, log = locust(tmp_path, plan)
     levels = {level["users"]: level for level in figures["levels"]}
     assert list(levels)[:3] == [1, 2, 4]

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from ..autoscaling.controller import Behavior
+from ..autoscaling.replicas import Tolerance
 from .answers import given_goals, rejected_percent, seen_of
 from .plan import REJECTED_PERCENT
 from .target_fit import Level, Target, find_target
@@ -33,11 +34,13 @@ def judge_search(run: Mapping[str, Any]) -> dict[str, Any]:
     goals = given_goals(run)
     goal = next((name for name in TIMES if name in goals), None)
     problems = list(_unusable(levels, run, goal))
-    metrics = []
+    metrics, tolerance = [], Behavior.of_hpa(run).tolerance
     if goal and not problems:
         for metric, present in run["targets"].items():
-            found = _find(levels, metric, goal, goals, run)
-            metrics.append({"metric": metric, "present": present, **asdict(found), "notes": [*_notes(found, present)]})
+            found = _find(levels, metric, goal, goals, tolerance)
+            metrics.append(
+                {"metric": metric, "present": present, **asdict(found), "notes": [*_notes(found, present, tolerance)]}
+            )
             if found.value is None:
                 problems.append(_why_none(found, metric, goal, goals[goal]))
     again = _with_metrics(run["confirmation"]) if run.get("confirmation") else []
@@ -91,7 +94,7 @@ def _unusable(levels: Sequence[Mapping[str, Any]], run: Mapping[str, Any], goal:
 
 
 def _find(
-    levels: Sequence[Mapping[str, Any]], metric: str, goal: str, goals: Mapping[str, float], run: Mapping[str, Any]
+    levels: Sequence[Mapping[str, Any]], metric: str, goal: str, goals: Mapping[str, float], tolerance: Tolerance
 ) -> Target:
     rows = [
         Level(
@@ -108,11 +111,11 @@ def _find(
         rows,
         goals[goal],
         rejected_percent=goals.get("rejected_percent", REJECTED_PERCENT),
-        tolerance=Behavior.of_hpa(run).tolerance,
+        tolerance=tolerance,
     )
 
 
-def _notes(found: Target, present: float) -> Iterator[str]:
+def _notes(found: Target, present: float, tolerance: Tolerance) -> Iterator[str]:
     """What to know before the value is used."""
     if found.noise_decides:
         yield "noise decides: fewer users missed the goal than the most that hold it, so repeat it with longer levels"
@@ -121,10 +124,10 @@ def _notes(found: Target, present: float) -> Iterator[str]:
             f"from {found.same_from} users on the metric is nearly the same as at {found.users}, so it cannot hold a "
             "goal between them: requests in flight can"
         )
-    if not found.reaches(present):
+    if not found.reaches(present, tolerance):
         yield (
             f"the present target of {present:g} cannot be reached: one pod never showed more than {found.top:.4g}, and "
-            "the HPA adds replicas above its target and its tolerance"
+            f"with its tolerance the HPA adds replicas above {present * tolerance.band[1]:.4g}"
         )
     if found.is_past_last:
         yield "the goal was held by all numbers of users that were tried: raise gpu_loadtest_most_users"

@@ -49,7 +49,7 @@ def loadtest_lines(run: Run, width: int = 80) -> list[str]:
     """run: see `judge` of loadtest/verdict.py; `namespace` and `name` besides. One string a line."""
     verdict = judge(run)
     lines = [loadtest_headline(run)]
-    lines += [f"  {label:36}{value}" for label, value in _figures(verdict)]
+    lines += [f"  {label:35} {value}" for label, value in _figures(verdict)]
     for problem in verdict["problems"]:
         lines += wrap(clean(f"! {problem}"), width, initial_indent="  ", subsequent_indent="    ")
     return lines

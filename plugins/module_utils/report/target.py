@@ -56,7 +56,7 @@ def target_lines(run: Run, width: int = 80) -> list[str]:
     """run: see `judge_search` of loadtest/target_search.py; `namespace` and `name` besides. One string a line."""
     verdict = judge_search(run)
     lines = [target_headline(run)]
-    lines += [f"  {label:36}{value}" for label, value in _figures(verdict)]
+    lines += [f"  {label:35} {value}" for label, value in _figures(verdict)]
     for text in (*verdict["problems"], *(note for row in verdict["metrics"] for note in _notes(row))):
         lines += wrap(clean(f"! {text}"), width, initial_indent="  ", subsequent_indent="    ")
     return [*lines, *_options(verdict)]

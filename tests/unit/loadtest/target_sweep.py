@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from load_runs import BEGAN_S, part
+
 # vLLM 0.32.0 with --max-num-seqs 16, recorded on 2026-11-26: 16 s a level. Users, requests, requests a second, running
 # and waiting ones, and p50, p95 and p99 of the time to first token and of the latency.
 SWEEP = (
@@ -16,3 +20,42 @@ SWEEP = (
     (24, 206, 12.88, 21.56, (609.0, 1320.4, 1489.5), (1664.7, 3335.5, 3786.1)),
     (32, 208, 13.0, 31.0, (1203.6, 2607.7, 2785.8), (2397.1, 4460.2, 4843.8)),
 )
+
+
+def a_search(**more: Any) -> dict[str, Any]:
+    """The recorded sweep, with a look at the metric twice a second."""
+    levels, looks = [], []
+    for number, (users, requests, per_second, in_flight, ttft, latency) in enumerate(SWEEP):
+        began_s = 30.0 * number + 10
+        levels.append(
+            {
+                "users": users,
+                "began_s": began_s,
+                "ended_s": began_s + 20,
+                "per_second": per_second,
+                "tokens_per_second": 0,
+                **part(served=requests, latency_ms=named(latency), ttft_ms=named(ttft)),
+            }
+        )
+        # Also while it settles, when the metric is still that of the level before.
+        looks += [{"time_s": BEGAN_S + began_s - 5, "values": {"llm_in_flight": 0}}]
+        looks += [
+            {"time_s": BEGAN_S + began_s + at / 2, "values": {"llm_in_flight": in_flight + (-1) ** at / 10}}
+            for at in range(40)
+        ]
+    return {
+        "namespace": "ml",
+        "name": "chat",
+        "goals": {"ttft_p95_ms": 500, "p95_ms": None},
+        "targets": {"llm_in_flight": 30},
+        "behavior": {},
+        "levels": levels,
+        "looks": looks,
+        "began_s": BEGAN_S,
+        "confirmation": {},
+        **more,
+    }
+
+
+def named(times_ms: tuple[float, ...]) -> dict[str, float]:
+    return dict(zip(("p50", "p95", "p99"), times_ms, strict=True))

@@ -80,5 +80,5 @@ def test_the_second_half_of_the_load_shows_whether_the_target_holds_the_goal() -
     ]
     lines = loadtest_lines(run)
     assert "  p95_ms, second half of the load     2,400 ms, goal 2,500 ms: met" in lines
-    assert "  ttft_p95_ms, second half of the load1,310 ms, goal 1,000 ms: missed by 31 %" in lines
+    assert "  ttft_p95_ms, second half of the load 1,310 ms, goal 1,000 ms: missed by 31 %" in lines
     assert judge(a_run(requests=of_stages(), goals={"p95_ms": 1}))["settled_goals"] == []

@@ -57,7 +57,9 @@ def test_locust_gets_the_plan_with_the_stages() -> None:
     secret, _job = made(files={"locustfile.py": "#"}, plan=PLAN)
     written = json.loads(b64decode(secret["data"]["plan.json"]))
     assert written == {
-        **{"url": "http://chat", "timeout_s": 3.0, "most_users": 50},
+        "url": "http://chat",
+        "timeout_s": 3.0,
+        "most_users": 50,
         "stages": STAGES,
         "parts": [{"begins_s": 0, "ends_s": 65}, {"begins_s": 65, "ends_s": 165}],
     }
@@ -71,7 +73,9 @@ def test_a_search_for_a_target_lasts_as_long_as_it_may_take() -> None:
     secret, job = made(plan=PLAN, sweep=sweep)
     written = json.loads(b64decode(secret["data"]["plan.json"]))
     assert written["sweep"] == {
-        **{"settle_s": 10.0, "level_s": 20.0, "users": []},
+        "settle_s": 10.0,
+        "level_s": 20.0,
+        "users": [],
         "goals": {"rejected_percent": 1.0, "p95_ms": 500.0},
     }
     assert "stages" not in written

@@ -24,7 +24,12 @@ def test_figures_of_a_test_that_passed():
         "rest": 1,
         "budget_s": 10.0,
         "requests": {
-            **{"served": 12_000, "rejected": 35, "refused_in_stream": 0, "failed": 0, "timed_out": 0, "dropped": 0},
+            "served": 12_000,
+            "rejected": 35,
+            "refused_in_stream": 0,
+            "failed": 0,
+            "timed_out": 0,
+            "dropped": 0,
         },
         "stages": judge(a_run())["stages"],
         "goals": {},

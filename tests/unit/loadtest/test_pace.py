@@ -59,7 +59,11 @@ def test_only_served_requests_have_times() -> None:
     for answer in answers:
         tally.add(answer)
     assert tally.figures() == {
-        **{"served": 2, "rejected": 1, "refused_in_stream": 0, "failed": 0, "timed_out": 1},
+        "served": 2,
+        "rejected": 1,
+        "refused_in_stream": 0,
+        "failed": 0,
+        "timed_out": 1,
         "latency_ms": {"p50": 20, "p95": 40, "p99": 40},
         "ttft_ms": {"p50": 5, "p95": 5, "p99": 5},
         "tokens": 3,

@@ -9,47 +9,8 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_target_report import gpu_target_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.target_search import judge_search
-from load_runs import BEGAN_S, part
-from target_sweep import SWEEP
-
-
-def a_search(**more: Any) -> dict[str, Any]:
-    """The recorded sweep, with a look at the metric twice a second."""
-    levels, looks = [], []
-    for number, (users, requests, per_second, in_flight, ttft, latency) in enumerate(SWEEP):
-        began_s = 30.0 * number + 10
-        levels.append(
-            {
-                "users": users,
-                "began_s": began_s,
-                "ended_s": began_s + 20,
-                "per_second": per_second,
-                "tokens_per_second": 0,
-                **part(served=requests, latency_ms=named(latency), ttft_ms=named(ttft)),
-            }
-        )
-        # Also while it settles, when the metric is still that of the level before.
-        looks += [{"time_s": BEGAN_S + began_s - 5, "values": {"llm_in_flight": 0}}]
-        looks += [
-            {"time_s": BEGAN_S + began_s + at / 2, "values": {"llm_in_flight": in_flight + (-1) ** at / 10}}
-            for at in range(40)
-        ]
-    return {
-        "namespace": "ml",
-        "name": "chat",
-        "goals": {"ttft_p95_ms": 500, "p95_ms": None},
-        "targets": {"llm_in_flight": 30},
-        "behavior": {},
-        "levels": levels,
-        "looks": looks,
-        "began_s": BEGAN_S,
-        "confirmation": {},
-        **more,
-    }
-
-
-def named(times_ms: tuple[float, ...]) -> dict[str, float]:
-    return dict(zip(("p50", "p95", "p99"), times_ms, strict=True))
+from load_runs import BEGAN_S
+from target_sweep import SWEEP, a_search, named
 
 
 def test_the_target_of_the_recorded_sweep() -> None:
