@@ -119,7 +119,9 @@ def test_a_search_for_a_target_asks_one_pod(ports: list[int], options: dict[str,
     plan = json.loads(b64decode(secret["data"]["plan.json"]))
     assert plan["url"] == url
     assert plan["sweep"] == {
-        **{"settle_s": 11.5, "level_s": 20, "users": []},
+        "settle_s": 11.5,
+        "level_s": 20,
+        "users": [],
         "goals": {"rejected_percent": 1, "p95_ms": 500},
     }
 

@@ -32,13 +32,13 @@ def answers(run: Mapping[str, Any]) -> list[Answers]:
     latency_ms: of served requests, until the last byte. ttft_ms: of streams, until the first token.
     A request belongs to the stage in which it was sent.
     """
-    parts = (run.get("requests") or {}).get("parts") or ()
+    parts = (run.get("requests") or {}).get("parts") or []
     return [{"name": stage["name"], **_answers(got)} for stage, got in zip(run["stages"], parts, strict=False)]
 
 
 def settled(run: Mapping[str, Any]) -> Answers | None:
     """The same of the second half of the time for which the load was held; None if that is not known."""
-    parts = (run.get("requests") or {}).get("parts") or ()
+    parts = (run.get("requests") or {}).get("parts") or []
     return _answers(parts[-1]) if len(parts) > len(run["stages"]) else None
 
 

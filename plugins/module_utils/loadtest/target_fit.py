@@ -68,7 +68,8 @@ class Target:
     noise_decides: the first level that misses the goal is not the one after the last that holds it.
     same_from:     the fewest users at which the metric is nearly what it is at `users`: to the HPA they are the same.
     top:           highest value of the metric. The HPA adds replicas only above its target and the tolerance.
-    fitted_ms:     p95 by level, made monotone. fitted: the metric.
+    fitted_ms:     p95 by level, made monotone. between_ms: where the p95 of each level lies with a confidence of 95 %.
+    fitted:        the metric by level, made monotone.
     """
 
     value: float | None
@@ -82,6 +83,7 @@ class Target:
     same_from: int
     top: float
     fitted_ms: tuple[float, ...]
+    between_ms: tuple[tuple[float, float], ...]
     fitted: tuple[float, ...]
 
     def reaches(self, target_value: float, tolerance: Tolerance = DEFAULT_TOLERANCE) -> bool:
@@ -135,6 +137,7 @@ def find_target(
         ),
         top=max(level.metric for level in levels),
         fitted_ms=tuple(round(time_ms, 1) for time_ms in fitted),
+        between_ms=tuple(level.p95_between_ms for level in levels),
         fitted=tuple(round(seen, 3) for seen in metric),
     )
 

@@ -102,10 +102,13 @@ def _find(
             level["served"],
             level["per_second"],
             level["metrics"][metric],
-            *(level[TIMES[goal]][name] for name in ("p50", "p95", "p99")),
-            rejected_percent=level["rejected_percent"] or 0.0,
+            times["p50"],
+            times["p95"],
+            times["p99"],
+            level["rejected_percent"] or 0.0,
         )
         for level in sorted(levels, key=lambda level: int(level["users"]))
+        for times in (level[TIMES[goal]],)
     ]
     return find_target(
         rows,
@@ -135,7 +138,7 @@ def _notes(found: Target, present: float, tolerance: Tolerance) -> Iterator[str]
 
 def _why_none(found: Target, metric: str, goal: str, value: float) -> str:
     if not found.top > 0:
-        return f"{metric} stayed at zero, whatever the number of users: it does not show this load"
+        return f"{metric} stayed at zero for all numbers of users: it does not show this load"
     if found.limited_by == "rejections":
         return "the pod rejects requests of one user"
     return f"no value of {metric} holds the goal: one user has a {goal} above {value:g} already"

@@ -123,6 +123,7 @@ def _levels(verdict: Mapping[str, Any]) -> Element:
         "Latency p50, p95, p99",
         "Time to first token p50, p95, p99",
         "p95, monotone",
+        "p95, 95 % interval",
         "Served",
         "Not served",
     )
@@ -134,7 +135,7 @@ def _levels(verdict: Mapping[str, Any]) -> Element:
             *(f"{level['metrics'][row['metric']]:.4g}" for row in verdict["metrics"]),
             statistics(level["latency_ms"]) or "none served",
             statistics(level["ttft_ms"]) or "not measured",
-            f"{fitted[level['users']]:,.0f} ms" if level["users"] in fitted else "unknown",
+            *fitted.get(level["users"], ("unknown", "unknown")),
             f"{level['served']:,}",
             f"{level['rejected'] + level['refused_in_stream'] + level['failed'] + level['timed_out']:,}",
         )
@@ -143,8 +144,11 @@ def _levels(verdict: Mapping[str, Any]) -> Element:
     return table("Users of one pod", titles, rows)
 
 
-def _fitted(verdict: Mapping[str, Any]) -> Sequence[float]:
-    return verdict["metrics"][0]["fitted_ms"] if verdict["metrics"] else ()
+def _fitted(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of each level the p95 of the fit, and the interval of the one that was measured."""
+    for row in verdict["metrics"][:1]:
+        for fitted_ms, (low_ms, high_ms) in zip(row["fitted_ms"], row["between_ms"], strict=True):
+            yield f"{fitted_ms:,.0f} ms", f"{low_ms:,.0f} to {high_ms:,.0f} ms"
 
 
 def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
@@ -159,7 +163,7 @@ def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
     steps = [log2(number) for number in users]
     x = time_axis(steps)
     times = Panel(
-        f"p95 of {'first tokens' if verdict['goal'] == 'ttft_p95_ms' else 'latency'}, ms",
+        "p95, ms",
         [
             Line("goal", "target", [goal] * len(users)),
             Line("measured", "desired", [min(value, top) for value in seen]),
@@ -175,7 +179,8 @@ def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
         lines.insert(0, Line("proposed target", "target", [row["value"]] * len(users)))
     below = Panel("metric", lines, [most * half / 2 for half in range(3)], TOP + VALUE_HEIGHT + GAP, REPLICAS_HEIGHT)
     fitted = row["fitted_ms"][users.index(row["users"])]
-    words = f"{row['users']} users of one pod: p95 of {fitted:.0f} ms, goal {goal:g} ms."
+    about = "time to first token" if verdict["goal"] == "ttft_p95_ms" else "latency"
+    words = f"{row['users']} users of one pod: p95 of the {about} {fitted:.0f} ms, goal {goal:g} ms."
     return element(
         "svg",
         element("title", f"{name_of(run)}: time and metric over the number of users", id="target-title"),

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Sends the requests of plan.json, counts what came of them, and prints it as JSON when it ends.
 
-Locust runs it with one user, who sends at the plan's rates whatever time each answer takes, or raises a number of users
-who each send one request after the other. `plan.json` and `pace.py` lie beside it.
+Locust runs it with one user. That sends at the plan's rates, independent of response times, or raises a number of users
+that each send one request after the other. `plan.json` and `pace.py` lie beside it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import gevent
+import gevent.event
 from gevent.pool import Pool
 from locust import User, events, task
 
@@ -216,13 +217,14 @@ def play_levels(watched: Watched) -> dict[str, Any]:
 def _play_level(watched: Watched, users: int, settle_s: float, level_s: float) -> dict[str, Any]:
     tally, pool = Tally(), Pool(users)
     counted: list[Tally] = []
+    is_over = gevent.event.Event()
 
     def user() -> None:
         # Not all at once: their requests would stay in step.
-        gevent.sleep(random.random() * min(1.0, settle_s))
-        while True:
+        is_over.wait(random.random() * min(1.0, settle_s))
+        while not is_over.is_set():
             if watched.ask(*counted).outcome != SERVED:
-                gevent.sleep(PAUSE_S)
+                is_over.wait(PAUSE_S)
 
     for _user in range(users):
         pool.spawn(user)
@@ -235,7 +237,9 @@ def _play_level(watched: Watched, users: int, settle_s: float, level_s: float) -
         gevent.sleep(0.1)
     counted.clear()
     figures, began_s = tally.figures(), from_s - watched.began_s
-    pool.kill()
+    # Each gets its last answer: a request that is broken off would be an error of the server.
+    is_over.set()
+    pool.join()
     return {
         "users": users,
         "began_s": round(began_s, 2),

@@ -21,7 +21,7 @@ SERVED, REJECTED, REFUSED_IN_STREAM, FAILED, TIMED_OUT = OUTCOMES = (
     "failed",
     "timed_out",
 )
-# A server that has enough says so by one of these; it is no failure. 529 is Dynamo's.
+# Codes by which a server reports that it is full, which is no failure. 529 is Dynamo's.
 TOO_MUCH = (429, 503, 529)
 # Of the reasons why requests failed, so many are kept: a server can invent a new one for each.
 _MOST_REASONS = 20
@@ -32,7 +32,7 @@ _REFINEMENTS = 3
 
 
 def arrivals(stages: Sequence[Mapping[str, float]]) -> Iterator[float]:
-    """When requests are due, in seconds from the first, whatever time the answers take.
+    """When requests are due, in seconds from the first, independent of response times.
 
     stages: each with `seconds`, and `first` and `last`, its rates in requests per second, in a straight line between.
     A request is due whenever the integral of the rate reaches a whole number.
@@ -84,7 +84,7 @@ class Tally:
 class Answer:
     """What came of a request.
 
-    latency_ms: until the last byte. ttft_ms: until the first token of a stream. tokens: of it, where its usage says so.
+    latency_ms: until the last byte. ttft_ms: until the first token of a stream. tokens: of its usage.
     reason:     why it failed.
     """
 

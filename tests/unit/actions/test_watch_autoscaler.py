@@ -219,7 +219,11 @@ def test_a_pod_s_own_values_until_the_generator_has_ended():
             f"GET {path}": {"versions": [{"version": "v1beta2"}]},
             f"GET {path}/v1beta2/namespaces/ml/pods/chat-a/gpu": values,
         },
-        **{"job": "load", "line": "begins", "until_job_ends": True, "seconds": 60, "pod": "chat-a"},
+        job="load",
+        line="begins",
+        until_job_ends=True,
+        seconds=60,
+        pod="chat-a",
     )
     assert seen["values"] == [
         {"time_s": BEGAN_S + 0.5, "values": {"gpu": 0.9}},
