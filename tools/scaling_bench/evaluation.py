@@ -85,12 +85,12 @@ def evaluate(seen: Seen, target_percent: float, bounds: tuple[int, int]) -> Outc
         wasted=sum(max(count - ideal, 0) for count, ideal in zip(desired, ideals, strict=True)) * minutes,
         overloaded=sum(max(ideal - count, 0) for count, ideal in zip(ready, ideals, strict=True)) * minutes,
         turns=direction_changes([before, *counts]),
-        latency_ms=_latency_ms(seen),
+        latency_ms=latency_ms(seen),
     )
 
 
-def _latency_ms(seen: Seen) -> list[float] | None:
-    """The upper end of the step that each percentile is in."""
+def latency_ms(seen: Seen) -> list[float] | None:
+    """p50, p95 and p99 of served requests: the upper end of the step that each is in. None without a record."""
 
     def until(second: float) -> Sequence[int]:
         rows = [counts for at, counts in seen.latencies if at <= second]

@@ -18,6 +18,7 @@ from scaling_bench.cluster import BenchCluster
 from scaling_bench.configurations import filled, of_a_small_fleet, read_configurations, read_recipes
 from scaling_bench.evaluation import Seen, direction_changes, evaluate, spread
 from scaling_bench.goals import goals
+from scaling_bench.replay import replayed
 from scaling_bench.report import MEASURED, dumps, file_name, kinds, loads, page, picture
 from scaling_bench.rounds import (
     LONGEST_INTERVAL_S,
@@ -283,6 +284,20 @@ def test_an_outcome_counts_from_the_loads_change() -> None:
     assert (outcome.peak, outcome.ideal, outcome.turns) == (5, 5, 0)
     assert outcome.overloaded * 60 == pytest.approx(4 * 6 + 2 * 6, abs=2)
     assert outcome.wasted == 0
+
+
+@pytest.mark.parametrize(
+    ("pods", "p50_ms", "p95_ms", "share"), [(1, (170, 180), (180, 180), 0.636), (5, (20, 40), (40, 120), 0)]
+)
+def test_latency_follows_from_ready_pods(
+    pods: int, p50_ms: tuple[int, int], p95_ms: tuple[int, int], share: float
+) -> None:
+    """One pod of 2.75 GPUs of load has a full queue, and rejects the rest."""
+    times, rejected = replayed(Seen(STEP, 60.0, [(-9, pods)], [(-9, pods)]), seed=1)
+    assert times
+    assert p50_ms[0] <= times[0] <= p50_ms[1]
+    assert p95_ms[0] <= times[1] <= p95_ms[1]
+    assert rejected == pytest.approx(share, abs=0.01)
 
 
 def test_what_came_before_the_loads_change_is_no_reaction_to_it() -> None:
