@@ -55,7 +55,7 @@ gates-env:
 	@$(PYTHON) lab/preflight.py gates requirements-gates.txt
 
 ##@ the main job
-.PHONY: demo demo-demand demo-adapter site
+.PHONY: demo demo-demand demo-adapter site loadtest
 demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand (BACKEND=keda: by KEDA, then by prometheus-adapter)
 	@$(if $(filter keda,$(BACKEND)),$(LAB_CLI) add keda)
 	@$(MAKE) --no-print-directory site $(if $(filter keda,$(BACKEND)),ARGS="-e kubegpu_metrics_backend=keda $(ARGS)")
@@ -72,6 +72,10 @@ demo-adapter: ## the second half of `make demo BACKEND=keda`: another backend un
 
 site: ## run site.yml on the lab that is up
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)
+
+loadtest: test-env ## a load test on the lab that is up: 0.15 to 2.75 GPUs of requests by Locust (ARGS="-e gpu_loadtest_find_target=true")
+	@$(LAB_CLI) add locust
+	@$(BIN)/ansible-playbook -i inventories/lab playbooks/loadtest.yml -e @lab/load/loadtest.yml $(ARGS)
 
 ##@ the lab
 .PHONY: lab-up lab-down lab-status lab-shell lab-clean lab-pack lab-unpack

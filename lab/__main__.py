@@ -271,7 +271,7 @@ def up(args: argparse.Namespace) -> None:
 
 
 def add(args: argparse.Namespace) -> None:
-    """Have the lab that is up serve an image more, whose program is compiled the first time."""
+    """Have the lab that is up serve an image more, whose content is made the first time."""
     from lab.graph import added_images, make
     from lab.images import serve
 

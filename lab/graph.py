@@ -150,9 +150,10 @@ class Graph:
 
 
 def added_images() -> dict[str, tuple[Artifact, ...]]:
-    """What a lab serves once it is asked for, by name: the image, and before it the program in it."""
-    programs = program_groups("added.yml")
-    return {name: (programs[name], images.added_image(name, programs[name])) for name in images.added_names()}
+    """What a lab serves once it is asked for, by name: the image, and before it what is in it."""
+    packages = {file.stem: images.python_packages(file.stem, file) for file in images.HERE.glob("*.txt")}
+    contents, userland = program_groups("added.yml") | packages, debian.userland()
+    return {name: (contents[name], images.added_image(name, contents[name], userland)) for name in images.added_names()}
 
 
 def link(folder: Path, programs: Mapping[str, Path]) -> None:

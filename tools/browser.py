@@ -33,8 +33,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html impo
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.loadtest import loadtest_page
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.plan import plan_page
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof import proof_page
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.target import target_page
 from doctor_reports import REPORTS
 from load_runs import a_run
+from target_sweep import a_search
 from test_hours_report import SAMPLE as HOURS
 from test_plan_report import RESULT as PLAN
 from test_proof_report import proof
@@ -78,6 +80,7 @@ def reports() -> Mapping[str, str]:
         **{f"doctor-{name}": html(report) for name, report in REPORTS.items() if name != "hostile"},
         "loadtest": loadtest_page(a_run()),
         "loadtest-late": loadtest_page(a_run({0: (1, 1, 0.25), 50: (5, 1, 1.6)})),
+        "target": target_page(a_search()),
         "plan": plan_page(PLAN),
         "hours": hours_page(HOURS),
         "proof": proof_page(proof()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ HERE = Path(__file__).parent
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PYTHON = "3.11"  # of the userland
 LAYER = "application/vnd.oci.image.layer.v1.tar"  # uncompressed: it never leaves the machine
 
 
@@ -36,21 +38,35 @@ def image_mirror(userland: Artifact, contents: Mapping[str, Artifact]) -> Artifa
     return Artifact("images", build, sources=(HERE,), needs=(userland, *contents.values()), expected=10)
 
 
+def python_packages(name: str, requirements: Path) -> Artifact:
+    """`packages`: what a file pins, for the Python of the userland, which is not the one that the lab runs on."""
+
+    def build(out: Path, run: Shell) -> None:
+        of_userland = [f"--python-version={PYTHON}", "--implementation=cp", "--only-binary=:all:", "--no-deps"]
+        platforms = [f"--platform={platform}_x86_64" for platform in ("manylinux_2_28", "manylinux2014")]
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        run(*pip, *of_userland, *platforms, f"--target={out / 'packages'}", "--requirement", requirements)
+
+    return Artifact(name, build, sources=(requirements,), facts=(PYTHON,), expected=15)
+
+
 def added_names() -> list[str]:
     """Those of added.yml."""
     return list(recipe(HERE / "added.yml"))
 
 
-def added_image(name: str, program: Artifact) -> Artifact:
+def added_image(name: str, program: Artifact, userland: Artifact) -> Artifact:
     """The same of an image that a mirror gets later: one of added.yml."""
+    added = recipe(HERE / "added.yml")[name]
+    has_userland = any("userland" in row["layers"] for row in added["images"].values())
 
     def build(out: Path, run: Shell) -> None:
         recipes = recipe(HERE / "images.yml")
-        added = recipe(HERE / "added.yml")[name]
         recipes = {"layers": recipes["layers"] | added["layers"], "images": added["images"]}
-        _lay_out(out, recipes, {program.name: program})
+        _lay_out(out, recipes, {program.name: program}, userland if has_userland else None)
 
-    return Artifact(f"image-{name}", build, sources=(HERE,), needs=(program,), expected=2)
+    needs = (program, userland) if has_userland else (program,)
+    return Artifact(f"image-{name}", build, sources=(HERE,), needs=needs, expected=2)
 
 
 def serve(mirror: Path, added: Path) -> None:
@@ -82,12 +98,17 @@ def make_layer(out: Path, name: str, row: Mapping[str, Any], contents: Mapping[s
         for path, source in row.get("files", {}).items():
             artifact, _, inner = source.partition("/")
             origin = HERE / inner if artifact == "here" else contents[artifact].path / inner
-            tar.add(origin, path, filter=lambda entry: _entry(entry.name, size=entry.size, mode=entry.mode))
+            tar.add(origin, path, filter=_plain)
         for path, target in row.get("links", {}).items():
             tar.addfile(_entry(path, type=tarfile.SYMTYPE, linkname=target))
     blob = _blob(out, archive)
     archive.unlink()
     return blob
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Of a file, or of what is in a folder."""
+    return _entry(entry.name, size=entry.size, mode=entry.mode, type=entry.type, linkname=entry.linkname)
 
 
 def _entry(name: str, **fields: Any) -> tarfile.TarInfo:

@@ -182,8 +182,10 @@ WATCH: ArgSpec = {
             "name": {"type": "str", "required": True},
             "line": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 120},
+            "until_end": {"type": "bool", "default": False},
         },
     },
+    "pod": {"type": "str", "default": ""},
 }
 
 PROOF: ArgSpec = {

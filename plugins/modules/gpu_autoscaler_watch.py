@@ -50,6 +50,16 @@ options:
         description: Seconds to wait for the start of the load, including the time to pull the image.
         type: float
         default: 120
+      until_end:
+        description: Stop once the Job's container has ended, at the latest after O(seconds).
+        type: bool
+        default: false
+  pod:
+    description:
+      - Name of a pod of the target. Its values of the HPA's metrics of type Pods are recorded as well, from
+        C(custom.metrics.k8s.io).
+    type: str
+    default: ""
 requirements:
   - kubernetes >= 30.1 (Python)
 attributes:
@@ -105,6 +115,15 @@ result:
       description: Pods that were created during that time, with the seconds until each was scheduled and ready.
       type: list
       elements: dict
+    ready_pods:
+      description: Ready pods of the target at the end, each with C(name), C(uid), C(address) and C(ports).
+      type: list
+      elements: dict
+    targets: {description: Target value of each metric of type Pods., type: dict}
+    values:
+      description: Values of O(pod) over time. Each has C(time_s) and C(values) by metric.
+      type: list
+      elements: dict
   sample:
     began_s: 1795000000.0
     ended_s: 1795000300.1
@@ -122,6 +141,10 @@ result:
         message: "New size: 3; reason: pods metric gpu above target"
     pods:
       - {name: inference-5d6c9f-x2x9k, made: "2026-11-18T11:06:44+00:00", scheduled_s: 0, ready_s: 9}
+    ready_pods:
+      - {name: inference-5d6c9f-x2x9k, uid: 0b6f0c1e-6d5a-4b0e-9f55-1f7b9a3f5a11, address: 10.244.1.7, ports: [8000]}
+    targets: {gpu: 60.0}
+    values: []
 duration_s:
   description: Run time of the module in seconds.
   returned: always
@@ -156,6 +179,8 @@ def main() -> None:
                 job=job.get("name", ""),
                 line=job.get("line", ""),
                 job_timeout_s=job.get("timeout", 0),
+                until_job_ends=job.get("until_end", False),
+                pod=params["pod"],
             ),
         )
 

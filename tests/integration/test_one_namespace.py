@@ -150,7 +150,7 @@ def test_a_load_test_needs_no_right_elsewhere_and_leaves_that_of_others(
     core, batch, others = client.CoreV1Api(kube), client.BatchV1Api(kube), f"{tenant.namespace}-others"
     core.create_namespace({"metadata": {"name": others}})
     marks = {**labels_of("default"), "app.kubernetes.io/part-of": "loadtest-chat"}
-    pod = {"restartPolicy": "Never", "containers": [{"name": "load", "image": "k6"}]}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "load", "image": "locust"}]}
     job = {"metadata": {"name": "loadtest-chat", "labels": marks}, "spec": {"template": {"spec": pod}}}
     batch.create_namespaced_job(others, job)
     wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}

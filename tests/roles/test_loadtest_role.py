@@ -22,6 +22,7 @@ LOAD: dict[str, Any] = {
     "gpu_loadtest_high": 40,
 }
 OWN = {"image": "docker.io/blazemeter/taurus:latest", "command": ["bzt", "/plan/plan.yml"]}
+FIND = {"gpu_loadtest_find_target": "true", "gpu_loadtest_goals": {"p95_ms": "500"}, "gpu_loadtest_high": 0}
 STREAM = '{"model": "m", "prompt": "Hello", "stream": true}'
 HERE = {"role_path": str(ROOT / "roles" / "gpu_loadtest")}
 NO_CLUSTER = "there is no kubeconfig at"
@@ -44,7 +45,15 @@ def said(folder: Path, **options: Any) -> str:
         ),
         pytest.param({"gpu_loadtest_low": "2", "gpu_loadtest_high": "40"}, NO_CLUSTER, id="text"),
         pytest.param({"gpu_loadtest_high": 1}, "that is no load to scale on", id="no load"),
-        pytest.param({"gpu_loadtest_url": "grpc://chat:9000"}, "gpu_loadtest_grpc_method is ``", id="no method"),
+        pytest.param({"gpu_loadtest_url": "grpc://chat:9000"}, "which is not a URL of http or https", id="grpc"),
+        pytest.param(FIND, NO_CLUSTER, id="find a target"),
+        pytest.param(
+            FIND | {"gpu_loadtest_goals": {"rejected_percent": 1}}, "no goal of a time is given", id="no goal"
+        ),
+        pytest.param(FIND | {"gpu_loadtest_url": "https://chat/"}, "which no certificate has", id="a pod by https"),
+        pytest.param(
+            FIND | {"gpu_loadtest_own": OWN}, "its number of users cannot be raised", id="a target by another"
+        ),
         pytest.param({"gpu_loadtest_goals": {"p95_ms": "2000", "rejected_percent": 1}}, NO_CLUSTER, id="goals"),
         pytest.param(
             {"gpu_loadtest_goals": {"ttft_p95_ms": 500}, "gpu_loadtest_body": STREAM},
@@ -68,7 +77,7 @@ def test_what_is_taken_and_what_is_refused(tmp_path: Path, options: dict[str, An
     assert words in said(tmp_path, **options)
 
 
-[_INFO, _CLEAN, LOADING, _JUDGE] = yaml.safe_load((ROOT / "roles/gpu_loadtest/tasks/load.yml").read_text())
+[_CLEAN, LOADING, _FIGURES] = yaml.safe_load((ROOT / "roles/gpu_loadtest/tasks/generator.yml").read_text())
 START = next(task for task in LOADING["block"] if "kubegpu.autoscale.objects" in task)
 OBJECTS = START["kubegpu.autoscale.objects"]["objects"].strip("{} ")
 
@@ -85,9 +94,42 @@ def test_numbers_may_be_text(form: Any) -> None:
     assert [stage["seconds"] for stage in role["__gpu_loadtest_stages"]] == [10, 5, 60, 90]
     assert role["__gpu_loadtest_budget"] == 12.0
     [secret, job] = role[OBJECTS]
-    assert json.loads(b64decode(secret["data"]["plan.json"]))["scenarios"]["load"]["maxVUs"] == 120
-    assert b64decode(secret["data"]["k6.js"]).startswith(b"//")
+    plan = json.loads(b64decode(secret["data"]["plan.json"]))
+    assert [stage["seconds"] for stage in plan["stages"]] == [10, 5, 60, 90]
+    assert (plan["timeout_s"], plan["most_users"], plan["url"]) == (3, 1000, "http://chat:8000/")
+    assert b64decode(secret["data"]["locustfile.py"]).startswith(b"#")
+    assert b64decode(secret["data"]["pace.py"]).startswith(b"#")
     assert job["spec"]["activeDeadlineSeconds"] == 165 + 30 + 60
+
+
+@pytest.mark.parametrize(
+    ("ports", "options", "url"),
+    [
+        pytest.param([8000], {}, "http://10.244.1.7:8000/v1?a=b", id="its only port"),
+        pytest.param([9000, 80], {}, "http://10.244.1.7:80/v1?a=b", id="the URL's"),
+        pytest.param([9000, 80], {"gpu_loadtest_pod_port": "9000"}, "http://10.244.1.7:9000/v1?a=b", id="given"),
+    ],
+)
+def test_a_search_for_a_target_asks_one_pod(ports: list[int], options: dict[str, Any], url: str) -> None:
+    pod = {"name": "chat-a", "uid": "u", "address": "10.244.1.7", "ports": ports}
+    told = {"__gpu_loadtest_looked": {"result": {"scale_down_window_s": 300, "ready_pods": [pod]}}, **HERE}
+    given = LOAD | {"gpu_loadtest_url": "http://chat/v1?a=b", "gpu_loadtest_budget": 11.5} | FIND | options
+    role = RoleValues("gpu_loadtest", given, told)
+    [secret, _job] = role[OBJECTS]
+    plan = json.loads(b64decode(secret["data"]["plan.json"]))
+    assert plan["url"] == url
+    assert plan["sweep"] == {
+        "settle_s": 11.5,
+        "level_s": 20,
+        "users": [],
+        "goals": {"rejected_percent": 1, "p95_ms": 500},
+    }
+
+
+def test_a_pod_with_several_ports_and_none_of_the_url_is_asked_for_one() -> None:
+    pod = {"name": "chat-a", "uid": "u", "address": "10.244.1.7", "ports": [1, 2]}
+    told = {"__gpu_loadtest_looked": {"result": {"ready_pods": [pod]}}}
+    assert int(RoleValues("gpu_loadtest", LOAD | FIND, told)["__gpu_loadtest_pod_port"]) == 0
 
 
 def test_a_generator_of_one_s_own_has_its_files(tmp_path: Path) -> None:

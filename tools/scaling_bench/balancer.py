@@ -6,7 +6,8 @@ rejected. The API server says which pods are ready, in EndpointSlices. Each pod 
 does that.
 
 PUT /traces    {workload: [[time, GPUs], ...]}: Unix times that ascend; between two of them the load goes in a line
-GET /record    {workload: {"ready": [[time, pods], ...], "counts": [[time, offered, served, rejected], ...]}} since then
+GET /record    {workload: {"ready": [[time, pods], ...], "counts": [[time, offered, served, rejected], ...],
+               "latencies": [[time, served within 5 ms, within 10 ms, ...], ...]}} since then; each is a counter
 GET /metrics   the counters, for Prometheus
 """
 
@@ -24,11 +25,14 @@ import time
 import urllib.request
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 TICK_S = 0.2
 RECORD_S = 1.0
+# Of a request: its time in the queue and on the GPU, in steps of so many milliseconds.
+LATENCY_STEP_MS = 5
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PLAYERS = "kubegpu.autoscale/bench=player"
 
@@ -55,6 +59,7 @@ class Workload:
         self._free: dict[str, float] = {}  # by pod: when it has served all that it took
         self.trace: Sequence[Sequence[float]] = []
         self.offered = self.served = self.rejected = 0
+        self.latencies = [0] * ceil(places * cost_s * 1000 / LATENCY_STEP_MS)
 
     def set_pods(self, pods: set[str], now: float) -> None:
         self._free = {pod: self._free.get(pod, now) for pod in pods}
@@ -76,6 +81,7 @@ class Workload:
                 continue
             self.served += 1
             self._free[pod] = max(self._free[pod], now) + self._cost_s
+            self.latencies[ceil((self._free[pod] - now) * 1000 / LATENCY_STEP_MS - 1e-6) - 1] += 1
             taken[pod] += self._cost_s
         return {pod: carried[pod] + taken[pod] - max(self._free[pod] - end, 0.0) for pod in pods}
 
@@ -98,7 +104,7 @@ class Balancer:
             for name, trace in traces.items():
                 self._workload(name).trace = trace
             for name in self._workloads:
-                self._record[name] = {"ready": [], "counts": []}
+                self._record[name] = {"ready": [], "counts": [], "latencies": []}
                 self._note_ready(name)
 
     def _workload(self, name: str) -> Workload:
@@ -177,6 +183,7 @@ class Balancer:
                     for name, record in self._record.items():
                         of = self._workloads[name]
                         record["counts"].append([end, of.offered, of.served, of.rejected])
+                        record["latencies"].append([end, *of.latencies])
             begin = end
 
     def _tell(self, pod: str, busy_s: float) -> None:

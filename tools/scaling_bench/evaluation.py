@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
+from scaling_bench.balancer import LATENCY_STEP_MS
 from scaling_bench.shapes import Shape, times
 
 # Of the areas under the replicas.
@@ -23,6 +24,7 @@ class Seen:
 
     desired, ready: replicas that the Deployment was told to have, and pods that were ready.
     requests:       second, offered, served, rejected: counters.
+    latencies:      second, and the served requests by their latency, in the balancer's steps: counters.
     """
 
     shape: Shape
@@ -30,6 +32,7 @@ class Seen:
     desired: Counts
     ready: Counts
     requests: Sequence[tuple[float, int, int, int]] = ()
+    latencies: Sequence[tuple[float, Sequence[int]]] = ()
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Outcome:
     wanted_s, capacity_s: until as many were wanted, or ready, as the highest load needs.
     wasted, overloaded: GPU-minutes held above the ideal number, and missing below it.
     turns:      changes of direction.
+    latency_ms: p50, p95 and p99 of served requests, as the balancer's steps have them; None where it was not recorded.
     """
 
     reaction_s: float | None
@@ -52,6 +56,7 @@ class Outcome:
     wasted: float
     overloaded: float
     turns: int
+    latency_ms: Sequence[float] | None = None
 
     @property
     def rejected_share(self) -> float:
@@ -80,7 +85,25 @@ def evaluate(seen: Seen, target_percent: float, bounds: tuple[int, int]) -> Outc
         wasted=sum(max(count - ideal, 0) for count, ideal in zip(desired, ideals, strict=True)) * minutes,
         overloaded=sum(max(ideal - count, 0) for count, ideal in zip(ready, ideals, strict=True)) * minutes,
         turns=direction_changes([before, *counts]),
+        latency_ms=latency_ms(seen),
     )
+
+
+def latency_ms(seen: Seen) -> list[float] | None:
+    """p50, p95 and p99 of served requests: the upper end of the step that each is in. None without a record."""
+
+    def until(second: float) -> Sequence[int]:
+        rows = [counts for at, counts in seen.latencies if at <= second]
+        return rows[-1] if rows else [0] * len(seen.latencies[0][1])
+
+    if not seen.latencies:
+        return None
+    counts = [end - begin for begin, end in zip(until(0), until(seen.until_s), strict=True)]
+    below = list(accumulate(counts))
+    if not below[-1]:
+        return None
+    steps = [bisect_left(below, math.ceil(share * below[-1])) for share in (0.5, 0.95, 0.99)]
+    return [(step + 1) * float(LATENCY_STEP_MS) for step in steps]
 
 
 def count_at(counts: Counts, second: float) -> float:

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from lab.plot import COLOURS, Line, Panel, ceiling, draw, whole
 from scaling_bench.configurations import MAXIMUM, MINIMUM, TARGET_PERCENT, Configuration, read_configurations
 from scaling_bench.evaluation import Outcome, Seen, spread
 from scaling_bench.goals import goals
+from scaling_bench.replay import replayed
 from scaling_bench.rounds import Hops, Result
 from scaling_bench.shapes import SHAPES, times
 from scaling_bench.simulation import KNATIVE, simulate_all, simulated_rounds
@@ -100,7 +101,7 @@ def page(results: Mapping[str, Sequence[Result]], configurations: Mapping[str, C
                 "",
                 f"{number} of each, looked at for {mine[0].looks_s:.0f} s. Ideal at the peak: {mine[0].outcome.ideal}.",
                 "",
-                _outcome_table(mine, configurations),
+                _outcome_table(mine, configurations, is_measured=how == MEASURED),
             ]
             if how == MEASURED:
                 parts += [_hop_table(mine, configurations)]
@@ -117,9 +118,9 @@ def _goal_table(results: Sequence[Result]) -> str:
     return _table(["goal", "at most", "measured", "met"], rows)
 
 
-def _outcome_table(results: Sequence[Result], configurations: Mapping[str, Configuration]) -> str:
+def _outcome_table(results: Sequence[Result], configurations: Mapping[str, Configuration], *, is_measured: bool) -> str:
     head = ["", "reaction, s: min, median, p95, max", "enough ready, s: min, median, p95, max", "rejected, %"]
-    head += ["peak", "wasted, GPU-min", "missing, GPU-min", "turns"]
+    head += ["latency of served requests, ms: p50, p95, p99", "peak", "wasted, GPU-min", "missing, GPU-min", "turns"]
     rows = []
     for name, configuration in configurations.items():
         mine = [result for result in results if result.configuration == name]
@@ -135,6 +136,7 @@ def _outcome_table(results: Sequence[Result], configurations: Mapping[str, Confi
                 _spread([outcome.reaction_s for outcome in outcomes], looks_s),
                 _spread([outcome.capacity_s for outcome in outcomes], looks_s),
                 f"{100 * sum(outcome.rejected for outcome in outcomes) / offered:.1f}" if offered else "",
+                _latency(mine) if is_measured else "not simulated",
                 f"{peaks[0]}" if len(peaks) == 1 else f"{peaks[0]} to {peaks[-1]}",
                 f"{fmean(outcome.wasted for outcome in outcomes):.2f}",
                 f"{fmean(outcome.overloaded for outcome in outcomes):.2f}",
@@ -142,6 +144,13 @@ def _outcome_table(results: Sequence[Result], configurations: Mapping[str, Confi
             ]
         )
     return _table(head, rows)
+
+
+def _latency(results: Sequence[Result]) -> str:
+    """Medians over the workloads. Where it was not recorded, it follows from the ready pods."""
+    found = [result.outcome.latency_ms or replayed(result.seen, result.lane)[0] for result in results]
+    known = [values for values in found if values]
+    return ", ".join(f"{median(values):g}" for values in zip(*known, strict=True)) if known else "not recorded"
 
 
 def _hop_table(results: Sequence[Result], configurations: Mapping[str, Configuration]) -> str:

@@ -153,6 +153,7 @@ def judge(
         desired=_kept(since(desired), until_s),
         ready=_kept(since(record["ready"]), until_s),
         requests=[(row[0] - begin, int(row[1]), int(row[2]), int(row[3])) for row in record["counts"]],
+        latencies=[(row[0] - begin, [int(count) for count in row[1:]]) for row in record.get("latencies", ())],
     )
     outcome = evaluate(seen, TARGET_PERCENT, (MINIMUM, MAXIMUM))
 

@@ -18,6 +18,7 @@ from scaling_bench.cluster import BenchCluster
 from scaling_bench.configurations import filled, of_a_small_fleet, read_configurations, read_recipes
 from scaling_bench.evaluation import Seen, direction_changes, evaluate, spread
 from scaling_bench.goals import goals
+from scaling_bench.replay import replayed
 from scaling_bench.report import MEASURED, dumps, file_name, kinds, loads, page, picture
 from scaling_bench.rounds import (
     LONGEST_INTERVAL_S,
@@ -123,6 +124,24 @@ def test_full_pods_reject_the_rest() -> None:
     assert busy["p"] == pytest.approx(1, abs=0.01)
     assert workload.served == pytest.approx(1000, abs=20)
     assert workload.offered == workload.served + workload.rejected == pytest.approx(2750, abs=25)
+
+
+def test_a_request_takes_its_time_in_the_queue_and_on_the_gpu() -> None:
+    """20 ms on a free GPU, and 180 ms as the last of nine."""
+    calm, _busy = served(0.5, ["p", "q"])
+    assert {step for step, count in enumerate(calm.latencies) if count} <= set(range(3, 12))
+    full, _busy = served(2.75, ["p"])
+    assert sum(full.latencies) == full.served
+    assert max(step for step, count in enumerate(full.latencies) if count) == 35
+    assert sum(full.latencies[30:]) > 0.9 * full.served
+
+
+def test_latency_is_of_the_requests_since_the_load_changed() -> None:
+    before, after = [100, 0, 0, 0], [100, 90, 9, 1]
+    outcome = evaluate(seen(latencies=[(-1, before), (60, after)]), 60, BOUNDS)
+    assert outcome.latency_ms == [10, 15, 15]
+    assert evaluate(seen(latencies=[(-1, before), (60, before)]), 60, BOUNDS).latency_ms is None
+    assert evaluate(seen(), 60, BOUNDS).latency_ms is None
 
 
 def test_without_a_ready_pod_all_is_rejected() -> None:
@@ -265,6 +284,20 @@ def test_an_outcome_counts_from_the_loads_change() -> None:
     assert (outcome.peak, outcome.ideal, outcome.turns) == (5, 5, 0)
     assert outcome.overloaded * 60 == pytest.approx(4 * 6 + 2 * 6, abs=2)
     assert outcome.wasted == 0
+
+
+@pytest.mark.parametrize(
+    ("pods", "p50_ms", "p95_ms", "share"), [(1, (170, 180), (180, 180), 0.636), (5, (20, 40), (40, 120), 0)]
+)
+def test_latency_follows_from_ready_pods(
+    pods: int, p50_ms: tuple[int, int], p95_ms: tuple[int, int], share: float
+) -> None:
+    """One pod of 2.75 GPUs of load has a full queue, and rejects the rest."""
+    times, rejected = replayed(Seen(STEP, 60.0, [(-9, pods)], [(-9, pods)]), seed=1)
+    assert times
+    assert p50_ms[0] <= times[0] <= p50_ms[1]
+    assert p95_ms[0] <= times[1] <= p95_ms[1]
+    assert rejected == pytest.approx(share, abs=0.01)
 
 
 def test_what_came_before_the_loads_change_is_no_reaction_to_it() -> None:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,12 @@ from ..chain.objects import condition, containers_of, key_of, made_s, unix
 from ..chain.selectors import format_selector
 from ..cluster.errors import ApiError
 from ..cluster.kube import EVENTS, HPAS, PODS, KubeClient, Resource
+from ..cluster.metrics_api import MetricsApi
 from ..errors import HopError
 from ..formats.times import timestamp
 from ..hops import Hop
-from ..loadtest.watched import Samples, sample_of
+from ..loadtest.job import exits
+from ..loadtest.watched import Samples, pod_targets, sample_of
 from .outcome import Outcome
 
 # Of the HPA, where nothing is written: the API server's default.
@@ -30,6 +33,8 @@ class Watch:
     end_s:    Unix seconds at which it is over; instead of `seconds`.
     job:      name of a Job that sends the load; the time begins when its log has `line`. Empty for none.
     job_timeout_s: for that.
+    until_job_ends: it is over once the Job's generator has ended, at the latest after `seconds`.
+    pod:      one whose own values of the HPA's metrics are read as well.
     """
 
     namespace: str
@@ -39,6 +44,8 @@ class Watch:
     job: str = ""
     line: str = ""
     job_timeout_s: float = 120
+    until_job_ends: bool = False
+    pod: str = ""
     look_s: float = 0.5
 
 
@@ -63,18 +70,23 @@ def watch_autoscaler(
     began_s = clock()
     end_s = began_s + watch.seconds if watch.end_s is None else watch.end_s
     samples = Samples()
+    values: list[dict[str, Any]] = []
+    metrics_api = MetricsApi(kube.get_raw)
     while True:
         hpa = _hpa(kube, watch)
         target = _target(kube, watch, hpa, resource)
         ready = int((target.get("status") or {}).get("readyReplicas") or 0)
         samples.add(sample_of(hpa, ready, round(clock(), 2)))
+        if watch.pod and (seen := _values_of(metrics_api, watch, pod_targets(hpa))):
+            values.append({"time_s": round(clock(), 2), "values": seen})
         left_s = end_s - clock()
-        if left_s <= 0:
+        if left_s <= 0 or (watch.until_job_ends and exits(_job_pods(kube, watch))):
             break
         sleep(min(watch.look_s, left_s))
     spec = hpa["spec"]
     behavior = spec.get("behavior") or {}
     down = behavior.get("scaleDown") or {}
+    pods = _pods(kube, watch, target)
     return Outcome(
         result={
             "began_s": round(began_s, 2),
@@ -86,7 +98,10 @@ def watch_autoscaler(
             "scale_down_window_s": down.get("stabilizationWindowSeconds", _SCALE_DOWN_WINDOW_S),
             "samples": samples.as_dicts(),
             "events": _in_order(event for event in _events(kube, watch, hpa) if _event_key(event) not in events_before),
-            "pods": [_start(pod) for pod in _pods(kube, watch, target) if pod["metadata"]["name"] not in pods_before],
+            "pods": [_start(pod) for pod in pods if pod["metadata"]["name"] not in pods_before],
+            "ready_pods": [_place(pod) for pod in pods if _serves(pod)],
+            "targets": pod_targets(hpa),
+            "values": values,
         }
     )
 
@@ -132,8 +147,7 @@ def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], s
     end_s = clock() + watch.job_timeout_s
     seen = "it has no pod"
     while True:
-        pods = kube.list(PODS, namespace=watch.namespace, label_selector=f"job-name={watch.job}") or ()
-        for pod in pods:
+        for pod in _job_pods(kube, watch):
             name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase", "Unknown")
             seen = f"its pod {name} is {phase}"
             text = _log(kube, pod) if phase != "Pending" else ""
@@ -144,6 +158,20 @@ def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], s
         if clock() >= end_s:
             raise _no_load(watch, f"{seen} after {watch.job_timeout_s:g} s")
         sleep(watch.look_s)
+
+
+def _job_pods(kube: KubeClient, watch: Watch) -> Sequence[Mapping[str, Any]]:
+    return kube.list(PODS, namespace=watch.namespace, label_selector=f"job-name={watch.job}") or ()
+
+
+def _values_of(metrics_api: MetricsApi, watch: Watch, metrics: Iterable[str]) -> dict[str, float]:
+    """Of the pod, as the HPA reads them; a metric without a value is left out."""
+    found = {}
+    for metric in metrics:
+        with suppress(ApiError):
+            for item in metrics_api.custom(metric, namespace=watch.namespace, name=watch.pod):
+                found[metric] = item.value
+    return found
 
 
 # As kubectl chooses one of several containers, beside which a mesh puts its own.
@@ -210,6 +238,21 @@ def _pods(kube: KubeClient, watch: Watch, target: Mapping[str, Any]) -> list[Map
     if not isinstance(selector, Mapping) or not (query := format_selector(selector)):
         return []
     return sorted(kube.list(PODS, namespace=watch.namespace, label_selector=query) or (), key=made_s)
+
+
+def _serves(pod: Mapping[str, Any]) -> bool:
+    return _holds_since(pod, "Ready") is not None and not pod["metadata"].get("deletionTimestamp")
+
+
+def _place(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a pod is reached: its address and the ports that its containers declare."""
+    ports = [int(port["containerPort"]) for container in containers_of(pod) for port in container.get("ports") or ()]
+    return {
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"]["uid"],
+        "address": (pod.get("status") or {}).get("podIP", ""),
+        "ports": ports,
+    }
 
 
 def _start(pod: Mapping[str, Any]) -> dict[str, Any]:

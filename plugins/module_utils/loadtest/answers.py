@@ -8,7 +8,9 @@ from typing import Any
 
 from .shapes import LOAD
 
-OUTCOMES = ("served", "rejected", "refused_in_stream", "failed", "dropped")
+# By name of files/pace.py of the role gpu_loadtest, and what was due while all users waited for answers.
+SENT = ("served", "rejected", "refused_in_stream", "failed", "timed_out")
+OUTCOMES = (*SENT, "dropped")
 _TIMES = ("latency_ms", "ttft_ms")
 _STATISTICS = ("p50", "p95", "p99")
 
@@ -18,43 +20,68 @@ Answers = dict[str, Any]
 def counts(run: Mapping[str, Any]) -> dict[str, int]:
     """Requests of the whole test by outcome; empty for a generator that does not report them."""
     requests = run.get("requests") or {}
-    return {outcome: int(requests.get(outcome, 0)) for outcome in OUTCOMES} if requests else {}
+    if not requests:
+        return {}
+    sums = {outcome: sum(stage[outcome] for stage in answers(run)) for outcome in SENT}
+    return {**sums, "dropped": int(requests["dropped"])}
 
 
 def answers(run: Mapping[str, Any]) -> list[Answers]:
-    """Of each stage: `name`, requests by outcome, `latency_ms` and `ttft_ms` with p50, p95 and p99, or None.
+    """Of each stage: `name`, requests by outcome, `latency_ms` and `ttft_ms` with p50, p95 and p99, or None, `tokens`.
 
-    latency_ms: of served requests, until the last byte. ttft_ms: of requests for one token, beside the load.
+    latency_ms: of served requests, until the last byte. ttft_ms: of streams, until the first token.
     A request belongs to the stage in which it was sent.
     """
-    seen = (run.get("requests") or {}).get("stages") or ()
-    return [
-        {
-            "name": stage["name"],
-            **{outcome: int(got.get(outcome, 0)) for outcome in OUTCOMES if outcome != "dropped"},
-            **{times: _rounded(got.get(times)) for times in _TIMES},
-        }
-        for stage, got in zip(run["stages"], seen, strict=False)
-    ]
+    parts = (run.get("requests") or {}).get("parts") or []
+    return [{"name": stage["name"], **_answers(got)} for stage, got in zip(run["stages"], parts, strict=False)]
+
+
+def settled(run: Mapping[str, Any]) -> Answers | None:
+    """The same of the second half of the time for which the load was held; None if that is not known."""
+    parts = (run.get("requests") or {}).get("parts") or []
+    return _answers(parts[-1]) if len(parts) > len(run["stages"]) else None
+
+
+def _answers(got: Mapping[str, Any]) -> Answers:
+    return {
+        **{outcome: int(got[outcome]) for outcome in SENT},
+        **{times: _rounded(got.get(times)) for times in _TIMES},
+        "tokens": int(got.get("tokens", 0)),
+    }
 
 
 def rejected_percent(got: Mapping[str, Any]) -> float | None:
     """Of the requests that were sent; None if there were none."""
-    sent = sum(got[outcome] for outcome in OUTCOMES if outcome != "dropped")
+    sent = sum(got[outcome] for outcome in SENT)
     return 100 * (got["rejected"] + got["refused_in_stream"]) / sent if sent else None
 
 
 def goal_problems(run: Mapping[str, Any]) -> Iterator[str]:
     """Goals that were not met while the load was held, and those that cannot be judged."""
-    goals = {name: float(goal) for name, goal in (run.get("goals") or {}).items() if goal is not None}
     under_load = next((got for got in answers(run) if got["name"] == LOAD), None)
-    for name, goal in goals.items():
-        seen = _seen(name, under_load) if under_load else None
+    for name, goal in given_goals(run).items():
+        seen = seen_of(name, under_load) if under_load else None
         unit = "%" if name == "rejected_percent" else "ms"
         if seen is None:
             yield f"the goal {name} cannot be judged: no such request was answered under load"
         elif seen > goal:
             yield f"{_GOALS[name]} under load: {seen:,.4g} {unit}, and the goal is {goal:,.4g} {unit}"
+
+
+def settled_goals(run: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
+    """Each goal, what was seen of it in the second half of the load, and the goal's value.
+
+    By then the autoscaler has had time to add replicas, so it shows whether its target holds the goal.
+    """
+    if got := settled(run):
+        for name, goal in given_goals(run).items():
+            if (seen := seen_of(name, got)) is not None:
+                yield name, seen, goal
+
+
+def given_goals(run: Mapping[str, Any]) -> dict[str, float]:
+    """An option that is left out comes as None."""
+    return {name: float(goal) for name, goal in (run.get("goals") or {}).items() if goal is not None}
 
 
 _GOALS = {
@@ -64,7 +91,8 @@ _GOALS = {
 }
 
 
-def _seen(goal: str, got: Mapping[str, Any]) -> float | None:
+def seen_of(goal: str, got: Mapping[str, Any]) -> float | None:
+    """What requests say of a goal; None if none was answered."""
     if goal == "rejected_percent":
         return rejected_percent(got)
     times = got["latency_ms" if goal == "p95_ms" else "ttft_ms"]

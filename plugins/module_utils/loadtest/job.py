@@ -18,6 +18,8 @@ CONTAINER = "load"
 _SPARE_S = 60
 _KEPT_S = 600
 _USER = 12345
+# Of Locust's own figures one table at the end, without its server of web pages. The one user starts all others.
+_LOCUST = ("--headless", "--only-summary", "--users=1")
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Generator:
     name:     of the Job, and of the Secret with `files`, texts by file name.
     seconds:  that the stages take. start_timeout: seconds for the image to be pulled and the container to start.
     owners:   of the Secret: the Job, once its uid is known. A killed run then leaves no plan behind.
-    command:  of an image that is not k6; else its arguments are known.
+    command:  of an image that is not Locust's; else its arguments are known.
     """
 
     name: str
@@ -67,7 +69,7 @@ def _pod(generator: Generator) -> Object:
     runs: Object = (
         {"command": list(generator.command)}
         if generator.command
-        else {"args": ["run", "--quiet", "--no-usage-report", "/plan/k6.js"]}
+        else {"args": [*_LOCUST, "--locustfile=/plan/locustfile.py"]}
     )
     return {
         "restartPolicy": "Never",

@@ -63,36 +63,6 @@ def stages_of(
     return [stage for stage in stages if stage.seconds]
 
 
-def k6_options(stages: list[Stage], *, timeout_s: float, most_users: int) -> dict[str, Any]:
-    """The scenario of k6 that sends requests at the stages' rates, independent of response times.
-
-    timeout_s:  of a request; each waits on a separate user, so that many users times the rate are enough.
-    most_users: no more than these, since each takes memory.
-    Source: k6's executor `ramping-arrival-rate`; its targets are whole numbers, so the time unit is ten seconds.
-    """
-    highest = max(stage.last for stage in stages)
-    users = max(1, min(most_users, round(highest * timeout_s)))
-    steps = []
-    rate = stages[0].first
-    for stage in stages:
-        if stage.first != rate:
-            steps.append({"duration": "0s", "target": _in_ten_seconds(stage.first)})
-        steps.append({"duration": f"{stage.seconds}s", "target": _in_ten_seconds(stage.last)})
-        rate = stage.last
-    return {
-        "executor": "ramping-arrival-rate",
-        "startRate": _in_ten_seconds(stages[0].first),
-        "timeUnit": "10s",
-        "preAllocatedVUs": max(1, min(users, round(highest) or 1)),
-        "maxVUs": users,
-        "stages": steps,
-    }
-
-
-def _in_ten_seconds(rate: float) -> int:
-    return round(rate * 10)
-
-
 def as_dicts(stages: list[Stage]) -> list[dict[str, Any]]:
     return [{**asdict(stage), "sentence": stage.sentence()} for stage in stages]
 

@@ -10,11 +10,13 @@ from math import ceil, floor, inf
 from typing import Any
 
 from ..autoscaling.controller import Behavior, Controller
-from .answers import answers, counts, goal_problems
+from .answers import SENT, answers, counts, goal_problems, settled, settled_goals
 from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
 
-# Of all requests. Some are never sent while k6 makes another user; the load is still the requested one.
+# Of all requests: the load is still the requested one.
 TOLERATED_DROPS = 0.01
+# A tenth of all requests that are rejected is no burst.
+TOO_MUCH = 0.1
 # Two looks at an autoscaler are half of this apart. The first requests take the rest on their way.
 LOOK_S = 1.0
 # The HPA controller looks so often by default. At worst a look comes just before a period is over.
@@ -111,8 +113,8 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a test with its `problems`; an empty list of them is a test that passed.
 
     run: `began_s`, Unix seconds; `shape` and `stages`, see shapes.py; `samples`, see watched.py; `budget_s`, worst
-         reaction by the periods of the chain or None; `requests` as k6.js prints them, or none; `goals`, see
-         answers.py; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
+         reaction by the periods of the chain or None; `requests` as locustfile.py prints them, or none; `goals`,
+         see answers.py; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
     """
     seen, requests = figures(run), counts(run)
     problems = [*_problems(run, seen, requests), *goal_problems(run)]
@@ -122,6 +124,10 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
         "requests": requests,
         "stages": _stages(run),
         "goals": dict(run.get("goals") or {}),
+        "settled_goals": [
+            {"goal": name, "seen": seen_value, "value": value} for name, seen_value, value in settled_goals(run)
+        ],
+        "reasons": dict((run.get("requests") or {}).get("reasons") or {}),
         "problems": problems,
     }
 
@@ -142,7 +148,10 @@ def _stages(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -> Iterator[str]:
     budget_s, maximum = run.get("budget_s"), run.get("maximum")
     names = {stage["name"] for stage in run["stages"]}
-    if seen.reaction_s is None:
+    saturated = _saturated(run, seen)
+    if saturated:
+        yield saturated
+    elif seen.reaction_s is None:
         yield f"the HPA did not scale up under load: it wanted as many replicas as before: {seen.before}"
     elif budget_s is not None and RISE not in names and seen.undecided_s > budget_s + LOOK_S:
         yield (
@@ -163,14 +172,41 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
         last = run["samples"][-1]
         if max(last["desired"], last["ready"]) > seen.rest:
             yield f"the replicas had not come down to {seen.rest} when the test ended"
-    if failed := requests.get("failed", 0):
-        yield f"{failed} requests failed, {requests.get('served', 0)} were served"
+    yield from _failures(run, requests)
     dropped, planned = requests.get("dropped", 0), sum(requests.values())
     if dropped > TOLERATED_DROPS * planned:
         yield (
             f"{dropped} of {planned} requests were not sent, because all users waited for answers: "
             "set more users or less load"
         )
+
+
+def _failures(run: Mapping[str, Any], requests: Mapping[str, int]) -> Iterator[str]:
+    served = requests.get("served", 0)
+    if failed := requests.get("failed", 0):
+        reasons = ", ".join(f"{many} x {reason}" for reason, many in (run["requests"].get("reasons") or {}).items())
+        yield f"{failed} requests failed, {served} were served" + (f": {reasons}" if reasons else "")
+    if timed_out := requests.get("timed_out", 0):
+        yield f"{timed_out} requests had no complete answer within their timeout, {served} were served"
+
+
+def _saturated(run: Mapping[str, Any], seen: Seen) -> str:
+    """Why the HPA sees no reason to add replicas though the pods have too much; empty if that is not so."""
+    got = settled(run)
+    held = _held(passed_stages(run))
+    ratios = [sample["ratio"] for sample in held[len(held) // 2 :] if sample["ratio"] is not None]
+    if not got or not ratios or seen.settled >= int(run.get("maximum") or seen.settled + 1):
+        return ""
+    sent = sum(got[outcome] for outcome in SENT)
+    unmet = sum(got[outcome] for outcome in ("rejected", "refused_in_stream", "timed_out"))
+    highest = max(ratios)
+    if not sent or unmet < TOO_MUCH * sent or highest > 1 + Behavior.of_hpa(run).tolerance.up:
+        return ""
+    return (
+        f"the pods have too much, and the metric does not show it: {100 * unmet / sent:.0f} % of the requests in the "
+        f"second half of the load were rejected or timed out, while the metric was {100 * highest:.0f} % of its target "
+        f"at most, so the HPA left {seen.settled} replicas: lower the target, or use a metric that grows with the load"
+    )
 
 
 def _load(held: Sequence[Mapping[str, Any]], budget_s: float) -> float | None:

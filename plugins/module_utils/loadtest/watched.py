@@ -75,6 +75,16 @@ def highest_ratio(hpa: Mapping[str, Any]) -> float | None:
     return max(ratios, default=None)
 
 
+def pod_targets(hpa: Mapping[str, Any]) -> dict[str, float]:
+    """Target value of each metric of type Pods, by its name: what one pod's value is compared with."""
+    targets = {}
+    for metric in (hpa.get("spec") or {}).get("metrics") or ():
+        average = (_part(metric).get("target") or {}).get("averageValue")
+        if metric["type"] == "Pods" and average is not None:
+            targets[str(_part(metric)["metric"]["name"])] = _amount(average)
+    return targets
+
+
 def _current(hpa: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     # A metric that has no value yet is an empty entry.
     return [metric for metric in (hpa.get("status") or {}).get("currentMetrics") or () if metric.get("type")]

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from ..loadtest.answers import OUTCOMES
+from ..loadtest.answers import SENT
 from ..loadtest.shapes import LOAD
 from ..loadtest.verdict import Passed, judge, passed_stages
 from .elements import breakable, element
@@ -49,7 +49,7 @@ def loadtest_lines(run: Run, width: int = 80) -> list[str]:
     """run: see `judge` of loadtest/verdict.py; `namespace` and `name` besides. One string a line."""
     verdict = judge(run)
     lines = [loadtest_headline(run)]
-    lines += [f"  {label:36}{value}" for label, value in _figures(verdict)]
+    lines += [f"  {label:35} {value}" for label, value in _figures(verdict)]
     for problem in verdict["problems"]:
         lines += wrap(clean(f"! {problem}"), width, initial_indent="  ", subsequent_indent="    ")
     return lines
@@ -89,6 +89,8 @@ def _figures(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for stage in verdict["stages"]:
         if stage["name"] == LOAD:
             yield from _times_under_load(stage, verdict["goals"])
+    for row in verdict["settled_goals"]:
+        yield f"{row['goal']}, second half of the load", goal_sentence(row["goal"], row["seen"], row["value"])
 
 
 def _times_under_load(stage: Mapping[str, Any], goals: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -98,10 +100,19 @@ def _times_under_load(stage: Mapping[str, Any], goals: Mapping[str, Any]) -> Ite
     ):
         if times:
             aim = f" (goal of p95: {_milliseconds(float(goal))})" if goal is not None else ""
-            yield label, _statistics(times) + aim
+            yield label, statistics(times) + aim
 
 
-def _statistics(times: Mapping[str, float] | None) -> str:
+def goal_sentence(goal: str, seen: float, value: float) -> str:
+    """What was seen of a goal, and by how much it misses."""
+    unit = "%" if goal == "rejected_percent" else "ms"
+    figures = f"{seen:,.4g} {unit}, goal {value:,.4g} {unit}: "
+    if seen <= value:
+        return figures + "met"
+    return figures + (f"missed by {100 * (seen / value - 1):,.0f} %" if value else "missed")
+
+
+def statistics(times: Mapping[str, float] | None) -> str:
     return ", ".join(map(_milliseconds, times.values())) if times else ""
 
 
@@ -124,7 +135,7 @@ def loadtest_page(run: Run) -> str:
             "main",
             [element("p", problem, class_="broken") for problem in verdict["problems"][1:]],
             element("article", _plot(run, verdict), class_="card wide"),
-            _table("Result", ("Figure", "Value"), _figures(verdict)),
+            table("Result", ("Figure", "Value"), _figures(verdict)),
             _stages(run),
             _answers(verdict),
             _pods(run),
@@ -134,7 +145,7 @@ def loadtest_page(run: Run) -> str:
     )
 
 
-def _table(name: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Element:
+def table(name: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Element:
     """In a frame that scrolls where the page is narrow."""
     return element(
         "div",
@@ -152,7 +163,7 @@ def _table(name: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> E
 
 def _stages(run: Run) -> list[Element]:
     rows = [(passed.stage.sentence(), _stage_line(passed)) for passed in passed_stages(run)]
-    return [element("h2", "Stages"), _table("Stages", ("Load", "Replicas"), rows)]
+    return [element("h2", "Stages"), table("Stages", ("Load", "Replicas"), rows)]
 
 
 def _answers(verdict: Mapping[str, Any]) -> list[Element]:
@@ -169,19 +180,22 @@ def _answers(verdict: Mapping[str, Any]) -> list[Element]:
         "Rejected",
         "Refused in stream",
         "Failed",
+        "Timed out",
+        "Tokens",
     )
     rows = (
         (
             stage["name"],
             " to ".join(dict.fromkeys(f"{rate:g}" for rate in stage["load"])),
             "not seen" if stage["replicas"] is None else str(stage["replicas"]),
-            _statistics(stage["latency_ms"]) or "none served",
-            _statistics(stage["ttft_ms"]) or "not measured",
-            *(f"{stage[outcome]:,}" for outcome in OUTCOMES if outcome in stage),
+            statistics(stage["latency_ms"]) or "none served",
+            statistics(stage["ttft_ms"]) or "not measured",
+            *(f"{stage[outcome]:,}" for outcome in SENT),
+            f"{stage['tokens']:,}" if stage["tokens"] else "not counted",
         )
         for stage in stages
     )
-    return [element("h2", "What users got"), _table("What users got", titles, rows)]
+    return [element("h2", "What users got"), table("What users got", titles, rows)]
 
 
 def _pods(run: Run) -> list[Element]:
@@ -192,7 +206,7 @@ def _pods(run: Run) -> list[Element]:
         (pod["name"], at_minute(pod["made"]), _seconds(pod["scheduled_s"]), _seconds(pod["ready_s"]))
         for pod in pods.values()
     )
-    return [element("h2", "New pods"), _table("New pods", ("Pod", "Created", "Scheduled after", "Ready after"), rows)]
+    return [element("h2", "New pods"), table("New pods", ("Pod", "Created", "Scheduled after", "Ready after"), rows)]
 
 
 def _events(run: Run) -> list[Element]:
@@ -202,7 +216,7 @@ def _events(run: Run) -> list[Element]:
     )
     if not told:
         return []
-    return [element("h2", "Events"), _table("Events", ("Time", "Object", "Reason", "Message"), told)]
+    return [element("h2", "Events"), table("Events", ("Time", "Object", "Reason", "Message"), told)]
 
 
 def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:

@@ -102,7 +102,7 @@ def test_a_kind_that_nobody_serves():
 
 def pod(phase: str, name: str = "load-x", **more: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "namespace": "ml", "labels": {"job-name": "load"}, **more},
+        "metadata": {"name": name, "namespace": "ml", "uid": f"u-{name}", "labels": {"job-name": "load"}, **more},
         "status": {"phase": phase},
     }
 
@@ -187,3 +187,48 @@ def test_how_long_new_pods_took_to_start():
         ("chat-new", 1.0, 9.0),
         ("chat-waits", None, None),
     ]
+
+
+def test_a_pod_s_own_values_until_the_generator_has_ended():
+    """Of metrics of type Pods, as the HPA reads them; a look without a value is left out."""
+    hpa = copy.deepcopy(HPA)
+    target = {"type": "AverageValue", "averageValue": "60"}
+    hpa["spec"]["metrics"] = [
+        {"type": "Pods", "pods": {"metric": {"name": "gpu"}, "target": target}},
+        {"type": "External", "external": {"metric": {"name": "queue"}, "target": target}},
+    ]
+    value = {"describedObject": {"kind": "Pod", "name": "chat-a"}, "timestamp": "", "metric": {"name": "gpu"}}
+    values = iter([refusal(404, "none yet"), *({"items": [{**value, "value": number}]} for number in ("900m", "90"))])
+    ended = {"name": "load", "state": {"terminated": {"exitCode": 0}}}
+    load, done = pod("Running"), pod("Succeeded")
+    done["status"]["containerStatuses"] = [ended]
+    ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T11:06:50Z"}]
+    of_chat = {"labels": {"app": "chat"}, "creationTimestamp": "2020-01-01T11:06:41Z"}
+    serving = pod("Running", "chat-a", **of_chat)
+    leaving = pod("Running", "chat-b", **of_chat, deletionTimestamp="2020-01-01T12:00:00Z")
+    for chat in (serving, leaving):
+        chat["spec"] = {"containers": [{"name": "chat", "ports": [{"containerPort": 8000}]}]}
+        chat["status"] |= {"conditions": ready, "podIP": "10.244.1.7"}
+    pods = iter([[load], [serving], [load], [load], [done], [serving, leaving]])
+    path = "/apis/custom.metrics.k8s.io"
+    seen = watched(
+        {
+            f"GET {HPA_PATH}": hpa,
+            f"GET {PODS_PATH}": ({"items": items} for items in pods),
+            f"GET {LOG_PATH}": "begins",
+            f"GET {path}": {"versions": [{"version": "v1beta2"}]},
+            f"GET {path}/v1beta2/namespaces/ml/pods/chat-a/gpu": values,
+        },
+        job="load",
+        line="begins",
+        until_job_ends=True,
+        seconds=60,
+        pod="chat-a",
+    )
+    assert seen["values"] == [
+        {"time_s": BEGAN_S + 0.5, "values": {"gpu": 0.9}},
+        {"time_s": BEGAN_S + 1, "values": {"gpu": 90}},
+    ]
+    assert seen["targets"] == {"gpu": 60}
+    assert seen["ready_pods"] == [{"name": "chat-a", "uid": "u-chat-a", "address": "10.244.1.7", "ports": [8000]}]
+    assert seen["ended_s"] == BEGAN_S + 1

@@ -44,7 +44,7 @@ def a_run(
         "minimum": 1,
         "maximum": 8,
         "budget_s": 10.0,
-        "requests": {"served": 12_000, "rejected": 35, "refused_in_stream": 0, "failed": 0, "dropped": 0},
+        "requests": counted(served=12_000, rejected=35),
         "stages": as_dicts(stages),
         "samples": samples,
         "events": [
@@ -61,29 +61,27 @@ def a_run(
     }
 
 
-def of_stages(**under_load: Any) -> dict[str, Any]:
-    """What k6.js prints of a test before, under and after its load; under_load changes the second."""
-    calm = {
-        "served": 60,
-        "rejected": 0,
-        "refused_in_stream": 0,
-        "failed": 0,
-        "latency_ms": {"p50": 410.04, "p95": 620, "p99": 700},
-        "ttft_ms": None,
-    }
-    load = {
-        "served": 900,
-        "rejected": 60,
-        "refused_in_stream": 40,
-        "failed": 0,
-        "latency_ms": {"p50": 2195.8, "p95": 3194.2, "p99": 3629},
-        "ttft_ms": {"p50": 830, "p95": 1310.4, "p99": 1400},
-    }
-    return {
-        "served": 1020,
-        "rejected": 60,
-        "refused_in_stream": 40,
-        "failed": 0,
-        "dropped": 0,
-        "stages": [calm, load | under_load, calm],
-    }
+def part(**more: Any) -> dict[str, Any]:
+    """What locustfile.py prints of the requests of some time."""
+    none = {"served": 0, "rejected": 0, "refused_in_stream": 0, "failed": 0, "timed_out": 0}
+    return {**none, "latency_ms": None, "ttft_ms": None, "tokens": 0, **more}
+
+
+def counted(dropped: int = 0, reasons: dict[str, int] | None = None, **load: Any) -> dict[str, Any]:
+    """What it prints of a test whose requests were all sent under load."""
+    return {"parts": [part(), part(**load), part()], "dropped": dropped, "late_ms": 4.2, "reasons": reasons or {}}
+
+
+def of_stages(settled: dict[str, Any] | None = None, **under_load: Any) -> dict[str, Any]:
+    """What it prints of a test before, under and after its load, and of the load's second half."""
+    calm = part(served=60, latency_ms={"p50": 410.04, "p95": 620, "p99": 700})
+    load = part(
+        served=900,
+        rejected=60,
+        refused_in_stream=40,
+        latency_ms={"p50": 2195.8, "p95": 3194.2, "p99": 3629},
+        ttft_ms={"p50": 830, "p95": 1310.4, "p99": 1400},
+        tokens=28_800,
+    )
+    parts = [calm, load | under_load, calm, *([load | settled] if settled is not None else [])]
+    return {"parts": parts, "dropped": 0, "late_ms": 4.2, "reasons": {}}

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.verdict import judge
-from load_runs import a_run, of_stages
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.loadtest import loadtest_lines
+from load_runs import a_run, counted, of_stages
 
 
 def problems(goals: dict[str, Any], **under_load: Any) -> list[str]:
@@ -23,6 +24,8 @@ def test_each_stage_has_its_load_its_replicas_and_what_users_got() -> None:
         "rejected": 60,
         "refused_in_stream": 40,
         "failed": 0,
+        "timed_out": 0,
+        "tokens": 28_800,
         "latency_ms": {"p50": 2195.8, "p95": 3194.2, "p99": 3629},
         "ttft_ms": {"p50": 830, "p95": 1310.4, "p99": 1400},
     }
@@ -60,6 +63,22 @@ def test_a_goal_that_nothing_was_measured_for_is_not_met() -> None:
 
 def test_dropped_requests_are_of_those_that_were_planned() -> None:
     """Requests refused in a stream were sent."""
-    few = of_stages() | {"served": 900, "rejected": 0, "refused_in_stream": 90, "dropped": 10}
+    few = counted(served=900, refused_in_stream=90, dropped=10)
     assert judge(a_run(requests=few))["problems"] == []
     assert "11 of 1001 requests were not sent" in judge(a_run(requests=few | {"dropped": 11}))["problems"][0]
+
+
+def test_the_second_half_of_the_load_shows_whether_the_target_holds_the_goal() -> None:
+    """While replicas are added, users wait: the goal is missed, and the target may be right."""
+    late = {"p50": 1900, "p95": 2400, "p99": 2900}
+    run = a_run(
+        requests=of_stages(settled={"latency_ms": late}), goals={"p95_ms": 2500, "ttft_p95_ms": 1000, "x": None}
+    )
+    assert judge(run)["settled_goals"] == [
+        {"goal": "p95_ms", "seen": 2400, "value": 2500.0},
+        {"goal": "ttft_p95_ms", "seen": 1310.4, "value": 1000.0},
+    ]
+    lines = loadtest_lines(run)
+    assert "  p95_ms, second half of the load     2,400 ms, goal 2,500 ms: met" in lines
+    assert "  ttft_p95_ms, second half of the load 1,310 ms, goal 1,000 ms: missed by 31 %" in lines
+    assert judge(a_run(requests=of_stages(), goals={"p95_ms": 1}))["settled_goals"] == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_exits import loadtest_exits
+from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_longest import loadtest_longest
 from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_objects import loadtest_objects
 from ansible_collections.kubegpu.autoscale.plugins.filter.short_name import short_name
 
@@ -15,7 +16,7 @@ GENERATOR: dict[str, Any] = {
     "name": "loadtest-chat",
     "namespace": "ml",
     "inventory": "prod",
-    "image": "k6",
+    "image": "locust",
     "files": {"plan.json": "{}"},
     "start_timeout": 30,
 }
@@ -48,21 +49,50 @@ def test_the_job_reads_the_files_of_the_secret() -> None:
     assert plan["secret"]["secretName"] == secret["metadata"]["name"]
 
 
-def test_k6_gets_the_plan_with_a_scenario_of_the_stages() -> None:
+PLAN = {"url": "http://chat", "timeout_s": "3", "most_users": "50"}
+
+
+def test_locust_gets_the_plan_with_the_stages() -> None:
     """Numbers of a command line are text."""
-    plan = {"url": "http://chat", "timeout_s": "3", "most_users": "50"}
-    secret, _job = made(files={"k6.js": "//"}, plan=plan)
+    secret, _job = made(files={"locustfile.py": "#"}, plan=PLAN)
     written = json.loads(b64decode(secret["data"]["plan.json"]))
-    assert (written["url"], written["scenarios"]["load"]["maxVUs"]) == ("http://chat", 50)
-    assert "most_users" not in written
-    assert b64decode(secret["data"]["k6.js"]) == b"//"
+    assert written == {
+        "url": "http://chat",
+        "timeout_s": 3.0,
+        "most_users": 50,
+        "stages": STAGES,
+        "parts": [{"begins_s": 0, "ends_s": 65}, {"begins_s": 65, "ends_s": 165}],
+    }
+    assert b64decode(secret["data"]["locustfile.py"]) == b"#"
     assert "plan.json" not in made(files={}, plan={})[0]["data"]
+
+
+def test_a_search_for_a_target_lasts_as_long_as_it_may_take() -> None:
+    """The deadline of the Job follows from the levels of users, not from stages."""
+    sweep = {"settle_s": "10", "level_s": 20, "users": [], "goals": {"p95_ms": "500", "ttft_p95_ms": None}}
+    secret, job = made(plan=PLAN, sweep=sweep)
+    written = json.loads(b64decode(secret["data"]["plan.json"]))
+    assert written["sweep"] == {
+        "settle_s": 10.0,
+        "level_s": 20.0,
+        "users": [],
+        "goals": {"rejected_percent": 1.0, "p95_ms": 500.0},
+    }
+    assert "stages" not in written
+    assert loadtest_longest(sweep) == 14 * (10 + 3 * 20)
+    assert job["spec"]["activeDeadlineSeconds"] == 14 * 70 + 30 + 60
+    again = made(plan=PLAN, sweep=sweep | {"users": ["4"]})
+    assert json.loads(b64decode(again[0]["data"]["plan.json"]))["sweep"]["users"] == [4]
+    assert again[1]["spec"]["activeDeadlineSeconds"] == 70 + 30 + 60
 
 
 @pytest.mark.parametrize(
     ("command", "runs"),
-    [([], {"args": ["run", "--quiet", "--no-usage-report", "/plan/k6.js"]}), (["bzt"], {"command": ["bzt"]})],
-    ids=["k6", "of one's own"],
+    [
+        ([], {"args": ["--headless", "--only-summary", "--users=1", "--locustfile=/plan/locustfile.py"]}),
+        (["bzt"], {"command": ["bzt"]}),
+    ],
+    ids=["Locust", "of one's own"],
 )
 def test_what_it_runs(command: list[str], runs: dict[str, Any]) -> None:
     [container] = made(command=command)[1]["spec"]["template"]["spec"]["containers"]

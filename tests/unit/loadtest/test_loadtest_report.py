@@ -20,14 +20,16 @@ def test_lines_for_a_terminal():
         "  replicas before, needed, at most    1, 5, 5",
         "  first step down after the load fell 60 s",
         "  as few as before                    65 s",
-        "  requests                            12,000 served, 35 rejected, 0 refused in stream, 0 failed, 0 dropped",
+        "  requests                            12,000 served, 35 rejected, 0 refused in stream, 0 failed, 0 timed out, "
+        "0 dropped",
     ]
 
 
 def test_lines_with_what_users_got():
     goals = {"p95_ms": 4000, "ttft_p95_ms": "1500"}
     assert gpu_loadtest_report(a_run(requests=of_stages(), goals=goals))[-3:] == [
-        "  requests                            1,020 served, 60 rejected, 40 refused in stream, 0 failed, 0 dropped",
+        "  requests                            1,020 served, 60 rejected, 40 refused in stream, 0 failed, 0 timed out, "
+        "0 dropped",
         "  latency under load, p50, p95, p99   2,196 ms, 3,194 ms, 3,629 ms (goal of p95: 4,000 ms)",
         "  time to first token                 830 ms, 1,310 ms, 1,400 ms (goal of p95: 1,500 ms)",
     ]
@@ -37,11 +39,24 @@ def test_the_page_shows_what_users_got_in_each_stage():
     page = gpu_loadtest_report(a_run(requests=of_stages()), "html")
     [table] = re.findall("<h2>What users got</h2><div[^>]*>(<table>.*?</table>)", page, re.DOTALL)
     rows = ElementTree.fromstring(table.replace("<wbr>", "")).findall(".//tbody/tr")
+    none = "not counted"
     assert [[cell.text for cell in row] for row in rows[:2]] == [
-        ["before", "2", "1", "410 ms, 620 ms, 700 ms", "not measured", "60", "0", "0", "0"],
-        ["load", "100", "5", "2,196 ms, 3,194 ms, 3,629 ms", "830 ms, 1,310 ms, 1,400 ms", "900", "60", "40", "0"],
+        ["before", "2", "1", "410 ms, 620 ms, 700 ms", "not measured", "60", "0", "0", "0", "0", none],
+        [
+            "load",
+            "100",
+            "5",
+            "2,196 ms, 3,194 ms, 3,629 ms",
+            "830 ms, 1,310 ms, 1,400 ms",
+            "900",
+            "60",
+            "40",
+            "0",
+            "0",
+            "28,800",
+        ],
     ]
-    assert "What users got" not in gpu_loadtest_report(a_run(), "html")
+    assert "What users got" not in gpu_loadtest_report(a_run(requests={}), "html")
 
 
 def test_the_first_problem_is_the_headline():

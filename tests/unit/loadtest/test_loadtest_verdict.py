@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.verdict import judge
-from load_runs import FALLS_S, RISES_S, a_run
+from load_runs import FALLS_S, RISES_S, a_run, counted, of_stages
 
 
 def problems(changes=None, **more):
@@ -23,9 +23,18 @@ def test_figures_of_a_test_that_passed():
         "minimum_s": 65.0,
         "rest": 1,
         "budget_s": 10.0,
-        "requests": {"served": 12_000, "rejected": 35, "refused_in_stream": 0, "failed": 0, "dropped": 0},
-        "stages": [],
+        "requests": {
+            "served": 12_000,
+            "rejected": 35,
+            "refused_in_stream": 0,
+            "failed": 0,
+            "timed_out": 0,
+            "dropped": 0,
+        },
+        "stages": judge(a_run())["stages"],
         "goals": {},
+        "settled_goals": [],
+        "reasons": {},
         "problems": [],
     }
 
@@ -158,16 +167,31 @@ def test_replicas_come_down_as_the_hpa_s_own_rules_let_them(scale_down, after, l
 
 
 def test_requests_that_failed_or_were_not_sent():
-    counted = {"served": 10, "rejected": 3, "failed": 2, "dropped": 1}
-    assert problems(requests=counted) == [
-        "2 requests failed, 10 were served",
-        "1 of 16 requests were not sent, because all users waited for answers: set more users or less load",
+    seen = counted(served=10, rejected=3, failed=2, timed_out=4, dropped=1, reasons={"status 500": 2})
+    assert problems(requests=seen) == [
+        "2 requests failed, 10 were served: 2 x status 500",
+        "4 requests had no complete answer within their timeout, 10 were served",
+        "1 of 20 requests were not sent, because all users waited for answers: set more users or less load",
     ]
 
 
+def test_a_metric_that_saturates_below_its_target():
+    """The HPA leaves one pod, which rejects a third of the requests: its metric ends below the target."""
+    full = of_stages(settled={"served": 60, "rejected": 30, "refused_in_stream": 0})
+    [problem] = problems({0: (1, 1, 0.2), RISES_S + 2: (1, 1, 1.05)}, requests=full)
+    assert problem.startswith("the pods have too much, and the metric does not show it: 33 % of the requests in the")
+    assert "was 105 % of its target at most, so the HPA left 1 replicas" in problem
+    few = of_stages(settled={"served": 95, "rejected": 5, "refused_in_stream": 0})
+    assert problems({0: (1, 1, 0.2), RISES_S + 2: (1, 1, 1.05)}, requests=few) == [
+        "the HPA did not scale up under load: it wanted as many replicas as before: 1"
+    ]
+    assert "too much" not in str(problems({0: (8, 8, 0.2), RISES_S + 2: (8, 8, 1.05)}, requests=full))
+    assert "too much" not in str(problems({0: (1, 1, 0.2), RISES_S + 2: (1, 1, 1.2)}, requests=full))
+
+
 def test_a_few_requests_that_were_not_sent():
-    """Seen on a busy machine: 9 of 17,737, while k6 made users."""
-    assert problems(requests={"served": 16_145, "rejected": 1_583, "failed": 0, "dropped": 9}) == []
+    """Seen on a busy machine: 9 of 17,737."""
+    assert problems(requests=counted(served=16_145, rejected=1_583, dropped=9)) == []
 
 
 @pytest.mark.parametrize("requests", [{}, None])

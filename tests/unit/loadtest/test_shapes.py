@@ -5,7 +5,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes 
     HOLD_S,
     as_dicts,
     from_dict,
-    k6_options,
     stages_of,
 )
 
@@ -44,26 +43,6 @@ def test_a_stage_of_no_time_is_none():
 def test_a_shape_that_is_none_is_refused():
     with pytest.raises(KeyError, match="wave"):
         shaped("wave")
-
-
-def test_k6_jumps_and_rises_as_the_stages_say():
-    options = k6_options(shaped("ramp", rise_s=60, low=0.5), timeout_s=10, most_users=1000)
-    assert options["startRate"] == 5
-    assert options["timeUnit"] == "10s"
-    assert options["stages"] == [
-        {"duration": "30s", "target": 5},
-        {"duration": "60s", "target": 400},
-        {"duration": "120s", "target": 400},
-        {"duration": "0s", "target": 5},
-        {"duration": "300s", "target": 5},
-    ]
-
-
-@pytest.mark.parametrize(("most_users", "users"), [(1000, 400), (100, 100)])
-def test_k6_has_a_user_for_each_request_that_may_wait(most_users, users):
-    options = k6_options(shaped("step"), timeout_s=10, most_users=most_users)
-    assert options["maxVUs"] == users
-    assert 0 < options["preAllocatedVUs"] <= users
 
 
 def test_stages_come_back_from_what_is_written_down():

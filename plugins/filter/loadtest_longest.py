@@ -1,0 +1,48 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.plan import longest_s
+
+DOCUMENTATION = r"""
+name: loadtest_longest
+short_description: Compute how long a search for a target takes at most
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Returns the seconds after which a search for a target has tried its last number of users.
+options:
+  _input:
+    description: The C(sweep) of P(kubegpu.autoscale.loadtest_objects#filter).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the longest time
+  ansible.builtin.debug:
+    msg: "{{ sweep | kubegpu.autoscale.loadtest_longest }} s"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - Seconds, without the start of the generator.
+  type: float
+"""
+
+
+def loadtest_longest(sweep: Mapping[str, Any]) -> float:
+    return longest_s(plain(sweep))
+
+
+class FilterModule:
+    """Filters of this file by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"loadtest_longest": loadtest_longest}
