@@ -161,8 +161,22 @@ def test_requests_that_wait_for_minutes_are_seen(
     state: str, others: dict[int, int | None], waiting: int | None, tmp_path: Path
 ) -> None:
     """What the doctor reads of a queue. others: values at single ticks, None for no sample."""
+    read_queue(tmp_path, recorded(f"vllm-0.32-{state}"), others, waiting)
+
+
+def test_requests_that_are_deferred_wait_for_no_room(tmp_path: Path) -> None:
+    rows = recorded("vllm-0.32-saturated")
+    deferred = {
+        name: rows[name.replace("deferred", "capacity")] if "deferred" in name else 0.0
+        for name in rows
+        if "waiting_by_reason" in name
+    }
+    read_queue(tmp_path, {**rows, **deferred}, {}, None)
+
+
+def read_queue(folder: Path, rows: Rows, others: Mapping[int, int | None], waiting: int | None) -> None:
     series = {}
-    for name, value in recorded(f"vllm-0.32-{state}").items():
+    for name, value in rows.items():
         ticks = [others.get(tick, value) if "waiting" in name else value for tick in range(WAITED_S // EACH_S + 1)]
         series[of_pod(name)] = " ".join("_" if tick is None else str(tick) for tick in ticks)
     samples = [] if waiting is None else [{"labels": '{namespace="ml", pod="chat-0"}', "value": waiting}]
@@ -171,8 +185,8 @@ def test_requests_that_wait_for_minutes_are_seen(
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [{"expr": queues_query(["ml"]), "eval_time": f"{WAITED_S}s", "exp_samples": samples}],
     }
-    (tmp_path / "queue_test.yml").write_text(json.dumps({"tests": [test]}))
-    promtool("test", "rules", "queue_test.yml", folder=tmp_path)
+    (folder / "queue_test.yml").write_text(json.dumps({"tests": [test]}))
+    promtool("test", "rules", "queue_test.yml", folder=folder)
 
 
 PAGE = (ROOT / "docs" / "other-metrics.md").read_text()
