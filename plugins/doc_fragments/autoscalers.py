@@ -96,6 +96,13 @@ options:
           - Maximum number of replicas. The module warns if the cluster does not have enough GPUs for them.
           - Required with O(state=present).
         type: int
+      priority:
+        description:
+          - Which autoscalers get GPUs first if their maxima together exceed the GPUs, -1000 to 1000. The highest
+            priority is first.
+          - It only has an effect with C(divide_gpus) of M(kubegpu.autoscale.gpu_autoscaler). It does not preempt pods.
+        type: int
+        default: 0
       dead_time_seconds:
         description:
           - Seconds from a scaling decision until the metric shows its effect, 1 to 1800.

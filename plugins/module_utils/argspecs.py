@@ -51,6 +51,7 @@ AUTOSCALERS: ArgSpec = {
             "target_values": {"type": "dict"},
             "min_replicas": {"type": "int", "default": 1},
             "max_replicas": {"type": "int"},
+            "priority": {"type": "int", "default": 0},
             "dead_time_seconds": {"type": "int"},
             "scale_up": {"type": "dict", "options": _SCALING_RULES},
             "scale_down": {"type": "dict", "options": _SCALING_RULES},

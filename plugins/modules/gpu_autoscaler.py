@@ -46,6 +46,19 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  divide_gpus:
+    description:
+      - Lowers O(autoscalers[].max_replicas) to numbers for which the nodes have enough GPUs, even if all autoscalers
+        are at their maximum at the same time.
+      - Each autoscaler gets its O(autoscalers[].min_replicas), at least 1. The remaining GPUs go to the autoscalers
+        with the highest O(autoscalers[].priority), up to their O(autoscalers[].max_replicas), and in turns among equal
+        ones.
+      - It divides the GPUs of all nodes, cordoned ones included, among O(autoscalers). Pods of other workloads and
+        other HorizontalPodAutoscalers are not counted.
+      - The module fails if the minima do not fit, if it cannot list the nodes, or if nodes are added on demand.
+      - C(docs/several-models.md) compares it with other ways to share GPUs.
+    type: bool
+    default: false
 requirements:
   - kubernetes >= 30.1 (Python)
 attributes:
@@ -146,6 +159,13 @@ EXAMPLES = r"""
     autoscalers:
       - {namespace: ml, name: chat, target: {name: chat}, max_replicas: 8, adopt: true}
 
+- name: Share all GPUs between two models, and serve the first one first
+  kubegpu.autoscale.gpu_autoscaler:
+    divide_gpus: true
+    autoscalers:
+      - {namespace: ml, target: {name: inference}, min_replicas: 2, max_replicas: 8, priority: 10}
+      - {namespace: ml, target: {name: embed}, max_replicas: 8}
+
 - name: Delete an autoscaler, and its recording rule if nothing else uses it
   kubegpu.autoscale.gpu_autoscaler:
     state: absent
@@ -208,6 +228,13 @@ result:
         - The distinct scaling rules as text. They are computed from C(dead_time_s), the seconds until a new pod is
           ready and visible in the metric, which is C(measured) on the pods or assumed. Directions in C(given) were set
           by the user. With a C(demand), scaling up does not depend on it.
+      type: list
+      elements: dict
+    shares:
+      description:
+        - With O(divide_gpus), the maximum that each autoscaler got (C(max_replicas)), and the one that it C(wanted).
+          Its C(summary) is both as text.
+      returned: with O(divide_gpus=true)
       type: list
       elements: dict
     rules:
@@ -293,7 +320,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
-STATE = {"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}}
+STATE = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "divide_gpus": {"type": "bool", "default": False},
+}
 
 
 def main() -> None:
@@ -308,7 +338,7 @@ def main() -> None:
         kube = module.kube_client()
         prometheus = module.prometheus_client(kube)
         rules = module.rule_options()
-        outcome = module.outcome = reconcile(kube, prometheus, autoscalers, rules)
+        outcome = module.outcome = reconcile(kube, prometheus, autoscalers, rules, divides_gpus=params["divide_gpus"])
         if params["verify"] and not module.check_mode and not outcome.errors:
             verify(kube, prometheus, autoscalers, Deadline(params["wait_timeout"]), outcome)
             if not outcome.errors:

@@ -748,7 +748,7 @@ def the_operator_is_gone_when_the_rule_comes(lab: Lab) -> Iterator[None]:
 
 @fault("RULE_FAILS", 35, often=True)
 def the_rule_matches_many_to_many(lab: Lab) -> Iterator[None]:
-    many = with_expression(lambda _: f"{UTILISATION} * on (Hostname) {UTILISATION}")
+    many = with_expression(lambda _: f"{UTILISATION} * on (hostname) {UTILISATION}")
     with lab.changed("PrometheusRule", RULE, many):
         yield
 
@@ -777,7 +777,7 @@ def the_rule_divides_by_zero(lab: Lab) -> Iterator[None]:
 
 @fault("RULE_LABEL_RENAMED", 20)
 def a_team_reads_a_label_that_was_renamed(lab: Lab) -> Iterator[None]:
-    with lab.beside(recording(lab, "hostname:gpu:avg", f"avg by (hostname) ({UTILISATION})")):
+    with lab.beside(recording(lab, "hostname:gpu:avg", f"avg by (Hostname) ({UTILISATION})")):
         yield
 
 

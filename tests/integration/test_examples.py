@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from chart_site import operator_crds
 from collection import ROOT
-from control_plane import ControlPlane
+from control_plane import ControlPlane, eventually
 from keda_name import published
 from kubernetes import client
-from metric_chain import MetricChain
+from metric_chain import PROOF_S, MetricChain
 from playbook import local, run_playbook
 from readme import Home, blocks
+from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
 # In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
@@ -76,6 +78,53 @@ def test_the_block_of_the_readme_for_a_cluster(
     assert home.paste(f". ~/kubegpu/bin/activate\n{last.replace(flags, '')}").returncode == 0
     [hpa] = hpas.list_namespaced_horizontal_pod_autoscaler("ml").items
     assert (hpa.metadata.name, hpa.spec.max_replicas) == ("inference", 8)
+
+
+def test_the_page_on_vllm(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], crd: None, chain: MetricChain
+) -> None:
+    """But for the charts of Prometheus and adapter, which run here already, and for the load tests.
+
+    The pod reports what vLLM 0.32 did with 16 requests in flight: two replicas at the page's eight each.
+    """
+    kube = plane[1]
+    page = (ROOT / "docs" / "vllm.md").read_text()
+    install, commands = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    manifest, scale = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    [definition] = [found for found in operator_crds() if found["spec"]["names"]["kind"] == "PodMonitor"]
+    client.ApiextensionsV1Api(kube).create_custom_resource_definition(definition)
+    eventually(lambda: is_served(kube, "monitoring.coreos.com", "PodMonitor"), "PodMonitor is served", SERVED_S)
+    ml = Workloads(kube, namespace="ml")
+    ml.node("gpu1", gpus=4)
+    ml.deployment("chat")
+    ml.ready_pod("chat-0", app="chat")
+    recorded = (ROOT / "tests" / "rules" / "recorded" / "vllm-0.32-saturated.prom").read_text()
+    chain.exporter.text = re.sub(r"^(vllm:\w+\{)", r'\1namespace="ml",pod="chat-0",', recorded, flags=re.MULTILINE)
+    monitor = yaml.safe_load(manifest)
+    client.CustomObjectsApi(kube).create_namespaced_custom_object(
+        "monitoring.coreos.com", "v1", "ml", "podmonitors", monitor, field_validation="Strict"
+    )
+
+    home = Home(tmp_path)
+    (tmp_path / ".kube").mkdir()
+    shutil.copy(plane[0].kubeconfig, tmp_path / ".kube" / "config")
+    (tmp_path / "scale.yml").write_text(scale)
+    *lines, charts = install.splitlines()
+    apply, *load_tests = commands.splitlines()
+    assert "kubegpu.autoscale.monitoring" in charts
+    assert all("kubegpu.autoscale.loadtest" in command for command in load_tests)
+    done = home.paste("\n".join([*lines, apply]))
+    assert done.returncode == 0
+
+    def desired() -> bool:
+        [hpa] = client.AutoscalingV2Api(kube).list_namespaced_horizontal_pod_autoscaler("ml").items
+        return hpa.metadata.name == "chat" and hpa.status.desired_replicas == 2
+
+    eventually(desired, "the HPA wants two replicas", PROOF_S)
+    ml.remove()
+    client.CoreV1Api(kube).delete_collection_namespaced_pod("ml")
+    client.AppsV1Api(kube).delete_collection_namespaced_deployment("ml")
+    client.ApiextensionsV1Api(kube).delete_custom_resource_definition(definition["metadata"]["name"])
 
 
 def test_the_examples_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads) -> None:

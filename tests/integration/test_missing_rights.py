@@ -39,6 +39,7 @@ MISSED = {
     "scaledobjects": "list scaledobjects of apiGroup 'keda.sh' in namespace {namespace}",
     "validatingwebhookconfigurations": "list validatingwebhookconfigurations of apiGroup "
     "'admissionregistration.k8s.io' at the cluster scope",
+    "deviceclasses": "list deviceclasses of apiGroup 'resource.k8s.io' at the cluster scope",
     "resourceslices": "list resourceslices of apiGroup 'resource.k8s.io' at the cluster scope",
     "events": "list events of apiGroup '' in namespace {namespace}",
     "leases": "get leases of apiGroup 'coordination.k8s.io' in namespace kube-system",

@@ -48,6 +48,30 @@ def test_present_and_absent_each_change_once(
     assert hpas(workloads.namespace).items == []
 
 
+def test_gpus_are_divided_and_the_shares_are_reported(
+    tmp_path: Path,
+    plane: tuple[ControlPlane, client.ApiClient],
+    workloads: Workloads,
+    autoscalers: list[dict[str, Any]],
+) -> None:
+    workloads.node("gpu1", gpus=4)
+    workloads.deployment("embed")
+    [chat], namespace = autoscalers, workloads.namespace
+    both = [{**chat, "max_replicas": 4, "priority": 1}, {**chat, "target": {"name": "embed"}, "max_replicas": 4}]
+    options = {"gpu_autoscaling_autoscalers": both, "gpu_autoscaling_divide_gpus": True}
+    printed = play(tmp_path, plane[0].kubeconfig, **options)
+    assert f"{namespace}/chat: at most 3 of 4 replicas, priority 1" in printed
+    assert f"{namespace}/embed: at most 1 of 4 replicas, priority 0" in printed
+    hpas = client.AutoscalingV2Api(plane[1]).list_namespaced_horizontal_pod_autoscaler
+    assert {hpa.metadata.name: hpa.spec.max_replicas for hpa in hpas(namespace).items} == {"chat": 3, "embed": 1}
+    assert changed(play(tmp_path, plane[0].kubeconfig, **options)) == 0
+
+    workloads.node("gpu2", gpus=4)
+    assert changed(play(tmp_path, plane[0].kubeconfig, "--check", **options)) == 1
+    play(tmp_path, plane[0].kubeconfig, **options)
+    assert {hpa.metadata.name: hpa.spec.max_replicas for hpa in hpas(namespace).items} == {"chat": 4, "embed": 4}
+
+
 def test_an_autoscaler_whose_row_is_gone_is_removed_by_its_name(
     tmp_path: Path,
     plane: tuple[ControlPlane, client.ApiClient],

@@ -160,7 +160,7 @@ BY_DRA = {"dcgm_exporter_values": {"kubernetesDRA": {"enabled": True}}}
 def test_that_claimed_gpus_name_no_pod_is_told(
     tmp_path: Path, drivers: list[dict[str, Any]], options: dict[str, Any], is_told: bool
 ) -> None:
-    """By the chart's values it reads no claims. With them it waits for resource.k8s.io/v1beta1 without end."""
+    """By the chart's values it reads no claims."""
     role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.dcgm_exporter", "tasks_from": "preflight"}}
     cluster = {"context": "test", "components": {"dra_driver": drivers}, "serves_monitors": True}
     done = run_playbook(tmp_path, local(role), {"kubegpu_cluster_ready": True, "kubegpu_cluster": cluster, **options})

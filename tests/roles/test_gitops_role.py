@@ -125,3 +125,10 @@ def test_the_folder_of_another_cluster_stays(folder: Folder, other: dict[str, st
     assert folder.files() == theirs
     _changed, said = folder.write(gitops_folder=str(folder.path / "b"))
     assert "was not written by this playbook for inventory" in said
+
+
+def test_gpus_are_not_divided_without_a_cluster(folder: Folder) -> None:
+    code, said = folder.write(gpu_autoscaling_divide_gpus=True)
+    assert code == -1
+    assert "gpu_autoscaling_divide_gpus is true, but files for Flux or Argo CD are written without the nodes" in said
+    assert not folder.path.exists()

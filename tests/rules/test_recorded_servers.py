@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.queues import queues_query
 from collection import ROOT
 from golden import GOLDEN
 from test_rules import HERE, promtool
@@ -142,6 +143,50 @@ def test_triton_with_batches_does_not_swing(last: int, tmp_path: Path) -> None:
 def _queue(last: int) -> Iterator[int]:
     """0, 4 or 8 requests by turns, in the end this many."""
     yield from ((last + 4 * (TICKS - tick)) % 12 for tick in range(TICKS + 1))
+
+
+WAITED_S, EACH_S = 330, 15
+
+
+@pytest.mark.parametrize(
+    ("state", "others", "waiting"),
+    [
+        pytest.param("saturated", {}, 12, id="saturated"),
+        pytest.param("busy", {}, None, id="busy"),
+        pytest.param("saturated", {13: 0}, None, id="empty once"),
+        pytest.param("saturated", dict.fromkeys(range(10)), None, id="for a shorter time"),
+    ],
+)
+def test_requests_that_wait_for_minutes_are_seen(
+    state: str, others: dict[int, int | None], waiting: int | None, tmp_path: Path
+) -> None:
+    """What the doctor reads of a queue. others: values at single ticks, None for no sample."""
+    read_queue(tmp_path, recorded(f"vllm-0.32-{state}"), others, waiting)
+
+
+def test_requests_that_are_deferred_wait_for_no_room(tmp_path: Path) -> None:
+    rows = recorded("vllm-0.32-saturated")
+    deferred = {
+        name: rows[name.replace("deferred", "capacity")] if "deferred" in name else 0.0
+        for name in rows
+        if "waiting_by_reason" in name
+    }
+    read_queue(tmp_path, {**rows, **deferred}, {}, None)
+
+
+def read_queue(folder: Path, rows: Rows, others: Mapping[int, int | None], waiting: int | None) -> None:
+    series = {}
+    for name, value in rows.items():
+        ticks = [others.get(tick, value) if "waiting" in name else value for tick in range(WAITED_S // EACH_S + 1)]
+        series[of_pod(name)] = " ".join("_" if tick is None else str(tick) for tick in ticks)
+    samples = [] if waiting is None else [{"labels": '{namespace="ml", pod="chat-0"}', "value": waiting}]
+    test = {
+        "interval": f"{EACH_S}s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{"expr": queues_query(["ml"]), "eval_time": f"{WAITED_S}s", "exp_samples": samples}],
+    }
+    (folder / "queue_test.yml").write_text(json.dumps({"tests": [test]}))
+    promtool("test", "rules", "queue_test.yml", folder=folder)
 
 
 PAGE = (ROOT / "docs" / "other-metrics.md").read_text()

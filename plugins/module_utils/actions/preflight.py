@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..chain.checks import before, before_keda, before_zero, labels, metrics_api, prometheus, workload, workload_pods
+from ..chain.checks import (
+    before,
+    before_keda,
+    before_zero,
+    device_plugin,
+    labels,
+    metrics_api,
+    prometheus,
+    workload,
+    workload_pods,
+)
 from ..chain.state.cluster import State
 from ..diagnosis.check import Check, CheckResult, checks_in
 from ..diagnosis.findings import Finding, results_of
@@ -14,7 +24,9 @@ from ..hops import Hop
 
 _CHECKS: tuple[Check[State], ...] = tuple(
     check
-    for check in checks_in(before, before_keda, before_zero, workload_pods, workload, prometheus, labels, metrics_api)
+    for check in checks_in(
+        before, before_keda, before_zero, device_plugin, workload_pods, workload, prometheus, labels, metrics_api
+    )
     if check.is_asked_before
 )
 

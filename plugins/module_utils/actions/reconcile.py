@@ -27,6 +27,7 @@ from ..reading.existing import (
 )
 from ..reading.trial import gpu_jobs
 from .dead_time import resolve_dead_times
+from .divide_gpus import divide_gpus
 from .exporter_labels import are_wanted, labels_of, with_exporter_labels
 from .outcome import Outcome
 from .preflight import preflight
@@ -42,11 +43,14 @@ def reconcile(
     prometheus: PrometheusClient,
     autoscalers: Sequence[Autoscaler],
     rules: RuleOptions,
+    *,
+    divides_gpus: bool = False,
 ) -> Outcome:
     """Make the cluster's recording rules match, and then the HPAs that read them.
 
     An object's failure does not stop the others, except for the HPAs of a rejected rule. Failures are collected
     in the outcome's errors.
+    divides_gpus: lower the maxima to what the GPUs hold together.
     Raises: HopError before anything is changed, if a check fails.
     """
     check_backends(autoscalers, rules)
@@ -54,6 +58,10 @@ def reconcile(
     existing, outcome = reader.existing, Outcome()
     rules_there = existing.rules or {}
     if autoscalers:
+        if divides_gpus:
+            autoscalers, shares, warnings = divide_gpus(reader, autoscalers)
+            reader, outcome.result["shares"] = reader.of(autoscalers), shares
+            outcome.warnings += warnings
         rules, unknown = with_exporter_labels(rules, reader.trial.gpu_jobs, autoscalers, rules_there.values())
         outcome.warnings += unknown
         outcome.warnings += preflight(reader.state(rules), dry_run=kube.dry_run)
@@ -94,7 +102,7 @@ def reconcile(
     behaviors, places = describe_behaviors(autoscalers)
     for entry, place in zip(scaled, places, strict=True):
         entry["behavior"] = place
-    outcome.result = {"autoscalers": scaled, "behaviors": behaviors, "rules": made + removed}
+    outcome.result |= {"autoscalers": scaled, "behaviors": behaviors, "rules": made + removed}
     return outcome
 
 

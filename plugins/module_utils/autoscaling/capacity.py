@@ -50,20 +50,17 @@ def gpus_of(nodes: Iterable[Node]) -> dict[str, int]:
 def replicas_that_fit(
     pod: PodSpec,
     nodes: Iterable[Node],
-    wanted: Mapping[str, int] | None = None,
-    claimable: Mapping[str, int] | None = None,
+    by_claims: Mapping[str, int] | None = None,
 ) -> int:
     """Pods that the nodes' GPUs hold together if nothing else runs there; 0 if the pod asks for no GPU.
 
     A node counts if the pod may go there: not cordoned, taints tolerated, nodeSelector and required node affinity met.
-    wanted:    what one pod asks for, by resource or, for devices that it claims, by driver; by default its limits.
-    claimable: devices that can be claimed, by node. They count for a limit of whole GPUs as well, where the node offers
-               none: extendedResourceName of the driver's DeviceClass makes claims of it.
+    by_claims: pods that the devices of a node suffice for, where it offers none of the pod's limits.
     """
-    wanted = wanted or gpus_per_pod(pod)
-    if not wanted:
-        return 0
-    return sum(_fit_on(node, wanted, claimable or {}) for node in nodes if may_run_on(pod, node))
+    limits, by_claims = gpus_per_pod(pod), by_claims or {}
+    return sum(
+        _fit_on(node, limits, by_claims.get(node["metadata"]["name"], 0)) for node in nodes if may_run_on(pod, node)
+    )
 
 
 def pods_within(pod: PodSpec, hard: Mapping[str, Any]) -> tuple[int, str] | None:
@@ -101,7 +98,7 @@ def may_run_on(pod: PodSpec, node: Node) -> bool:
     if spec.get("unschedulable"):
         return False
     tolerations = pod.get("tolerations") or ()
-    if any(not _is_tolerated(taint, tolerations) for taint in spec.get("taints") or ()):
+    if any(not tolerates(taint, tolerations) for taint in spec.get("taints") or ()):
         return False
     if any(labels.get(key) != value for key, value in (pod.get("nodeSelector") or {}).items()):
         return False
@@ -112,19 +109,15 @@ def may_run_on(pod: PodSpec, node: Node) -> bool:
     return terms is None or any(_term_holds(term, node) for term in terms)
 
 
-def _fit_on(node: Node, wanted: Mapping[str, int], claimable: Mapping[str, int]) -> int:
+def _fit_on(node: Node, limits: Mapping[str, int], by_claims: int) -> int:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    devices = claimable.get(node["metadata"]["name"], 0)
-    offered = {
-        resource: int(parse_quantity(str(allocatable.get(resource, "0")))) if resource.startswith(NVIDIA) else devices
-        for resource in wanted
-    }
-    if f"{NVIDIA}gpu" in offered:
-        offered[f"{NVIDIA}gpu"] = offered[f"{NVIDIA}gpu"] or devices
-    return min(offered[resource] // number for resource, number in wanted.items())
+    offered = {resource: int(parse_quantity(str(allocatable.get(resource, "0")))) for resource in limits}
+    if not any(offered.values()):
+        return by_claims
+    return min(offered[resource] // number for resource, number in limits.items())
 
 
-def _is_tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
+def tolerates(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
     if taint["effect"] == "PreferNoSchedule":
         return True
     return any(

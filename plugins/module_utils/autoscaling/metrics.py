@@ -409,7 +409,8 @@ PROFILES: dict[str, Profile] = {
                 "whole GPUs have no value, and instances of all sizes count alike",
                 "DCGM before 3 gives the share of the whole GPU, not of the instance: see what a known load shows",
                 "neither the rule nor gpu_doctor can tell when the metric of an instance is stuck at 0",
-                "dcgm-exporter does not name the pod of an instance that was claimed through DRA",
+                "dcgm-exporter before 4.6.0-4.8.3 names no pod of an instance that was claimed through DRA, and later "
+                "versions do not if the DRA driver created the instance for the claim",
             ),
         ),
         Profile(

@@ -42,10 +42,11 @@ ADAPTER, KEDA = "adapter", "keda"
 BACKEND_NAMES = (ADAPTER, KEDA)
 
 SMALLEST_TARGET = SMALLEST_QUANTITY
+_HIGHEST_PRIORITY = 1000
 _METRIC_OPTIONS = ("metric", "metric_type", "target_value", "target_values")
 _OPTIONS = (
-    *("name", "namespace", "target", *_METRIC_OPTIONS, "min_replicas", "max_replicas", "dead_time_seconds"),
-    *("scale_up", "scale_down", "demand", "extra_metrics", "adopt", "backend"),
+    *("name", "namespace", "target", *_METRIC_OPTIONS, "min_replicas", "max_replicas", "priority"),
+    *("dead_time_seconds", "scale_up", "scale_down", "demand", "extra_metrics", "adopt", "backend"),
 )
 
 # Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
@@ -114,6 +115,7 @@ class Autoscaler:
     adopt:         adopt an existing HPA of this name.
     demand:        whose requests tell the load beyond what the GPUs can do; its metric is the last of metric_targets.
     backend:       ADAPTER or KEDA.
+    priority:      who is served first where GPUs are divided; no part of the HPA.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Autoscaler:
     adopt: bool = False
     demand: Demand | None = None
     backend: str = ADAPTER
+    priority: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -230,6 +233,7 @@ class Autoscaler:
             adopt=options.truth("adopt"),
             demand=demand,
             backend=options.choice("backend", BACKEND_NAMES) or backend,
+            priority=options.whole("priority", -_HIGHEST_PRIORITY, _HIGHEST_PRIORITY, default=0),
         )
         autoscaler._validate(options)
         return autoscaler

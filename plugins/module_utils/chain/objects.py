@@ -90,6 +90,11 @@ def pod_spec(workload: Manifest) -> Mapping[str, Any]:
     return template.get("spec") or {}
 
 
+def pods_per_replica(workload: Manifest) -> int:
+    """A replica of a LeaderWorkerSet is a group of pods."""
+    return ((workload.get("spec") or {}).get("leaderWorkerTemplate") or {}).get("size") or 1
+
+
 def scaled_pod_spec(workload: Manifest) -> Mapping[str, Any]:
     """That of the pods which an HPA asks for: of a LeaderWorkerSet its selector has the leaders alone."""
     groups = (workload.get("spec") or {}).get("leaderWorkerTemplate") or {}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 from ..autoscaling.backends import all_rules, needs_scaled_object
@@ -20,7 +21,16 @@ from ..chain.state.metric import MetricState
 from ..chain.state.prometheus import PrometheusState
 from ..chain.state.proposal import Proposal
 from ..cluster.errors import ApiError
-from ..cluster.kube import APISERVICES, HPAS, NAMESPACES, PODS, RESOURCE_SLICES, SCALED_OBJECTS, KubeClient
+from ..cluster.kube import (
+    APISERVICES,
+    DEVICE_CLASSES,
+    HPAS,
+    NAMESPACES,
+    PODS,
+    RESOURCE_SLICES,
+    SCALED_OBJECTS,
+    KubeClient,
+)
 from ..cluster.metrics_api import group_of
 from ..cluster.ownership import is_up_to_date, other_managers
 from ..cluster.prometheus import PrometheusClient
@@ -63,6 +73,12 @@ class Before(Reader):
         """By namespace and name of the autoscaler."""
         return read_targets(self.kube, self._autoscalers, managers=False)
 
+    def of(self, autoscalers: Sequence[Autoscaler]) -> Before:
+        """The same cluster before another change of the same autoscalers, nothing of it read again."""
+        other = copy(self)
+        other._autoscalers = autoscalers
+        return other
+
     def state(self, rules: RuleOptions) -> State:
         """The cluster with the wanted HPAs instead of the existing ones."""
         proposal = self._proposal(rules)
@@ -72,7 +88,8 @@ class Before(Reader):
             proposal=proposal,
             server_version=self._server_version,
             nodes=self.nodes,
-            resource_slices=self._claimable,
+            resource_slices=self.claimable,
+            device_classes=self.known_classes,
             prometheuses=self.prometheuses,
             namespaces=self.namespaces if self._are_namespaces_selected else (),
             hpas=[*{**self.existing.hpas, **wanted}.values()],
@@ -179,12 +196,18 @@ class Before(Reader):
         )
 
     @cached_property
-    def _claimable(self) -> Sequence[Manifest]:
+    def claimable(self) -> Sequence[Manifest]:
         """Read only if no node offers a GPU. If they cannot be listed, the nodes count as nodes without GPUs."""
         if not self.nodes or any(gpus_of(self.nodes).values()):
             return ()
         slices = attempt(lambda: self.kube.list(RESOURCE_SLICES))
         return slices if isinstance(slices, list) else ()
+
+    @cached_property
+    def known_classes(self) -> Sequence[Manifest] | None:
+        """Read only where devices can be claimed; None if they are not, or if they cannot be listed."""
+        classes = attempt(lambda: self.kube.list(DEVICE_CLASSES)) if self.claimable else None
+        return classes if isinstance(classes, list) else None
 
     @property
     def _are_namespaces_selected(self) -> bool:

@@ -51,6 +51,7 @@ from .observe import Observer
 from .pods import without_ended
 from .prometheus import ask_prometheus, with_scrape_errors
 from .prometheus_replicas import pods_of_service, replicas_of
+from .queues import read_queues
 from .reader import Reader
 from .targets import TargetState, read_targets
 
@@ -122,6 +123,7 @@ class Look(Reader):
             component_pods=self.component_pods,
             resource_slices=self.resource_slices if self._may_be_claimed else (),
             claim_templates=self.claim_templates,
+            device_classes=self.known_classes,
             quotas=self.quotas,
             apis=self.apis,
             prometheus=self.prometheus,
@@ -243,6 +245,13 @@ class Look(Reader):
     def claim_templates(self) -> Sequence[Manifest]:
         return self._all_in("claim_templates", RESOURCE_CLAIM_TEMPLATES, self._claiming) if self._claiming else ()
 
+    @property
+    def known_classes(self) -> Sequence[Manifest] | None:
+        """Read only where devices may be claimed; None if they are not read."""
+        if not self._may_be_claimed:
+            return None
+        return self.device_classes if self.is_known("device_classes") else None
+
     @cached_property
     def quotas(self) -> Sequence[Manifest]:
         return self._all_in("quotas", RESOURCE_QUOTAS, self._namespaces_of_autoscalers)
@@ -287,6 +296,7 @@ class Look(Reader):
         self._note_forbidden_metrics()
         intervals = Intervals(self.kube, self._client)
         hpas = {key_of(hpa): hpa for hpa in self.hpas}
+        queues = read_queues(self._client, wanted)
         history = read_history(self._client, wanted, seen, self._history_s) if self._history_s else {}
         return [
             _with_rejected_pods(
@@ -294,6 +304,7 @@ class Look(Reader):
                 hpa=hpas[autoscaler.key],
                 budget=intervals.budget(autoscaler.metric_targets[0]).describe() if autoscaler.metric_targets else None,
                 history=history.get(autoscaler.key),
+                waiting=queues.get(autoscaler.key, {}),
             )
             for autoscaler in wanted
         ]

@@ -12,6 +12,7 @@ from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
     DAEMON_SETS,
+    DEVICE_CLASSES,
     NAMESPACES,
     NODES,
     POD_MONITORS,
@@ -57,6 +58,7 @@ class Reader:
     """
 
     daemon_sets = Listed(DAEMON_SETS)
+    device_classes = Listed(DEVICE_CLASSES)
     namespaces = Listed(NAMESPACES)
     nodes = Listed(NODES)
     pod_monitors = Listed(POD_MONITORS)

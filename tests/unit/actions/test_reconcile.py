@@ -326,16 +326,83 @@ def test_what_the_nodes_cannot_hold_is_warned_of() -> None:
     assert len(warnings) == 2
 
 
+def divided(transport: FakeTransport, wanted: list[Autoscaler]) -> Any:
+    kube = KubeClient(transport, dry_run=True)
+    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+    return reconcile(kube, prometheus, wanted, RULE_OPTIONS, divides_gpus=True)
+
+
+def test_gpus_are_divided_by_priority() -> None:
+    wanted = [replace(autoscaler, max_replicas=40) for autoscaler in autoscalers("chat", "embed")]
+    wanted[1] = replace(wanted[1], priority=1)
+    rule = {f"PATCH {RULES}/kubegpu-gpu": manifests(wanted, RULE_OPTIONS)[0]}
+    transport = cluster(("chat", "embed"), manifests(wanted, RULE_OPTIONS)[:1], **rule)
+    outcome = divided(transport, wanted)
+    assert outcome.warnings == []
+    assert [(share["name"], share["wanted"], share["max_replicas"]) for share in outcome.result["shares"]] == [
+        ("chat", 40, 24),
+        ("embed", 40, 40),
+    ]
+    assert outcome.result["shares"][0]["summary"] == "ml/chat: at most 24 of 40 replicas, priority 0"
+    sent = [
+        request.body for request in transport.requests if request.method == "PATCH" and "horizontal" in request.path
+    ]
+    assert [hpa["spec"]["maxReplicas"] for hpa in sent] == [24, 40]
+
+
+def test_a_workload_without_gpus_is_not_divided() -> None:
+    chat = deployment("chat")
+    chat["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}}
+    wanted = [replace(autoscaler, max_replicas=99) for autoscaler in autoscalers("chat")]
+    assert divided(cluster(("chat",), [], **answers), wanted).result["shares"] == []
+
+
+def test_pods_with_claims_are_not_divided_and_that_is_told() -> None:
+    chat = deployment("chat")
+    chat["spec"]["template"]["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    chat["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    outcome = divided(cluster(("chat",), [], **{f"GET {DEPLOYMENTS}": {"items": [chat]}}), autoscalers("chat"))
+    assert outcome.result["shares"] == []
+    assert "the pods of ml/chat have resource claims" in outcome.warnings[0]
+
+
+def pool(label: str) -> dict[str, Any]:
+    return {"GET /api/v1/nodes": {"items": [{**NODE, "metadata": {"name": "n", "labels": {label: "g"}}}]}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "seen"),
+    [
+        (pool("karpenter.sh/nodepool"), "nodes are added to this cluster on demand"),
+        ({"GET /api/v1/nodes": refusal(403, "forbidden")}, "divide_gpus needs the nodes of the cluster: no right"),
+        ({"GET /api/v1/nodes": {"items": []}}, "the minima together need 1 nvidia.com/gpu, and the nodes have 0"),
+    ],
+)
+def test_gpus_that_cannot_be_counted_are_not_divided(answers: dict[str, Any], seen: str) -> None:
+    transport = cluster(("chat",), [], **answers)
+    with pytest.raises(HopError, match=seen):
+        divided(transport, autoscalers("chat"))
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
 def test_gpus_that_a_limit_gets_by_a_claim_are_counted() -> None:
     """By extendedResourceName of the driver's DeviceClass: no node has nvidia.com/gpu."""
     nodes = {"GET /api/v1/nodes": {"items": [{**NODE, "status": {"allocatable": {"cpu": "8"}}}]}}
-    devices = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    devices = [{"name": name, "attributes": {"type": {"string": "gpu"}}} for name in ("gpu-0", "gpu-1")]
     spec = {"driver": "gpu.nvidia.com", "nodeName": "gpu1", "devices": devices}
     slices = {"GET /apis/resource.k8s.io/v1/resourceslices": {"items": [{"metadata": {"name": "s"}, "spec": spec}]}}
     wanted = [replace(autoscaler, max_replicas=2) for autoscaler in autoscalers("chat")]
     assert run(cluster(("chat",), [], **nodes, **slices), wanted, dry_run=True).warnings == []
+    assert divided(cluster(("chat",), [], **nodes, **slices), wanted).result["shares"][0]["max_replicas"] == 2
     (warning,) = run(cluster(("chat",), [], **nodes), wanted, dry_run=True).warnings
     assert "room for only 0 replicas" in warning
+    nameless = {"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}
+    classes = {"GET /apis/resource.k8s.io/v1/deviceclasses": {"items": [nameless]}}
+    warnings = run(cluster(("chat",), [], **nodes, **slices, **classes), wanted, dry_run=True).warnings
+    assert "gpu.nvidia.com has no such extendedResourceName" in warnings[0]
+    with pytest.raises(HopError, match="and the nodes have 0"):
+        divided(cluster(("chat",), [], **nodes, **slices, **classes), wanted)
 
 
 def groups_of_four(**scale: Any) -> dict[str, Any]:

@@ -110,7 +110,7 @@ PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 def exporter_daemon_set(name: str = "dcgm-exporter", namespace: str = "monitoring") -> Manifest:
     container = {
         "name": "exporter",
-        "image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless",
+        "image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
         "env": [
             {"name": "DCGM_EXPORTER_KUBERNETES", "value": "true"},
             {"name": "DCGM_EXPORTER_INTERVAL", "value": "1000"},
@@ -356,10 +356,12 @@ class Cluster:
     budget: Manifest = field(default_factory=lambda: dict(BUDGET))
     resource_slices: list[Manifest] = field(default_factory=list)
     claim_templates: list[Manifest] = field(default_factory=list)
+    device_classes: list[Manifest] | None = None
     quotas: list[Manifest] = field(default_factory=list)
     rejected: list[Manifest] = field(default_factory=list)
     demand: DemandState | None = None
     rejections: dict[str, Rejections] = field(default_factory=dict)
+    waiting: dict[str, float] = field(default_factory=dict)
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
@@ -402,6 +404,7 @@ class Cluster:
             events=self.events,
             resource_slices=self.resource_slices,
             claim_templates=self.claim_templates,
+            device_classes=self.device_classes,
             quotas=self.quotas,
             scaled_objects=self.scaled_objects,
             hpas=[hpa, *self.other_hpas],
@@ -435,6 +438,7 @@ class Cluster:
                     rejected_pods=self.rejected,
                     demand=self.demand,
                     rejections=self.rejections,
+                    waiting=self.waiting,
                 )
             ],
             facts=self.facts,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.promql import MODEL_SERVER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
@@ -26,6 +27,7 @@ from clusters import (
     OLD,
     PLUGIN,
     PROMETHEUS,
+    RELEASE,
     SERIES,
     SOURCES,
     Cluster,
@@ -683,10 +685,122 @@ def test_rejections_that_are_no_fault_of_the_target(change: dict[str, Any]) -> N
 
 
 def test_rejections_are_told_with_the_values_and_the_target() -> None:
+    """Values of other pods of the namespace are none of its own."""
     cluster = Cluster()
     a_capped_queue(cluster)
+    cluster.metric = replace(cluster.metric, values={**cluster.metric.values, "another-0": 900.0})
     report = json.dumps(health_report(cluster.state()))
     assert "chat-0 rejected up to 99% of the requests; gpu is 48, target 60" in report
+
+
+@fault("DEVICE_CLASS_MISSING")
+def _(cluster: Cluster) -> None:
+    """The GPU operator allocates by claims alone, and the pods still have a limit."""
+    without_gpus(cluster)
+    del cluster.daemon_sets[1], cluster.pods["plugin-gpu1"], cluster.pods["plugin-gpu2"]
+    devices = [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(4)]
+    cluster.resource_slices = [
+        {"metadata": meta(node), "spec": {"driver": "gpu.nvidia.com", "nodeName": node, "devices": devices}}
+        for node in ("gpu1", "gpu2")
+    ]
+    cluster.device_classes = [{"metadata": meta("gpu.nvidia.com"), "spec": {}}]
+
+
+@fault("SATURATED_BELOW_TARGET")
+def requests_that_wait(cluster: Cluster) -> None:
+    """As recorded of vLLM 0.32 with 16 users of four slots: 12 waited, and 0.4 % of the KV cache was used."""
+    cluster.waiting = {"chat-0": 12.0, "chat-1": 3.0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"waiting": {"chat-0": 12.0}}, id="one queue was empty"),
+        pytest.param({"metric": metric(values={"chat-0": 67.0, "chat-1": 67.0})}, id="the HPA asks for more"),
+        pytest.param({"replicas": 8}, id="at the maximum"),
+    ],
+)
+def test_requests_that_wait_and_are_no_fault_of_the_target(change: dict[str, Any]) -> None:
+    cluster = Cluster()
+    requests_that_wait(cluster)
+    [finding] = cluster.report(grace=False)["findings"]
+    assert finding["seen"] == [
+        "at least 3 requests waited in each of chat-0, chat-1 for 5 minutes; gpu is 48, target 60"
+    ]
+    for name, value in change.items():
+        setattr(cluster, name, value)
+    assert "SATURATED_BELOW_TARGET" not in ids(cluster.report(grace=False))
+
+
+def unread_server(cluster: Cluster) -> None:
+    """A model server whose metrics the autoscaler needs, and that nothing scrapes."""
+    cluster.metric = metric(
+        name="llm_in_flight",
+        series="namespace_pod:llm_in_flight:avg",
+        sources=("vllm:num_requests_running",),
+        reporter=MODEL_SERVER.name,
+        unit="requests",
+        values={},
+        recorded={"another-0": (3.0,)},
+        listed=False,
+    )
+    cluster.api["listed"] = frozenset()
+    failed = turned("ScalingActive", "False", reason="FailedGetPodsMetric", message="no metrics returned")
+    cluster.hpa["status"]["conditions"][1] = failed
+    cluster.rule["name"] = cluster.metric.series
+
+
+def pod_monitor(cluster: Cluster, port: str = "http", **labels: str) -> None:
+    for name in ("chat-0", "chat-1"):
+        cluster.pods[name]["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8000}]
+    spec = {"selector": {"matchLabels": {"app": "chat"}}, "podMetricsEndpoints": [{"port": port}]}
+    cluster.pod_monitors.append({"metadata": {**meta("chat", "ml"), "labels": labels}, "spec": spec})
+
+
+@fault("POD_NOT_SCRAPED")
+def _(cluster: Cluster) -> None:
+    unread_server(cluster)
+
+
+@fault("POD_NOT_SCRAPED", "monitor is not selected")
+def _(cluster: Cluster) -> None:
+    unread_server(cluster)
+    pod_monitor(cluster)
+
+
+@fault("POD_NOT_SCRAPED", "wrong port")
+def _(cluster: Cluster) -> None:
+    unread_server(cluster)
+    pod_monitor(cluster, "metrics", **RELEASE)
+
+
+@pytest.mark.parametrize(
+    ("case", "seen", "fix"),
+    [
+        ("", "no PodMonitor or ServiceMonitor fits their labels app=chat", "create a PodMonitor"),
+        (" monitor is not selected", "monitor ml/chat is not selected: podMonitorSelector of", "label podmonitor chat"),
+        (" wrong port", "but it selects port metrics, the ports are named http", "as port of podmonitor chat"),
+    ],
+)
+def test_why_a_model_server_is_not_scraped(case: str, seen: str, fix: str) -> None:
+    cluster = Cluster()
+    FAULTS[f"POD_NOT_SCRAPED{case}"](cluster)
+    [finding] = cluster.report(grace=False)["findings"]
+    assert "`up` has no series of chat-0, chat-1, and " in finding["seen"][0]
+    assert seen in finding["seen"][0]
+    assert fix in finding["fix"]
+
+
+def test_a_model_server_that_is_scraped_under_another_name_is_not_accused() -> None:
+    """A static job may have targets with other labels: a value is what counts."""
+    cluster = Cluster()
+    unread_server(cluster)
+    cluster.metric = replace(cluster.metric, values={"chat-0": 3.0}, recorded={"chat-0": (3.0,)})
+    assert "POD_NOT_SCRAPED" not in ids(cluster.report(grace=False))
+    cluster = Cluster()
+    unread_server(cluster)
+    cluster.prometheus["up"].append(Row({"job": "ml", "instance": "x:1", "namespace": "ml", "pod": "chat-0"}, 0.0))
+    assert "POD_NOT_SCRAPED" not in ids(cluster.report(grace=False))
 
 
 @fault("RULE_GIVES_NAN")
@@ -1849,6 +1963,7 @@ WITHOUT_A_TIME = {
     "CUDA_FAILED",
     "DEMAND_DISAGREES",
     "DEMAND_WITHOUT_COST",
+    "DEVICE_CLASS_MISSING",
     "DRIVER_BROKEN",
     "DRIVER_NEEDS_REBOOT",
     "DRIVER_UVM_MISSING",
@@ -1885,9 +2000,10 @@ WITHOUT_A_TIME = {
     "RULE_TWICE",
     "RULE_WEBHOOK_UNSERVED",
     "RULE_WINDOW_TOO_SHORT",
+    "SATURATED_BELOW_TARGET",
+    "SERIES_WITHOUT_NAMESPACE",
     "SERVER_NOT_EXAMINED",
     "SERVER_UNREACHABLE",
-    "SERIES_WITHOUT_NAMESPACE",
     "WORKLOAD_MAXIMUM_OVER_GPUS",
     "WORKLOAD_TWO_AUTOSCALERS",
 }

@@ -361,7 +361,7 @@ def test_what_looks_like_a_fault_and_is_none(change: Callable[[Cluster], None]) 
         ("ADAPTER_RULE_WRONG", "rule 4 of 4, for `rate(requests_total"),
         ("ADAPTER_NOT_RESTARTED", "was written at 2027-01-15 07:50:00Z, the adapter's newest pod has run since"),
         ("ADAPTER_OVERLOADED", "OOMKilled 10 minutes ago, 4 restarts; 1 rules take series of any name"),
-        ("EXPORTER_FIELD_MISSING", "no DCGM_FI_DEV_FB_USED or DCGM_FI_DEV_FB_FREE; exporter: dcgm-exporter:4.5.3"),
+        ("EXPORTER_FIELD_MISSING", "no DCGM_FI_DEV_FB_USED or DCGM_FI_DEV_FB_FREE; exporter: dcgm-exporter:4.6.0"),
     ],
 )
 def test_a_finding_quotes_what_was_set(fault: str, quote: str) -> None:

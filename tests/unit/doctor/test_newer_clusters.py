@@ -80,12 +80,51 @@ def test_capacity_counts_devices() -> None:
     ]
 
 
-def test_devices_count_for_a_limit_that_is_met_by_a_claim() -> None:
-    """By extendedResourceName of the driver's DeviceClass: no node has nvidia.com/gpu, and none has to."""
+def limited_cluster(*classes: dict[str, Any]) -> Cluster:
+    """The pods have a limit, and no node has nvidia.com/gpu."""
     cluster = claiming_cluster(devices=2)
     pod = cluster.target["spec"]["template"]["spec"]
     del pod["resourceClaims"]
     pod["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    cluster.device_classes = list(classes)
+    return cluster
+
+
+def device_class(**spec: str) -> dict[str, Any]:
+    expression = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"
+    return {"metadata": meta("gpu.nvidia.com"), "spec": {"selectors": [{"cel": {"expression": expression}}], **spec}}
+
+
+def test_a_limit_that_no_class_turns_into_a_claim_is_reported() -> None:
+    """As the GPU operator 26.7 leaves its class."""
+    [finding] = limited_cluster(device_class()).report(grace=False)["findings"]
+    assert finding["id"] == "DEVICE_CLASS_MISSING"
+    assert finding["seen"] == [
+        "its pods have a limit of nvidia.com/gpu, which no node offers; gpu.nvidia.com has no such extendedResourceName"
+    ]
+    assert "deviceclass.resource.kubernetes.io/gpu.nvidia.com" in finding["fix"]
+    assert "no DeviceClass exists" in limited_cluster().report()["findings"][0]["seen"][0]
+
+
+def test_classes_that_cannot_be_listed_accuse_nobody() -> None:
+    cluster = limited_cluster()
+    cluster.device_classes = None
+    assert ids(cluster.report(grace=False)) == []
+
+
+def test_a_limit_by_the_name_of_a_class_is_one_of_gpus() -> None:
+    cluster = limited_cluster(device_class())
+    container = cluster.target["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["limits"] = {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "1"}
+    assert ids(cluster.report(grace=False)) == []
+    cluster.hpa["spec"]["maxReplicas"] = 5
+    [finding] = cluster.report()["findings"]
+    assert "room for only 4 replicas (1 gpu.nvidia.com a pod)" in finding["seen"][0]
+
+
+def test_devices_count_for_a_limit_that_is_met_by_a_claim() -> None:
+    """By extendedResourceName of the driver's DeviceClass: no node has nvidia.com/gpu, and none has to."""
+    cluster = limited_cluster(device_class(extendedResourceName="nvidia.com/gpu"))
     assert ids(cluster.report(grace=False)) == []
     cluster.hpa["spec"]["maxReplicas"] = 5
     [finding] = cluster.report()["findings"]

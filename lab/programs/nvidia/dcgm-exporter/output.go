@@ -88,7 +88,7 @@ func identity(s sample, counters []counter, hostname string) []label {
 	if s.profile != "" {
 		labels = append(labels, label{"GPU_I_PROFILE", s.profile}, label{"GPU_I_ID", fmt.Sprint(s.instance)})
 	}
-	labels = append(labels, label{"Hostname", hostname})
+	labels = append(labels, label{"hostname", hostname})
 	for _, counter := range counters {
 		if value, there := s.values[counter.field]; there && counter.kind == "label" {
 			labels = append(labels, label{counter.field, value})

@@ -10,7 +10,7 @@ var busy = sample{
 	values: map[string]string{"DCGM_FI_DEV_GPU_UTIL": "87", "DCGM_FI_DEV_POWER_USAGE": "31.500000", "DCGM_FI_DRIVER_VERSION": "580.95.05", xidField: "79"},
 }
 
-const identityText = `gpu="0",UUID="GPU-1",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA L4",Hostname="node-a"`
+const identityText = `gpu="0",UUID="GPU-1",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA L4",hostname="node-a"`
 
 func TestWrite(t *testing.T) {
 	util := counter{"DCGM_FI_DEV_GPU_UTIL", "gauge", "Busy (in %)."}
@@ -88,8 +88,8 @@ func TestInstancesOfOneGPU(t *testing.T) {
 	}
 	head := `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-1",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",GPU_I_PROFILE="1g.10gb",`
 	want := "# HELP DCGM_FI_PROF_GR_ENGINE_ACTIVE Active\n# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge\n" +
-		head + `GPU_I_ID="7",Hostname="node-a"} 0.000000` + "\n" +
-		head + `GPU_I_ID="8",Hostname="node-a",container="main",namespace="team-a",pod="infer-0"} 0.600000` + "\n"
+		head + `GPU_I_ID="7",hostname="node-a"} 0.000000` + "\n" +
+		head + `GPU_I_ID="8",hostname="node-a",container="main",namespace="team-a",pod="infer-0"} 0.600000` + "\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}

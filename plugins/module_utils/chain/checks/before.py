@@ -304,7 +304,8 @@ WORKLOAD_MAXIMA_OVER_GPUS = FindingType(
     Hop.WORKLOAD,
     "warning",
     cause="each autoscaler fits alone, but not all of them together, which is a problem if their peaks coincide",
-    fix="lower max_replicas, or add nodes, if their peaks may coincide",
+    fix="if their peaks may coincide, lower max_replicas, add nodes, or set divide_gpus (gpu_autoscaling_divide_gpus "
+    "of the role), which lowers max_replicas by priority",
     before="warn",
 )
 

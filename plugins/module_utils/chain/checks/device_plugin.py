@@ -4,7 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...autoscaling.capacity import NVIDIA
+from ...autoscaling.claims import GPU_DRIVER, class_of
 from ...diagnosis.check import CheckResult, FindingType, check
+from ...errors import enumeration
 from ...hops import Hop
 from ..daemon_sets import NOT_CREATED, failing_pods, missing_on, obstacle, place_of
 from ..objects import youngest
@@ -143,6 +145,45 @@ def allocatable_gpus(state: State) -> Iterator[CheckResult]:
             )
         elif (lost := lost_gpus(node)) and is_up(node):
             yield CheckResult(GPU_UNHEALTHY, f"node {name}", lost, affected, age_s)
+
+
+DEVICE_CLASS_MISSING = FindingType(
+    "DEVICE_CLASS_MISSING",
+    Hop.DEVICE_PLUGIN,
+    "error",
+    cause="GPUs are only allocated by claims, and no DeviceClass has this resource as its extendedResourceName. The "
+    "classes of the GPU operator have none, so such pods stay Pending",
+    fix="claim the GPUs with a ResourceClaimTemplate, or replace the limit with deviceclass.resource.kubernetes.io/"
+    "{device_class}; or create a DeviceClass with the selectors of {device_class} and extendedResourceName: {resource}",
+    before="warn",
+)
+
+
+@check("limits of GPUs can be claimed", DEVICE_CLASS_MISSING, needs=("targets", "nodes", "device_classes"))
+def device_classes(state: State) -> Iterator[CheckResult]:
+    """Where no node offers the resource, and devices can be claimed."""
+    classes = state.device_classes
+    if not state.claimable_devices or classes is None:
+        return
+    names = [found["metadata"]["name"] for found in classes]
+    offered = {
+        resource
+        for node in state.nodes
+        for part in ("capacity", "allocatable")
+        for resource in (node.get("status") or {}).get(part) or ()
+    }
+    for autoscaler in state.autoscalers:
+        for resource in autoscaler.gpus:
+            if resource not in offered and class_of(resource, classes) is None:
+                known = GPU_DRIVER if GPU_DRIVER in names else next(iter(names), GPU_DRIVER)
+                yield CheckResult(
+                    DEVICE_CLASS_MISSING,
+                    autoscaler.workload,
+                    f"its pods have a limit of {resource}, which no node offers; "
+                    f"{enumeration(names) or 'no DeviceClass exists, none'} has no such extendedResourceName",
+                    state.affected_by([autoscaler]),
+                    template_vars={"device_class": known, "resource": resource},
+                )
 
 
 def summary(state: State) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...autoscaling.claims import limits_of
 from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...hops import Hop
 from ..objects import Key, Manifest, labels_of, youngest
@@ -26,7 +27,8 @@ POD_WITHOUT_GPU_LIMIT = FindingType(
 def gpu_limits(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
         metric = next((metric for metric in autoscaler.metrics if metric.is_of_gpus), None)
-        has_gpus = autoscaler.gpus or autoscaler.template.get("resourceClaims") or state.names_a_pod_of(autoscaler)
+        limits = limits_of(autoscaler.template)
+        has_gpus = limits or autoscaler.template.get("resourceClaims") or state.names_a_pod_of(autoscaler)
         if metric and autoscaler.template and not has_gpus:
             yield CheckResult(
                 POD_WITHOUT_GPU_LIMIT,

@@ -129,11 +129,42 @@ def rejections(state: State) -> Iterator[CheckResult]:
         shares = {name: pod.share for name, pod in autoscaler.rejections.items() if pod.share >= _REJECTED_SHARE}
         if not shares or _is_at_maximum(autoscaler) or any(map(_asks_for_more, autoscaler.metrics)):
             continue
-        averages = (
-            f"{metric.name} is {_average(metric):g}, target {metric.target_value:g}" for metric in autoscaler.metrics
-        )
         seen = f"{enumeration(sorted(shares))} rejected up to {max(shares.values()):.0%} of the requests"
-        yield CheckResult(REJECTED_BELOW_TARGET, autoscaler.name, f"{seen}; {', '.join(averages)}")
+        yield CheckResult(REJECTED_BELOW_TARGET, autoscaler.name, f"{seen}; {_averages(autoscaler)}")
+
+
+SATURATED_BELOW_TARGET = FindingType(
+    "SATURATED_BELOW_TARGET",
+    Hop.METRIC,
+    "warning",
+    cause="requests wait in every pod, and the metric is below the target of the HPA there: it does not rise any "
+    "further. So the HPA adds no replicas however many requests wait",
+    fix="use the metric llm or llm_in_flight, which count waiting requests, or lower target_value; "
+    "gpu_loadtest_find_target: true measures a target for a latency goal",
+)
+
+
+@check("no requests wait below the target", SATURATED_BELOW_TARGET, needs=("metrics",))
+def saturation(state: State) -> Iterator[CheckResult]:
+    """Silent if one pod had an empty queue once in five minutes, while the HPA scales, and at its maximum."""
+    for autoscaler in state.autoscalers:
+        ready = [pod["metadata"]["name"] for pod in autoscaler.ready_pods]
+        waiting = [autoscaler.waiting.get(name, 0.0) for name in ready]
+        if (
+            not waiting
+            or not all(waiting)
+            or _is_at_maximum(autoscaler)
+            or any(map(_asks_for_more, autoscaler.metrics))
+        ):
+            continue
+        seen = f"at least {min(waiting):g} requests waited in each of {enumeration(sorted(ready))} for 5 minutes"
+        yield CheckResult(SATURATED_BELOW_TARGET, autoscaler.name, f"{seen}; {_averages(autoscaler)}")
+
+
+def _averages(autoscaler: AutoscalerState) -> str:
+    return ", ".join(
+        f"{metric.name} is {_average(metric):g}, target {metric.target_value:g}" for metric in autoscaler.metrics
+    )
 
 
 def _is_at_maximum(autoscaler: AutoscalerState) -> bool:
@@ -142,13 +173,14 @@ def _is_at_maximum(autoscaler: AutoscalerState) -> bool:
 
 def _asks_for_more(metric: MetricState) -> bool:
     """Also if that is not known."""
-    if metric.type != PODS_METRIC or not metric.target_value or not metric.values:
+    if metric.type != PODS_METRIC or not metric.target_value or metric.expected_objects.isdisjoint(metric.values):
         return True
     return _average(metric) > DEFAULT_TOLERANCE.band[1] * metric.target_value
 
 
 def _average(metric: MetricState) -> float:
-    return fmean(metric.values.values())
+    """Over the pods of the autoscaler: the values may be those of all pods of its namespace."""
+    return fmean(value for name, value in metric.values.items() if name in metric.expected_objects)
 
 
 def _difference(metric: MetricState, name: str) -> str:

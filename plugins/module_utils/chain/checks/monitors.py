@@ -5,18 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...diagnosis.check import ALL, CheckResult, FindingType, check
+from ...autoscaling.promql import MODEL_SERVER
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...hops import Hop
 from ..controllers import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, containers_of, labels_of, name_of
+from ..objects import Manifest, containers_of, labels_of, name_of, youngest
 from ..prometheus_objects import why_not_selected
 from ..selectors import labels_match
 from ..state.cluster import State
-from ..texts import labels_text, names_of, selector_text
+from ..texts import labels_text, names_of, pod_names, selector_text
 
 _MONITORS = ("daemon_sets", "component_pods", "prometheus", "services", "service_monitors", "pod_monitors")
 _SELECTED = (*_MONITORS, "prometheuses", "namespaces")
+# Of the Prometheus object: what selects monitors, and their namespaces.
+_SERVICE_FIELDS = ("serviceMonitorSelector", "serviceMonitorNamespaceSelector")
+_POD_FIELDS = ("podMonitorSelector", "podMonitorNamespaceSelector")
 
 MONITOR_REJECTED = FindingType(
     "MONITOR_REJECTED",
@@ -103,10 +107,10 @@ def _monitors(state: State) -> Iterator[tuple[Manifest, str, str]]:
     """The exporter's monitors, with the fields of the Prometheus object that select them."""
     for service_monitor in state.service_monitors:
         if _is_of_exporter(state, service_monitor):
-            yield service_monitor, "serviceMonitorSelector", "serviceMonitorNamespaceSelector"
+            yield service_monitor, *_SERVICE_FIELDS
     for pod_monitor in state.pod_monitors:
         if _is_of_exporter(state, pod_monitor):
-            yield pod_monitor, "podMonitorSelector", "podMonitorNamespaceSelector"
+            yield pod_monitor, *_POD_FIELDS
 
 
 def _is_of_exporter(state: State, monitor: Manifest) -> bool:
@@ -234,6 +238,83 @@ def _wrong_port(endpoints: Sequence[Manifest], ports: set[str | None]) -> str:
     if not asked or set(asked) & ports or any("targetPort" in endpoint for endpoint in endpoints):
         return ""
     return f"it selects port {', '.join(asked)}, the ports are named {', '.join(sorted(map(str, ports)))}"
+
+
+POD_NOT_SCRAPED = FindingType(
+    "POD_NOT_SCRAPED",
+    Hop.SCRAPE,
+    "error",
+    cause="Prometheus does not scrape the pods of the model server: nothing selects them",
+    fix="create a PodMonitor with the labels of the pods and the port of their metrics; docs/vllm.md has one",
+    grace_s=120,
+    evidence=(
+        Evidence(
+            r"Selector of Prometheus",
+            "the pods have a monitor, but no Prometheus object selects it",
+            "label the monitor as the Prometheus object asks: kubectl -n {namespace} label {monitor} ...",
+        ),
+        Evidence(
+            r"it selects port",
+            "the monitor of the pods names a port that they do not have",
+            "name the containerPort of the metrics in the pod template, and set it as port of {monitor}",
+        ),
+        Evidence(
+            r"selects them",
+            "the pods have a monitor, but Prometheus has no target of them",
+            "check Status > Service discovery in Prometheus: the operator may not have reloaded it yet, or a "
+            "relabeling drops the pods",
+        ),
+    ),
+)
+
+
+@check("the pods of model servers are scraped", POD_NOT_SCRAPED, needs=("metrics", *_SELECTED))
+def model_servers_are_scraped(state: State) -> Iterator[CheckResult]:
+    """Of autoscalers whose metric is a model server's, while no pod of theirs has a value or is a target."""
+    if state.prometheus.error or not state.prometheus.up:
+        return
+    for autoscaler in state.autoscalers:
+        reads_servers = any(metric.reporter == MODEL_SERVER.name for metric in autoscaler.metrics)
+        pods = autoscaler.ready_pods
+        names = {pod["metadata"]["name"] for pod in pods}
+        # Values are those of all pods of the namespace.
+        has_values = any(names & {*metric.values, *metric.recorded} for metric in autoscaler.metrics)
+        if not reads_servers or not pods or has_values or autoscaler.pod_keys & state.own_targets.keys():
+            continue
+        monitors = [
+            monitor
+            for monitor in (*state.service_monitors, *state.pod_monitors)
+            if any(_reads_pod(state, monitor, pod) for pod in pods[:1])
+        ]
+        why, monitor = _why_unread(state, monitors, pods[0])
+        kind = "podmonitor" if monitor and _is_pod_monitor(monitor) else "servicemonitor"
+        yield CheckResult(
+            POD_NOT_SCRAPED,
+            f"pods of {autoscaler.workload}",
+            f"`up` has no series of {pod_names(pods)}, and {why}",
+            state.affected_by([autoscaler]),
+            youngest(
+                [state.readable_s(pods), *(state.clock.last_change_age_s(monitor) for monitor in monitors)],
+            ),
+            template_vars={
+                "namespace": monitor["metadata"]["namespace"] if monitor else autoscaler.key[0],
+                "monitor": f"{kind} {monitor['metadata']['name']}" if monitor else "",
+            },
+        )
+
+
+def _why_unread(state: State, monitors: Sequence[Manifest], pod: Manifest) -> tuple[str, Manifest | None]:
+    """Why Prometheus has no target of a pod, and the monitor that should make one."""
+    if not monitors:
+        return f"no PodMonitor or ServiceMonitor fits their labels {labels_text(labels_of(pod))}", None
+    fields = [_POD_FIELDS if _is_pod_monitor(monitor) else _SERVICE_FIELDS for monitor in monitors]
+    reasons = [why_not_selected(state, monitor, *both) for monitor, both in zip(monitors, fields, strict=True)]
+    if all(reasons):
+        return f"monitor {name_of(monitors[0])} is not selected: {reasons[0]}", monitors[0]
+    monitor = monitors[reasons.index("")]
+    ports = {port.get("name") for container in pod["spec"]["containers"] for port in container.get("ports") or ()}
+    wrong = _wrong_port(monitor["spec"].get("podMetricsEndpoints") or (), ports)
+    return f"monitor {name_of(monitor)} selects them{wrong and f', but {wrong}'}", monitor
 
 
 MONITOR_INTERVAL_IGNORED = FindingType(

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
+from ...autoscaling.claims import limits_of
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
 from ..controllers import undone_rescales
@@ -23,7 +24,7 @@ from ..objects import (
 )
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..state.nodes import GPU_DRIVER, lost_gpus
+from ..state.nodes import lost_gpus
 from ..texts import condition_text
 from .workload_pods import PLACES, is_paused, place_of_workload, progress_text
 
@@ -98,7 +99,7 @@ WORKLOAD_MAXIMUM_OVER_GPUS = FindingType(
     cause="the nodes do not have enough GPUs for the HPA's maximum",
     fix="lower max_replicas, or add nodes: the remaining pods stay Pending",
     is_consequence=True,
-    explained_by=(Hop.NODE, Hop.NODE_LABELS),
+    explained_by=(Hop.NODE, Hop.DEVICE_PLUGIN, Hop.NODE_LABELS),
     before="warn",
 )
 
@@ -108,39 +109,35 @@ def capacity(state: State) -> Iterator[CheckResult]:
     """Unhealthy GPUs are a separate finding. Nodes of an autoscaler have no limit."""
     if not (state.gpu_nodes or state.is_before) or _is_short(state) or nodes_are_added(state.nodes):
         return
-    known: dict[str, int] = {}
+    known: dict[str, int | None] = {}
     for autoscaler in state.autoscalers:
-        wanted = autoscaler.gpus or _devices_claimed(autoscaler, state.claim_templates)
-        if not wanted:
+        wanted = _gpus_of_a_pod(state, autoscaler)
+        if not wanted or (fit := _fit(state, autoscaler, known)) is None:
             continue
-        fit = _fit(state, autoscaler, wanted, known) // autoscaler.pods_per_replica
+        fit //= autoscaler.pods_per_replica
         most = autoscaler.hpa["spec"]["maxReplicas"]
         if fit < most:
-            gpus = ", ".join(f"{number} {resource}" for resource, number in wanted.items())
-            seen = f"max_replicas is {most}, but eligible nodes have room for only {fit} replicas ({gpus} a pod)"
+            seen = f"max_replicas is {most}, but eligible nodes have room for only {fit} replicas ({wanted} a pod)"
             yield CheckResult(WORKLOAD_MAXIMUM_OVER_GPUS, autoscaler.workload, seen, state.affected_by([autoscaler]))
 
 
-def _devices_claimed(autoscaler: AutoscalerState, claim_templates: Iterable[Manifest]) -> dict[str, int]:
-    """GPUs that one pod claims through its ResourceClaimTemplates, by driver; empty if unknown."""
-    names = {claim.get("resourceClaimTemplateName") for claim in autoscaler.template.get("resourceClaims") or ()}
-    requests = [
-        request.get("exactly") or request
-        for claim_template in claim_templates
-        if key_of(claim_template)[0] == autoscaler.key[0] and key_of(claim_template)[1] in names
-        for request in (claim_template["spec"]["spec"].get("devices") or {}).get("requests") or ()
-    ]
-    counts = [request.get("count", 1) for request in requests if request.get("deviceClassName") == GPU_DRIVER]
-    return {GPU_DRIVER: sum(counts)} if counts else {}
+def _gpus_of_a_pod(state: State, autoscaler: AutoscalerState) -> str:
+    """Its limits of GPUs, or the GPUs that it claims; empty if it has none, or if that is unknown."""
+    if autoscaler.gpus:
+        return ", ".join(f"{number} {resource}" for resource, number in autoscaler.gpus.items())
+    needs = state.needs(autoscaler) or ()
+    return ", ".join(" or ".join(map(str, found)) for found in needs if any(need.is_of_gpus for need in found))
 
 
-def _fit(state: State, autoscaler: AutoscalerState, wanted: Mapping[str, int], known: dict[str, int]) -> int:
-    """Pods that fit, counted once for all workloads with the same demands."""
+def _fit(state: State, autoscaler: AutoscalerState, known: dict[str, int | None]) -> int | None:
+    """Pods that fit, counted once for all workloads with the same demands; None if that is unknown."""
     pod = autoscaler.template
-    demands = [pod.get(key) for key in ("nodeSelector", "tolerations", "affinity")]
-    key = json.dumps([demands, wanted], sort_keys=True)
+    demands = [pod.get(key) for key in ("nodeSelector", "tolerations", "affinity", "resourceClaims")]
+    key = json.dumps([demands, autoscaler.key[0] if demands[-1] else "", limits_of(pod)], sort_keys=True)
     if key not in known:
-        known[key] = replicas_that_fit(pod, state.gpu_nodes.values(), wanted, state.claimable_devices)
+        by_claims = state.pods_by_claims(autoscaler)
+        fit = None if by_claims is None else replicas_that_fit(pod, state.gpu_nodes.values(), by_claims)
+        known[key] = fit
     return known[key]
 
 

@@ -11,7 +11,17 @@ from typing import Any
 from ...autoscaling.capacity import NVIDIA, gpus_per_pod
 from ...marks import is_managed
 from ..demand import DemandState
-from ..objects import Key, Manifest, condition, is_ready, is_unseen, owners, pod_spec, scaled_pod_spec
+from ..objects import (
+    Key,
+    Manifest,
+    condition,
+    is_ready,
+    is_unseen,
+    owners,
+    pod_spec,
+    pods_per_replica,
+    scaled_pod_spec,
+)
 from ..rejections import Rejections
 from ..rollouts import is_rollout, revisions
 from .metric import MetricState
@@ -30,6 +40,8 @@ class AutoscalerState:
     rejected_pods: that a kubelet has refused to start; they have failed.
     demand:   what is recorded of it; None if the HPA follows none, or Prometheus does not say.
     rejections: of the pods of a model server that counts them, by the pod's name.
+    waiting:  the fewest requests that waited in a pod at any time in five minutes, by its name; only pods whose queue
+              was never empty.
     """
 
     hpa: Manifest
@@ -44,6 +56,7 @@ class AutoscalerState:
     rejected_pods: Sequence[Manifest] = ()
     demand: DemandState | None = None
     rejections: Mapping[str, Rejections] = field(default_factory=dict)
+    waiting: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -91,8 +104,7 @@ class AutoscalerState:
 
     @property
     def pods_per_replica(self) -> int:
-        """A replica of a LeaderWorkerSet is a group of pods."""
-        return (((self.target or {}).get("spec") or {}).get("leaderWorkerTemplate") or {}).get("size") or 1
+        return pods_per_replica(self.target or {})
 
     @cached_property
     def ready_pods(self) -> list[Manifest]:

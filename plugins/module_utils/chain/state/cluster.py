@@ -8,15 +8,16 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ...autoscaling.claims import Devices, Needs, devices_of, needs_of, pods_on, whole_gpus
 from ...autoscaling.manifests import recordings_of
 from ...diagnosis.check import ALL
-from ..objects import Key, Manifest, youngest
+from ..objects import Key, Manifest, key_of, youngest
 from ..signs import gives_gpus_by_dra
 from .agents import Agents
 from .api import ApiState
 from .autoscaler import AutoscalerState
 from .clock import Clock
-from .nodes import claimable_devices, gpu_nodes, is_up, offers_gpus
+from .nodes import gpu_nodes, is_up, offers_gpus
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal
 from .servers import NoCluster, Server
@@ -53,6 +54,7 @@ class State:
     leases:          of the control plane's controllers, by name.
     events:          warnings about objects that wait or fail: exporters, targets whose pods do not come, such pods.
     resource_slices: GPUs that pods can claim. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
+    device_classes:  None if they were not read.
     quotas:          ResourceQuotas of the autoscalers' namespaces.
     unavailable:     why an input could not be read, by the name of the field. Such a field is empty.
     denied:          the rights that are missing for it, by the name of the field.
@@ -82,6 +84,7 @@ class State:
     leases: Mapping[str, Manifest] = field(default_factory=dict)
     resource_slices: Sequence[Manifest] = ()
     claim_templates: Sequence[Manifest] = ()
+    device_classes: Sequence[Manifest] | None = None
     quotas: Sequence[Manifest] = ()
     prometheus: PrometheusState = field(default_factory=lambda: PrometheusState(""))
     apis: Sequence[ApiState] = ()
@@ -118,8 +121,27 @@ class State:
         return gpu_nodes(self.nodes, self.facts, self.claimable_devices)
 
     @cached_property
+    def devices(self) -> dict[str, Devices]:
+        """That pods can claim, by node."""
+        return devices_of(self.resource_slices)
+
+    @cached_property
     def claimable_devices(self) -> dict[str, int]:
-        return claimable_devices(self.resource_slices)
+        """GPUs that pods can claim, by node."""
+        return {name: number for name, devices in self.devices.items() if (number := whole_gpus(devices))}
+
+    def needs(self, autoscaler: AutoscalerState) -> Needs | None:
+        """What one pod claims; None if that is unknown."""
+        keyed = ((key_of(claim_template), claim_template) for claim_template in self.claim_templates)
+        own = {name: found for (namespace, name), found in keyed if namespace == autoscaler.key[0]}
+        return needs_of(autoscaler.template, own, self.device_classes)
+
+    def pods_by_claims(self, autoscaler: AutoscalerState) -> dict[str, int] | None:
+        """Pods that the devices of each node suffice for; None if that is unknown."""
+        needs = self.needs(autoscaler)
+        found = {name: None if needs is None else pods_on(devices, needs) for name, devices in self.devices.items()}
+        known = {name: pods for name, pods in found.items() if pods is not None}
+        return known if len(known) == len(found) and needs is not None else None
 
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:

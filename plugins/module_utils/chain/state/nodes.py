@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -18,32 +17,19 @@ from ..objects import Manifest, condition, labels_of
 _LEFT_ALONE = re.compile(
     r"nvidia\.com/gpu\.deploy\.operands=false|nvidia\.com/gpu\.workload\.config=vm-(passthrough|vgpu)"
 )
-# The DRA driver of NVIDIA's GPUs.
-GPU_DRIVER = "gpu.nvidia.com"
-
 Facts = Mapping[str, Mapping[str, Any]]
 
 
 def gpu_nodes(
     nodes: Iterable[Manifest], facts: Facts, claimable_devices: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Manifest]:
-    """By name. facts: results of gpu_facts by node. claimable_devices: as that function gives them."""
+    """By name. facts: results of gpu_facts by node. claimable_devices: GPUs that pods can claim, by node."""
     return {
         name: node
         for node in nodes
         if ((name := node["metadata"]["name"]) in claimable_devices or _has_gpus(node, facts.get(name, {})))
         and (not _has_label(node, _LEFT_ALONE) or _has_gpus_of_pods(node))
     }
-
-
-def claimable_devices(resource_slices: Iterable[Manifest]) -> dict[str, int]:
-    """GPUs that pods can claim by dynamic resource allocation, by node: devices of ResourceSlices."""
-    devices: Counter[str] = Counter()
-    for resource_slice in resource_slices:
-        spec = resource_slice["spec"]
-        if spec.get("driver") == GPU_DRIVER and spec.get("nodeName"):
-            devices[spec["nodeName"]] += len(spec.get("devices") or ())
-    return dict(devices)
 
 
 def _has_gpus(node: Manifest, facts: Mapping[str, Any]) -> bool:

@@ -1,0 +1,138 @@
+"""vLLM itself, on a processor with a tiny model: its profiles, the HPA's decisions and the doctor's words at each load.
+
+Prometheus, adapter, API server and HPA controller are real; pods are objects.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from control_plane import ControlPlane, eventually, running
+from kubernetes import client
+from metric_chain import PROOF_S
+from prometheus_rules import remove_rules, serve_kind
+from real_servers import ServersChain, complete, tiny_model, users, vllm
+from workloads import Workloads
+
+# `make test` does not install it: its own target does.
+pytestmark = [
+    pytest.mark.skipif(not os.environ.get("MODELS"), reason="`make test-models` installs it"),
+    pytest.mark.timeout(2400),
+]
+Run = Callable[..., dict[str, Any]]
+
+NAMESPACE = "ml"
+SLOTS = 4  # --max-num-seqs: requests that run at once
+CAP = 6  # --max-num-queued-reqs: requests that it admits
+# The doctor reads rejections of the last five minutes, and needs two samples.
+SEEN_S = 240
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    """One that lets all requests wait, and one that rejects what it does not admit."""
+    work = tmp_path_factory.mktemp("servers")
+    model = tiny_model(work / "model")
+    with ExitStack() as stack:
+        options: dict[str, list[str]] = {"open": [], "capped": ["--max-num-queued-reqs", str(CAP)]}
+        yield {name: stack.enter_context(vllm(work / name, model, *more)) for name, more in options.items()}
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, client.ApiClient]]:
+    with running(tmp_path_factory.mktemp("control-plane")) as (plane, kube):
+        serve_kind(kube)
+        yield plane, kube
+
+
+@pytest.fixture(scope="module")
+def kube(plane: tuple[ControlPlane, client.ApiClient]) -> client.ApiClient:
+    return plane[1]
+
+
+@pytest.fixture(scope="module")
+def chain(plane: tuple[ControlPlane, client.ApiClient], servers: dict[str, int]) -> Iterator[ServersChain]:
+    chain = ServersChain(*plane, {f"{NAMESPACE}/{name}-0": port for name, port in servers.items()})
+    chain.start()
+    yield chain
+    chain.stop()
+
+
+@pytest.fixture(scope="module")
+def workloads(kube: client.ApiClient, chain: ServersChain, servers: dict[str, int]) -> Iterator[Workloads]:
+    made = Workloads(kube, NAMESPACE)
+    made.node("gpu1", gpus=16)
+    for name in servers:
+        made.deployment(name)
+        made.ready_pod(f"{name}-0", app=name)
+    yield made
+    remove_rules(kube)
+
+
+def wanted(kube: client.ApiClient, name: str) -> int:
+    status = client.AutoscalingV2Api(kube).read_namespaced_horizontal_pod_autoscaler(name, NAMESPACE).status
+    return status.desired_replicas or 0
+
+
+def findings(run: Run, name: str) -> list[dict[str, Any]]:
+    return run("gpu_doctor", namespace=NAMESPACE, name=name, grace=False)["result"]["findings"]
+
+
+def test_each_load_is_read_scaled_and_judged(
+    run: Run, kube: client.ApiClient, chain: ServersChain, workloads: Workloads, servers: dict[str, int]
+) -> None:
+    """Idle, then half of its slots, then four times as many users as it has slots."""
+    spec = {"namespace": NAMESPACE, "target": {"name": "open"}, "metric": "llm_in_flight", "target_value": 4}
+    with_queue = [{**spec, "max_replicas": 8, "extra_metrics": [{"metric": "llm"}]}]
+    proven = run(verify=True, wait_timeout=PROOF_S, autoscalers=with_queue)
+    assert not proven.get("failed"), proven
+    names = ("llm_in_flight", "llm_requests_waiting", "llm_kv_cache")
+    assert [chain.value(name, "open-0") for name in names] == [0, 0, 0]
+    assert findings(run, "open") == []
+
+    def read(name: str, value: float) -> None:
+        eventually(lambda: chain.value(name, "open-0") == value, f"{name} is {value}", PROOF_S)
+
+    with users(2, complete(servers["open"])):
+        read("llm_in_flight", 2)
+        read("llm_requests_waiting", 0)
+        assert wanted(kube, "open") == 1
+        assert findings(run, "open") == []
+
+    with users(16, complete(servers["open"])) as statuses:
+        read("llm_in_flight", 16)
+        read("llm_requests_waiting", 16 - SLOTS)
+        eventually(lambda: wanted(kube, "open") == 4, "16 in flight are four pods at four each", PROOF_S)
+        kv_cache = chain.value("llm_kv_cache", "open-0")
+        # The slots are full long before the cache is: its usage alone would never scale.
+        assert kv_cache is not None
+        assert 0 < kv_cache < 10
+        assert findings(run, "open") == []
+    assert set(statuses) == {200}
+    read("llm_in_flight", 0)
+
+
+def test_a_capped_queue_is_seen_and_reported(
+    run: Run, kube: client.ApiClient, chain: ServersChain, workloads: Workloads, servers: dict[str, int]
+) -> None:
+    """Twenty users of a server that admits six: most are rejected, and its own gauges show six."""
+    spec = {"namespace": NAMESPACE, "target": {"name": "capped"}, "metric": "llm_in_flight", "max_replicas": 8}
+    assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[{**spec, "target_value": 20}]).get("failed")
+    assert findings(run, "capped") == []
+
+    with users(20, complete(servers["capped"])) as statuses:
+
+        def rejected() -> list[dict[str, Any]]:
+            return [found for found in findings(run, "capped") if found["id"] == "REJECTED_BELOW_TARGET"]
+
+        [finding] = eventually(rejected, "the doctor names the rejections", SEEN_S)
+        assert "capped-0 rejected up to" in finding["seen"][0]
+        assert wanted(kube, "capped") == 1
+        # Rejected requests count as much again as those in flight, so a target below twice the limit scales.
+        assert not run(autoscalers=[{**spec, "target_value": CAP}]).get("failed")
+        eventually(lambda: wanted(kube, "capped") >= 2, "it scales for those that are rejected", PROOF_S)
+    assert statuses[503] > statuses[200] > 0
