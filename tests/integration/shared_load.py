@@ -156,7 +156,12 @@ def followed(namespace: str, backend: str, **changes: Any) -> Autoscaler:
 
 def deploy(kube: client.ApiClient, namespace: str, name: str = "chat", replicas: int = 2) -> None:
     have_namespace(client.CoreV1Api(kube), namespace)
-    container = {"name": "main", "image": "service:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    container = {
+        "name": "main",
+        "image": "service:1",
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        "readinessProbe": {"httpGet": {"port": 8080}},
+    }
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container], "nodeName": "gpu1"}}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
