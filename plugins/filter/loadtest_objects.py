@@ -18,18 +18,18 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the Secret with the plan of a load test, and the Job that sends its load.
+  - Returns the Secret with the plan of a load test, and the Job that sends the load.
 positional: _input, stages, owners
 options:
   _input:
     description:
       - C(name), C(namespace) and C(inventory) of the objects, C(image) and C(command) of the generator, its C(files),
         C(start_timeout), C(node_selector) and C(tolerations).
-      - C(plan) for k6, with C(timeout_s) of a request and C(most_users) at a time. Empty for another generator.
+      - C(plan) is for k6, with C(timeout_s) per request and at most C(most_users) at once. Empty for other generators.
     type: dict
     required: true
   stages:
-    description: What P(kubegpu.autoscale.gpu_loadtest_stages#filter) returns.
+    description: The stages that P(kubegpu.autoscale.gpu_loadtest_stages#filter) returned.
     type: list
     elements: dict
     required: true
