@@ -213,7 +213,7 @@ def checked_inventory(inventory: str) -> str:
 
 def as_hop(err: HopError | ApiError | QueryError) -> HopError:
     if isinstance(err, QueryError):
-        fix = "ask for less, a shorter time for instance; or raise query.max-samples and query.timeout of Prometheus"
+        fix = "query less, for example a shorter time; or raise query.max-samples and query.timeout of Prometheus"
         return HopError(Hop.SCRAPE, seen=f"Prometheus rejects a query: {err}", fix=fix)
     return err if isinstance(err, HopError) else _refused_request(err)
 
@@ -221,7 +221,7 @@ def as_hop(err: HopError | ApiError | QueryError) -> HopError:
 def _refused_request(err: ApiError) -> HopError:
     if err.status == 0:
         return HopError(
-            Hop.API_SERVER, seen=str(err), fix="see that the address in the kubeconfig is right and reachable"
+            Hop.API_SERVER, seen=str(err), fix="check that the address in the kubeconfig is right and reachable"
         )
     if err.status == 401:
         return HopError(Hop.API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")

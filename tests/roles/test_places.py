@@ -83,7 +83,10 @@ CASES = {
     "two operators": Case(
         STACK,
         {"prometheus_operator": [found("a/operator")]},
-        ("DaemonSet a/operator was not created by this collection", "two operators write the same objects for ever"),
+        (
+            "DaemonSet a/operator was not created by this collection",
+            "two operators overwrite the same objects",
+        ),
         {"prometheus_stack_state": "present"},
     ),
     "an adapter beside two": Case(ADAPTER, SEVERAL, WHICH),

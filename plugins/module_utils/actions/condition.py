@@ -54,6 +54,6 @@ class Condition:
     def _refusal(self, err: Exception) -> HopError:
         return HopError(
             self._option,
-            seen=f"{self.expression!r} is no JMESPath: {err}",
-            fix="see https://jmespath.org for the language",
+            seen=f"{self.expression!r} is not a JMESPath expression: {err}",
+            fix="https://jmespath.org describes the syntax",
         )

@@ -40,7 +40,9 @@ def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline
     if names and not kube.dry_run:
         _wait_until_gone(lambda: [name for name in names if kube.get(CRDS, name) is not None], deadline)
     outcome = _outcome(actions)
-    outcome.warnings = [f"CRD {name} stays for {', '.join(titles)}" for name, titles in sorted(used.items()) if titles]
+    outcome.warnings = [
+        f"CRD {name} is kept for {', '.join(titles)}" for name, titles in sorted(used.items()) if titles
+    ]
     return outcome
 
 

@@ -82,7 +82,7 @@ def read_hours(
             raise _nothing_recorded(prometheus, wanted[0].start)
         found = [_fullest(week, prometheus, replicas, _query(week, namespaces)) for week in wanted]
     except QueryError as err:
-        fix = "see that Prometheus is 2.33 or later, and its limits on queries"
+        fix = "check that Prometheus is 2.33 or later, and its limits on queries"
         raise HopError(HOURS, f"Prometheus {prometheus.name} rejects the query: {err}", fix) from err
     result = {"recorded_since": written(since), "weeks": found, "workloads": totals(found)}
     return Outcome(result=result, warnings=list(_late(since, wanted)))
@@ -113,7 +113,7 @@ def _clock(prometheus: PrometheusClient) -> float:
     except ApiError as err:
         if err.status in (401, 403):
             raise
-        fix = "see that it runs, and that the option prometheus names its service or its url"
+        fix = "check that it runs, and that the option prometheus has its service or its url"
         raise HopError(HOURS, f"Prometheus {prometheus.name} does not answer", fix, cause=str(err)) from err
 
 
@@ -122,7 +122,7 @@ def _refuse(weeks: int, namespaces: Sequence[str]) -> None:
         raise HopError(HOURS, f"weeks is {weeks}", f"set it to 1 to {MOST_WEEKS}")
     for namespace in namespaces:
         if not _NAMESPACE.fullmatch(namespace):
-            raise HopError(HOURS, f"namespaces has {namespace!r}", "give names of namespaces, ml for instance")
+            raise HopError(HOURS, f"namespaces has {namespace!r}", "list names of namespaces, for example ml")
 
 
 def written(time: datetime) -> str:
@@ -146,15 +146,17 @@ def _nothing_recorded(prometheus: PrometheusClient, start: datetime) -> HopError
         rules = [rule for rule in prometheus.recording_rules() if rule["name"] in (series, _OFFERED)]
     except (ApiError, QueryError):  # something in front of several Prometheus may not know its rules
         return HopError(
-            Hop.RULE, seen, "see that Prometheus evaluates the rules of role gpu_alerts (docs/monitoring.md, GPU hours)"
+            Hop.RULE,
+            seen,
+            "check that Prometheus evaluates the rules of role gpu_alerts (docs/monitoring.md, GPU hours)",
         )
     if not rules:
-        fix = "run playbooks/monitoring.yml with gpu_alerts_state=present, then ask again in some minutes"
+        fix = "run playbooks/monitoring.yml with gpu_alerts_state=present, then run again after some minutes"
         return HopError(Hop.RULE, seen, fix, cause=f"it has no rule that records {series}")
     if broken := next((rule for rule in rules if rule.get("lastError")), None):
-        fix = "see what Prometheus logs of the rule group kubegpu-records-hours"
+        fix = "check the log of Prometheus for the rule group kubegpu-records-hours"
         return HopError(Hop.RULE, seen, fix, cause=f"its rule {broken['name']} fails: {broken['lastError']}")
-    fix = "see that kube-state-metrics is scraped and nodes offer GPUs, then ask again in some minutes"
+    fix = "check that kube-state-metrics is scraped and nodes offer GPUs, then run again after some minutes"
     return HopError(Hop.RULE, seen, fix, cause="its rules are loaded, and have found no node that offers GPUs")
 
 
@@ -230,7 +232,7 @@ def _late(since: datetime, weeks: Sequence[Week]) -> Iterator[str]:
     start = weeks[0].start
     if since - start > 2 * _STEP:
         yield (
-            f"GPU hours: Prometheus has them from {since:%Y-%m-%d %H:%M} UTC on, and {start:%Y-%m-%d} was asked for. "
-            f"What is before that is empty. Next: prometheus_stack_retention of {7 * len(weeks)}d and room for it keep "
-            f"{len(weeks)} weeks from now on."
+            f"GPU hours: the data of Prometheus begin at {since:%Y-%m-%d %H:%M} UTC, after {start:%Y-%m-%d}. "
+            f"Hours before that are empty. Next: to keep {len(weeks)} weeks, set prometheus_stack_retention "
+            f"to {7 * len(weeks)}d and provide the space."
         )

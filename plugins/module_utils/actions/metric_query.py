@@ -129,11 +129,11 @@ _REFUSALS: tuple[Refusal, ...] = (
     (
         lambda query: query.target is not None and query.resource != "pods",
         "target stands for its pods, so resource must be pods",
-        "leave resource out; or leave target out and ask for the object itself by resource and name",
+        "leave resource out; or leave target out and select the object by resource and name",
     ),
     (
         lambda query: query.resource == "pods" and not query.namespace,
-        "pods are in a namespace, and none is given",
+        "pods need a namespace, and none is given",
         "set namespace",
     ),
     (

@@ -56,7 +56,7 @@ def make_objects(
             fix="install the CRD of that kind first, for a PrometheusRule the Prometheus operator; or skip the objects "
             "with the role's state absent",
         )
-    outcome.warnings += [f"no {kind} is served yet: it cannot be judged" for kind in missing]
+    outcome.warnings += [f"no {kind} is served yet, so it cannot be checked" for kind in missing]
     for identity in desired.keys() - ours.keys():
         _refuse_foreign(kube, served.get(identity[0]), identity, inventory)
 

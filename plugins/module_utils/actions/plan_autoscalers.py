@@ -35,7 +35,7 @@ PLAN = "plan"
 PROCESSES, WORTH_PROCESSES = 2, 20
 # Why there is nothing to replay.
 _UNRECORDED = "Prometheus has recorded none of its metrics in that time"
-_UNTOLD = "its load is found by the names of its pods, which truncate such a long name"
+_UNTOLD = "its load is found by the names of its pods, in which such a long name is truncated"
 # What explains decisions is read finer than what is replayed.
 _RECENT_STEP_S = 5
 
@@ -91,14 +91,14 @@ def _is_without_policies(direction: str) -> _IsWrong:
 
 
 _REFUSALS: tuple[tuple[_IsWrong, str, str], ...] = (
-    (_is_below(1, "history"), "history is {history}", "set it to some hours at least, 86400 for a day"),
+    (_is_below(1, "history"), "history is {history}", "set it to some hours at least, for example 86400 for a day"),
     (_is_below(1, "step"), "step is {step}", "set it to 1 s or more"),
     (
         lambda params: params.get("step") is not None and params["history"] < params["step"],
         "history is {history} s, less than a step of {step} s",
-        "set it to some hours at least, 86400 for a day",
+        "set it to some hours at least, for example 86400 for a day",
     ),
-    (_is_below(0, "recent"), "recent is {recent}", "set it to seconds, or to 0"),
+    (_is_below(0, "recent"), "recent is {recent}", "set it to a number of seconds, or to 0"),
     (_is_below(0, "pod_start"), "pod_start is {pod_start}", "set it to 0 or more"),
     (_is_below(SMALLEST_TARGET, "overload"), "overload is {overload}", "set it to more than 0, or leave it out"),
     (_is_below(SMALLEST_TARGET, "target_value"), "target_value is {target_value}", f"use {SMALLEST_TARGET} or more"),

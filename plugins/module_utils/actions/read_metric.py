@@ -77,7 +77,7 @@ def read_metric_until(
         except ApiError as err:
             if err.status != 0:
                 _passing(err)
-            fix = "see that the API server is up, and that the address in the kubeconfig is right and reachable"
+            fix = "check that the API server is up, and that the address in the kubeconfig is right and reachable"
             return _answer(query, [], broken=HopError(Hop.API_SERVER, seen=str(err), fix=fix))
 
     result, broken = wait_until(look, lambda answer: condition.holds(_returned(answer[0])), deadline, poll_s=poll_s)
@@ -256,8 +256,8 @@ def _unfulfilled(condition: Condition, result: Mapping[str, Any]) -> HopError:
         CONDITION,
         seen=f"every hop answers, but {condition.expression} {condition.outcome(_returned(result))}; last values: "
         f"{enumeration(values)}",
-        fix="raise wait_timeout, or correct until: its paths begin with result, as in result.items[].value, and one "
-        "that leads nowhere is null",
+        fix="raise wait_timeout, or correct until: its paths begin with result, as in result.items[].value, and a "
+        "path that does not exist is null",
     )
 
 

@@ -108,7 +108,7 @@ def _target_resource(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any]) -> 
     if resource is None:
         raise HopError(
             Hop.WORKLOAD,
-            seen=f"{watch.namespace}/{watch.name}: the cluster has no kind {reference['kind']} of "
+            seen=f"{watch.namespace}/{watch.name}: the cluster has no kind {reference['kind']} in "
             f"{reference['apiVersion']}",
             fix="correct the HPA's scaleTargetRef, or install what serves that kind",
         )
@@ -165,7 +165,7 @@ def _no_load(watch: Watch, seen: str) -> HopError:
     return HopError(
         Hop.WORKLOAD,
         seen=f"{watch.namespace}/{watch.job}: the load did not start: {seen}",
-        fix=f"`kubectl -n {watch.namespace} describe pods -l job-name={watch.job}` says why",
+        fix=f"`kubectl -n {watch.namespace} describe pods -l job-name={watch.job}` shows why",
     )
 
 

@@ -164,7 +164,7 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     if name in TAKEN_NAMES:
         raise HopError(
             Hop.SPEC,
-            seen=f"{name!r} is the name of a profile or of a profile's metric, not of one of your own",
+            seen=f"{name!r} is the name of a profile or of a profile's metric, which a custom metric cannot have",
             fix="give the metric another name, or use the profile by its name",
         )
     labels = tuple(sorted((str(label), str(value)) for label, value in selector.items()))
@@ -172,7 +172,7 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
         if not is_qualified_name(label) or not is_label_value(value):
             raise HopError(
                 Hop.SPEC,
-                seen=f"metric {name!r} has the selector {label}: {value!r}, which is no legal label",
+                seen=f"metric {name!r} has the selector {label}: {value!r}, which is not a valid label",
                 fix="use names and values of labels: at most 63 letters, digits, dashes, underscores and dots",
             )
     return Metric(name, query, per="pod" if per == "pod" else "workload", selector=labels)
@@ -398,8 +398,8 @@ PROFILES: dict[str, Profile] = {
             "gpu_memory",
             (_gpu_metric("gpu_memory", "$used", target_value=80, used=_MEMORY_USED),),
             caveats=(
-                "vLLM, TGI and others take nearly all GPU memory when they start and keep it: it never falls there",
-                "pods that share a GPU get no true value: free memory is the GPU's, used memory may be the pod's",
+                "vLLM, TGI and others allocate nearly all GPU memory at startup and keep it, so the value never falls",
+                "on a shared GPU the value is wrong: free memory is the GPU's, but used memory may be the pod's",
             ),
         ),
         Profile(
@@ -407,8 +407,8 @@ PROFILES: dict[str, Profile] = {
             (_gpu_metric("mig", "$profiled", profiled=_ENGINE_OF_INSTANCES),),
             caveats=(
                 "whole GPUs have no value, and instances of all sizes count alike",
-                "DCGM before 3 gives the share of the whole GPU, not of the instance: see what a known load shows",
-                "neither the rule nor gpu_doctor can tell when the metric of an instance is stuck at 0",
+                "DCGM before 3 reports the share of the whole GPU, not of the instance: check it with a known load",
+                "neither the rule nor gpu_doctor detects that the metric of an instance is stuck at 0",
                 "dcgm-exporter does not name the pod of an instance that was claimed through DRA",
             ),
         ),
@@ -416,9 +416,9 @@ PROFILES: dict[str, Profile] = {
             "shared",
             (_gpu_metric("shared", "$util", util=_PROCESSES_UTIL),),
             caveats=(
-                "dcgm-exporter tells pods on one GPU apart from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
-                "kubernetes.enablePodUID: older ones give each pod the GPU's value, without the last two each reads 0",
-                "a pod's processes are added up, and a sum above 100 counts as 100",
+                "dcgm-exporter distinguishes pods on one GPU from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
+                "kubernetes.enablePodUID: older ones give each pod the GPU's value; without the last two it is 0",
+                "the values of a pod's processes are added, and a sum above 100 counts as 100",
                 "another pod on the same GPU adds contention, not capacity",
             ),
         ),
@@ -452,10 +452,10 @@ PROFILES: dict[str, Profile] = {
                 ),
             ),
             caveats=(
-                "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
-                "requests wait only when a server is full: the queue does not tell how busy it is below that",
-                "TGI, llama.cpp and Triton without TensorRT-LLM have no KV cache usage: take llm_in_flight for them",
-                "a vLLM with --max-num-queued-reqs rejects what it does not admit: set the target below that number",
+                "Prometheus must scrape the model servers' pods, with a PodMonitor or a ServiceMonitor",
+                "requests wait only when a server is full: the queue does not show how busy it is before",
+                "TGI, llama.cpp and Triton without TensorRT-LLM have no KV cache usage: use llm_in_flight for them",
+                "with --max-num-queued-reqs, vLLM rejects further requests: set the target below that number",
             ),
         ),
         Profile(
@@ -476,12 +476,12 @@ PROFILES: dict[str, Profile] = {
                 ),
             ),
             caveats=(
-                "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
-                "how many requests a pod is to hold depends on the model and its answers: measure it by a load test",
-                "requests that wait add up while pods start: with a dead time that is too short it asks for too many",
-                "Triton's requests that run are a mean of the last minute, so the value falls a minute late",
-                "a vLLM with --max-num-queued-reqs rejects what it does not admit: set the target below that number",
-                "Triton counts the time of an ensemble beside that of its models: up to twice what is in flight",
+                "Prometheus must scrape the model servers' pods, with a PodMonitor or a ServiceMonitor",
+                "how many requests a pod can hold depends on the model and its answers: measure it with a load test",
+                "waiting requests add up while pods start: with too short a dead time, the HPA asks for too many pods",
+                "Triton's running requests are an average of the last minute, so the value falls a minute late",
+                "with --max-num-queued-reqs, vLLM rejects further requests: set the target below that number",
+                "Triton counts the time of an ensemble and of its models: up to twice the requests in flight",
             ),
         ),
     )

@@ -180,7 +180,7 @@ def _blind_spots(subject: Subject) -> list[str]:
         if full:
             minutes = full * trace.step_s / 60
             notes.append(
-                f"all pods were full for {minutes:,.4g} minutes: more may have been asked for than is recorded"
+                f"all pods were full for {minutes:,.4g} minutes: the load may have been higher than what is recorded"
             )
     return notes
 

@@ -118,7 +118,7 @@ def _identifier(section: Options) -> None:
             )
         for value in values:
             if not isinstance(value, str) or not is_label_value(value):
-                raise expression.error("values", f"have {shown(value)}", "use legal values of a label, in quotes")
+                raise expression.error("values", f"have {shown(value)}", "use valid values of a label, in quotes")
 
 
 def check_labels(options: Options, option: str) -> None:
@@ -128,10 +128,10 @@ def check_labels(options: Options, option: str) -> None:
         raise options.error(option, f"is {shown(labels)}, not a mapping", "write label: value")
     for label, value in labels.items():
         if not isinstance(label, str) or not is_qualified_name(label):
-            raise options.error(option, f"has the label {shown(label)}", "use a legal name of a label")
+            raise options.error(option, f"has the label {shown(label)}", "use a valid name of a label")
         if not isinstance(value, str) or not is_label_value(value):
             raise options.error(
-                f"{option}.{label}", f"is {shown(value)}", "set it to a legal value of a label, in quotes"
+                f"{option}.{label}", f"is {shown(value)}", "set it to a valid value of a label, in quotes"
             )
 
 

@@ -361,13 +361,13 @@ def _metric_target(options: Options, metric: Metric, value: float, target: Targe
         raise options.error(
             "metric",
             f"{metric.name} has no query",
-            "give the query; only a metric of external.metrics.k8s.io (metric_type: External) goes without",
+            "give the query; only a metric of external.metrics.k8s.io (metric_type: External) needs none",
         )
     if type_ != PODS and metric.query and target.kind not in WORKLOAD_LABELS:
         raise options.error(
             "metric_type",
-            f"{type_} cannot tell the pods of a {target.kind}",
-            f"leave metric_type at Pods; {type_} knows {enumeration(list(WORKLOAD_LABELS))}",
+            f"{type_} cannot identify the pods of a {target.kind}",
+            f"leave metric_type at Pods; {type_} supports {enumeration(list(WORKLOAD_LABELS))}",
         )
     if type_ == EXTERNAL and metric.query and len(target.name) > LONGEST_LABEL:
         raise options.error(
@@ -401,19 +401,19 @@ def _demand(options: Options, namespace: str, target: Target, profile: Profile) 
     if profile.name not in ACTIVITIES:
         raise options.error(
             "demand",
-            f"is set, but metric {profile.name} does not say how busy a GPU is",
+            f"is set, but metric {profile.name} does not show how busy a GPU is",
             f"leave demand out, as for model servers; or use {', '.join(ACTIVITIES)}",
         )
     if target.kind not in DEMAND_KINDS:
         raise options.error(
             "demand",
-            f"cannot tell the pods of a {target.kind}",
-            f"leave demand out; it knows {enumeration(list(DEMAND_KINDS))}",
+            f"cannot identify the pods of a {target.kind}",
+            f"leave demand out; it supports {enumeration(list(DEMAND_KINDS))}",
         )
     if are_cut(target.kind, target.name):
         raise options.error(
             "demand",
-            f"cannot tell the pods of {target}, whose names leave out a part of such a long name",
+            f"cannot identify the pods of {target}, whose names leave out a part of such a long name",
             f"leave demand out, or name the Deployment with at most {LONGEST_NAME} characters",
         )
     return Demand.from_options(given, namespace, target.name)

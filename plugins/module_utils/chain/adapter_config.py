@@ -115,10 +115,10 @@ def _fault_of_selector(text: str) -> str:
         characters = _ESCAPE.findall(literal)
         escaped = next((character for character in characters if character not in _ESCAPED), "")
         if escaped and literal[0] != "`":
-            return f"seriesQuery has `\\{escaped}` in {literal}: a backslash is written twice there"
+            return f"seriesQuery has `\\{escaped}` in {literal}: a backslash must be doubled there"
     broken = next(filter(None, (_fault_of_pattern(value) for _label, kind, value in matchers if "~" in kind)), "")
     if not broken and all(_fits_nothing(kind, value) for _label, kind, value in matchers):
-        return "each matcher of seriesQuery fits the empty string as well, which Prometheus rejects"
+        return "each matcher of seriesQuery also matches the empty string, which Prometheus rejects"
     return broken
 
 
@@ -156,7 +156,7 @@ def _fits_nothing(kind: str, value: str) -> bool:
 def _fault_of_pattern(pattern: str) -> str:
     """Go's regular expressions have no lookaround."""
     if _LOOKAROUND.search(pattern):
-        return f"the regular expression `{pattern}` looks around, which Go's cannot"
+        return f"the regular expression `{pattern}` uses lookaround, which Go does not support"
     try:
         _compiled(pattern)
     except re.error as err:

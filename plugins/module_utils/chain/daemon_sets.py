@@ -40,7 +40,7 @@ def obstacle(state: State, daemon_sets: Sequence[Manifest], node: Manifest) -> t
     if not may_run_on(pod, {**node, "spec": {}}):
         if labels := _wanted_labels(pod):
             return labels, f"the node lacks a label that the DaemonSet selects nodes by ({labels})"
-        return "", "the DaemonSet's node affinity leaves the node out"
+        return "", "the DaemonSet's node affinity excludes the node"
     taints = [
         taint for taint in (node.get("spec") or {}).get("taints") or () if not taint["key"].startswith(_OWN_TAINTS)
     ]
@@ -56,7 +56,7 @@ def obstacle(state: State, daemon_sets: Sequence[Manifest], node: Manifest) -> t
     ]
     if events:
         return "", f"its controller cannot create the pod: {events[-1]}"
-    return "", "the DaemonSet's controller has made no pod there"
+    return "", "the DaemonSet's controller has created no pod there"
 
 
 def _wanted_labels(pod: Manifest) -> str:

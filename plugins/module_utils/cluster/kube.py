@@ -330,8 +330,8 @@ class KubeClient:
 
 # Never by deletion of a CRD: all objects of its kind would go with it.
 _TAKEOVERS = {
-    "HorizontalPodAutoscaler": "take them over with adopt: true",
-    "ScaledObject": "take them over with adopt: true",
+    "HorizontalPodAutoscaler": "adopt them with adopt: true",
+    "ScaledObject": "adopt them with adopt: true",
     "CustomResourceDefinition": f"leave the CRD to it: `kubectl label crd {{name}} {MANAGED_BY}-`",
 }
 
@@ -343,11 +343,11 @@ def _is_of_another_uid(err: ApiError) -> bool:
 
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in err.field_conflicts)
-    takeover = _TAKEOVERS.get(manifest["kind"], "take them over by deletion of the object")
+    takeover = _TAKEOVERS.get(manifest["kind"], "delete the object")
     return HopError(
         Hop.API_SERVER,
         seen=f"{_title(manifest)}: {seen}",
-        fix=f"have that manager give the fields up, or {takeover.format(name=manifest['metadata']['name'])}",
+        fix=f"have that manager release the fields, or {takeover.format(name=manifest['metadata']['name'])}",
     )
 
 

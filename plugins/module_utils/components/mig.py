@@ -116,7 +116,7 @@ def _refusals(request: Request, nodes: Sequence[Manifest]) -> Iterator[str]:
         yield (
             "MIG: gpu_mig_state is present, and gpu_mig_profile is empty. Nothing was changed."
             " Next: set gpu_mig_profile, all-1g.10gb for instance;"
-            " the ConfigMap default-mig-parted-config of the GPU operator has their names."
+            " the ConfigMap default-mig-parted-config of the GPU operator lists them."
         )
     if not nodes:
         pool = f", of the pool {json.dumps(dict(request.pool))}" if request.pool else ""

@@ -100,6 +100,6 @@ def _no_node(detected: Sequence[str], nodes: Sequence[Manifest]) -> str:
         return ""
     return (
         f"GPU -> node: {', '.join(missing)} has a GPU and is not a node of the cluster. Nodes: {', '.join(names)}."
-        " Nothing was changed. Next: let it join (playbook kubegpu.autoscale.cluster),"
+        " Nothing was changed. Next: join it to the cluster (playbook kubegpu.autoscale.cluster),"
         " or set kubernetes_node_name for the host to the name that its node has."
     )

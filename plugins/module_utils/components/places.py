@@ -206,7 +206,7 @@ COMPONENTS: Mapping[str, Component] = {
     "prometheus_stack": Component(
         namespace=defaults.NAMESPACE,
         release=defaults.RELEASE,
-        reason="two operators write the same objects for ever",
+        reason="two operators overwrite the same objects",
         reads=("DaemonSet", "Deployment", "Prometheus", "Service", "StatefulSet"),
         rivals=_operators,
         is_taken=_stack_is_taken,
@@ -226,7 +226,7 @@ COMPONENTS: Mapping[str, Component] = {
     "nvidia_device_plugin": Component(
         namespace="nvidia-device-plugin",
         release="nvidia-device-plugin",
-        reason="two of them give out the same GPUs",
+        reason="two of them allocate the same GPUs",
         reads=("DaemonSet", "Deployment"),
         rivals=_plugins,
         is_taken=_plugin_is_taken,
@@ -269,7 +269,7 @@ COMPONENTS: Mapping[str, Component] = {
         release="gpu-operator",
         state="existing",
         options=("state", "namespace", "release"),
-        reason="two device plugins give out the same GPUs, and of two DCGMs on a node only one reads the profiling"
+        reason="two device plugins allocate the same GPUs, and of two DCGMs on a node only one reads the profiling"
         " counters",
         reads=("DaemonSet", "Deployment"),
         rivals=_operator_rivals,

@@ -127,12 +127,12 @@ def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] |
         yield (
             f"sample -> cluster: {', '.join(foreign)} in namespace {sample.namespace} "
             "was not created by this collection."
-            " Nothing was changed. Next: set gpu_workload_namespace or gpu_workload_name to others."
+            " Nothing was changed. Next: set gpu_workload_namespace or gpu_workload_name to another name."
         )
     if sample.service and sample.route and not sample.route.get("parents"):
         yield (
-            "inventory -> sample: gpu_workload_route has no parents, so no Gateway would take it. Nothing was changed."
-            " Next: name a Gateway there, as in `parents: [{name: public, namespace: gateways}]`."
+            "inventory -> sample: gpu_workload_route has no parents, so no Gateway would accept it. Nothing was "
+            "changed. Next: name a Gateway there, as in `parents: [{name: public, namespace: gateways}]`."
         )
     served = {obj["metadata"]["name"] for obj in found or () if obj["kind"] == "CustomResourceDefinition"}
     for front in sample.fronts:

@@ -61,7 +61,7 @@ def forgetting(document: str, before: str, stock: str = "runc") -> str:
 def _read(document: str) -> dict[str, Any]:
     settings = json.loads(document) if document.strip() else {}
     if not isinstance(settings, dict) or not isinstance(settings.get("runtimes", {}), dict):
-        raise ValueError("it is no table of settings")
+        raise ValueError("it is not an object with settings")
     return settings
 
 

@@ -17,7 +17,7 @@ from .yaml import from_yaml_of_others, to_yaml
 
 Entries = dict[str, dict[str, Any]]
 
-REPLACE = "fetch the kubeconfig anew, or use another context"
+REPLACE = "download the kubeconfig again, or use another context"
 # Sections, and what their entries hold beside the name.
 SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 AUTHORITY = "certificate-authority-data"
@@ -44,7 +44,7 @@ class Kubeconfig:
         if document is None:
             document = {}
         if not isinstance(document, Mapping):
-            raise _unreadable(path, "is no kubeconfig: it is no mapping with clusters, contexts and users")
+            raise _unreadable(path, "is not a kubeconfig: it is not a mapping with clusters, contexts and users")
         return cls.of(document, path)
 
     @classmethod
@@ -67,7 +67,7 @@ class Kubeconfig:
         if not self.contexts:
             state = "is empty" if self.is_empty else "has no contexts"
             raise HopError(
-                Hop.API_SERVER, seen=f"{path} {state}", fix="set kubeconfig to the file of a cluster, or fetch it anew"
+                Hop.API_SERVER, seen=f"{path} {state}", fix="set kubeconfig to a cluster's file, or download it again"
             )
         name = wanted or self.current or next(iter(self.contexts))
         if name not in self.contexts:
@@ -240,18 +240,18 @@ def _with_entry(entries: list[Any], name: str, section: str, content: dict[str, 
 def _entries(document: Mapping[str, Any], section: str, path: str) -> Entries:
     given = document.get(section) or []
     if not isinstance(given, list):
-        raise _unreadable(path, f"is no kubeconfig: {section} is no list")
+        raise _unreadable(path, f"is not a kubeconfig: {section} is not a list")
     found: Entries = {}
     for place, entry in enumerate(given):
         content = entry.get(SECTIONS[section]) if isinstance(entry, Mapping) else None
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-            raise _unreadable(path, f"is no kubeconfig: {section}[{place}] has no name")
+            raise _unreadable(path, f"is not a kubeconfig: {section}[{place}] has no name")
         if not isinstance(content or {}, Mapping):
-            raise _unreadable(path, f"is no kubeconfig: {section}[{place}].{SECTIONS[section]} is no mapping")
+            raise _unreadable(path, f"is no kubeconfig: {section}[{place}].{SECTIONS[section]} is not a mapping")
         if section == "contexts" and not all(
             isinstance((content or {}).get(key, ""), str) for key in ("cluster", "user")
         ):
-            raise _unreadable(path, f"is no kubeconfig: cluster or user of {section}[{place}] is no name")
+            raise _unreadable(path, f"is not a kubeconfig: cluster or user of {section}[{place}] is not a name")
         found.setdefault(entry["name"], dict(content or {}))  # kubectl takes the first of a name as well
     return found
 

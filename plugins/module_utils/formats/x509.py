@@ -37,7 +37,7 @@ def _validity(text: str) -> tuple[bytes, re.Match[bytes]]:
     der = base64.b64decode(found[1]) if found else b""
     validity = _VALIDITY.search(der)
     if not validity:
-        raise ValueError("no certificate in PEM")
+        raise ValueError("no PEM certificate found")
     return der, validity
 
 

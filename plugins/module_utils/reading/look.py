@@ -159,7 +159,7 @@ class Look(Reader):
         ]
         if scope.name and not hpas and "hpas" not in self.gaps.unavailable:
             place = "/".join(filter(None, (scope.namespace, scope.name)))
-            raise HopError(Hop.HPA, seen=f"unknown HPA {place}", fix="correct namespace and name")
+            raise HopError(Hop.HPA, seen=f"unknown HPA {place}", fix="check namespace and name")
         return hpas
 
     @cached_property

@@ -19,17 +19,17 @@ def textfile(report: Report) -> str:
     keys = ("id", "hop", "severity")
     found = Counter(tuple(finding[key] for key in keys) for finding in report["findings"])
     gauges: dict[str, tuple[str, list[Row]]] = {
-        "run_timestamp_seconds": ("When the doctor looked.", [({}, unix(report["generated_at"]) or 0)]),
+        "run_timestamp_seconds": ("Time of the report.", [({}, unix(report["generated_at"]) or 0)]),
         "verdict": (
-            "One row, with the verdict.",
+            "Verdict of the report, one row.",
             [({"verdict": report["verdict"]}, 1)],
         ),
         "hop": (
-            "One row for each hop of the chain, with its status.",
+            "Status of each hop of the chain, one row each.",
             [({"hop": hop["id"], "status": hop["status"]}, 1) for hop in report["hops"]],
         ),
         "findings": (
-            "Findings of a type.",
+            "Number of findings of a type.",
             [(dict(zip(keys, labels, strict=True)), count) for labels, count in found.items()],
         ),
         "autoscaler_proven": (

@@ -73,7 +73,7 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            self.warn(name, f"cannot be looked at ({error.strerror})")
+            self.warn(name, f"cannot be read ({error.strerror})")
             return None
         return True
 

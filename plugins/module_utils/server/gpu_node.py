@@ -117,7 +117,7 @@ class GpuNode:
             return ""
         if not self._own_gpus:
             holders = " and ".join(sorted({str(gpu.driver) for gpu in self.gpus}))
-            return f"every GPU is bound to {holders}: unbind those that this node is to use itself"
+            return f"every GPU is bound to {holders}: unbind those that this node should use"
         if self._misfit or self.driver_in_use:
             return self._misfit
         if not self._module_built:
@@ -131,10 +131,10 @@ class GpuNode:
             )
         if self.secure_boot:
             return (
-                "Secure Boot is on and the module is not loaded: the kernel takes it only if the key that signed it is "
-                "enrolled, see `mokutil --list-enrolled`"
+                "Secure Boot is on and the module is not loaded: the kernel accepts it only if the key that signed it "
+                "is enrolled (`mokutil --list-enrolled`)"
             )
-        return "its module is not loaded: run `modprobe nvidia`, then look into `journalctl -k --grep 'NVRM|nvidia'`"
+        return "its module is not loaded: run `modprobe nvidia`, then check `journalctl -k --grep 'NVRM|nvidia'`"
 
     def facts(self) -> dict[str, Any]:
         """The facts as the module gpu_facts documents them."""
@@ -205,7 +205,7 @@ class GpuNode:
         """Why the current driver, or the one after a reboot, does not work with these GPUs; empty if it can."""
         if {"open", "proprietary"} <= {gpu.flavour for gpu in self._own_gpus}:
             generations = " and ".join(dict.fromkeys(gpu.generation for gpu in self._own_gpus))
-            return f"no single driver drives {generations} GPUs: take one kind of card out, or ignore it"
+            return f"no single driver drives {generations} GPUs: remove one kind of card, or ignore it"
         driver = self.driver_installed or self.driver_loaded or Driver()
         for gpu in self._own_gpus:
             if driver.flavour and gpu.flavour not in ("either", None, driver.flavour):
@@ -216,7 +216,7 @@ class GpuNode:
             if driver.branch and gpu.last_branch and driver.branch > gpu.last_branch:
                 return (
                     f"driver {driver.version} no longer drives {gpu.generation} GPUs: "
-                    f"install branch {gpu.last_branch} at most"
+                    f"install branch {gpu.last_branch} or older"
                 )
         return ""
 

@@ -102,6 +102,6 @@ def _secure_boot(files: Files) -> bool | None:
     if content is None:
         return None
     if len(content) != 5 or content[4] > 1:
-        files.warn(_SECURE_BOOT, "is no UEFI variable of one byte")
+        files.warn(_SECURE_BOOT, "is not a UEFI variable of one byte")
         return None
     return content[4] == 1 and (files.read(_SHIM_INSECURE) or b"")[4:] != b"\1"

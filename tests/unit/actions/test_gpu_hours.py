@@ -138,7 +138,7 @@ def test_what_is_younger_than_a_step_is_found() -> None:
         ((), "it has no rule that records namespace_workload:gpus_held:sum"),
         ([{"name": "cluster:gpus_offered:sum", "lastError": "many-to-many"}], "sum fails: many-to-many"),
         ([{"name": "cluster:gpus_offered:sum"}], "found no node that offers GPUs"),
-        (ApiError(404, "no such page", "rules"), "see that Prometheus evaluates the rules of role gpu_alerts"),
+        (ApiError(404, "no such page", "rules"), "check that Prometheus evaluates the rules of role gpu_alerts"),
     ],
 )
 def test_where_nothing_is_recorded_the_reason_is_named(rules: Any, seen: str) -> None:

@@ -96,7 +96,7 @@ def test_a_kind_that_nobody_serves_is_refused_and_in_check_mode_awaited() -> Non
 
     outcome = make_objects(KubeClient(FakeTransport({}), dry_run=True), "alerts", rules, [rule], "prod")
     assert outcome.changed
-    assert outcome.warnings == ["no PrometheusRule is served yet: it cannot be judged"]
+    assert outcome.warnings == ["no PrometheusRule is served yet, so it cannot be checked"]
     assert not make_objects(KubeClient(FakeTransport({})), "alerts", rules, [], "prod").changed
 
 

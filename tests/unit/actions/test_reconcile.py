@@ -767,7 +767,7 @@ def test_inventories_share_a_rule_and_neither_changes_it_under_the_other() -> No
     transport = cluster(("chat",), [theirs, hpa])
     with pytest.raises(HopError) as caught:
         run(transport, wanted, rules=OPTIONS_OF_B)
-    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs another content"
+    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs different content"
     assert caught.value.seen == seen
     command = "kubectl -n monitoring label --overwrite prometheusrule kubegpu-gpu kubegpu.autoscale/inventory=b"
     assert caught.value.fix.endswith(command)

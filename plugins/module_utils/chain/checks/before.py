@@ -147,7 +147,7 @@ def rules_will_be_selected(state: State) -> Iterator[CheckResult]:
     rule = state.proposal.rule
     if rule and (why := why_not_selected(state, rule, "ruleSelector", "ruleNamespaceSelector")):
         place = f"in namespace {rule['metadata']['namespace']} with labels {labels_text(labels_of(rule))}"
-        yield CheckResult(SPEC_RULE_NOT_SELECTED, "recording rules", f"they are made {place}; {why}")
+        yield CheckResult(SPEC_RULE_NOT_SELECTED, "recording rules", f"they are created {place}; {why}")
 
 
 SPEC_RULE_OF_OTHERS = FindingType(
@@ -206,7 +206,7 @@ def rules_of_inventories(state: State) -> Iterator[CheckResult]:
         yield CheckResult(
             SPEC_RULE_OF_INVENTORY,
             f"PrometheusRule {name}",
-            f"it {maker(rule)}, and inventory {state.proposal.inventory} needs another content",
+            f"it {maker(rule)}, and inventory {state.proposal.inventory} needs different content",
             template_vars={"command": command},
         )
 

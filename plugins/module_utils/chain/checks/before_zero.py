@@ -89,7 +89,7 @@ SPEC_ZERO_ASLEEP = FindingType(
     "SPEC_ZERO_ASLEEP",
     Hop.SPEC,
     "warning",
-    cause="an HPA wakes only a workload that it scaled to zero itself, and takes any other for switched off",
+    cause="an HPA wakes only a workload that it scaled to zero itself, and treats any other as switched off",
     fix="kubectl -n {namespace} scale {target} --replicas=1",
     before="warn",
 )

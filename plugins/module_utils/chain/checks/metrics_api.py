@@ -155,7 +155,7 @@ def adapter_load(state: State) -> Iterator[CheckResult]:
                 yield CheckResult(
                     ADAPTER_OVERLOADED,
                     f"Deployment {name_of(api.adapter or pod)}",
-                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules take series of any name, the first by "
+                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules match series of any name, the first by "
                     f"{quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
                     age_s=age_s,
                 )

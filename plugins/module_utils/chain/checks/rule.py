@@ -309,8 +309,8 @@ DEMAND_WITHOUT_COUNTERS = FindingType(
     "DEMAND_WITHOUT_COUNTERS",
     Hop.RULE,
     "warning",
-    cause="Prometheus has no counter that demand.offered selects. Until then the HPA follows the load of the GPUs, and "
-    "does not see requests that wait",
+    cause="Prometheus has no counter that demand.offered selects. The HPA follows only the load of the GPUs, and does "
+    "not see waiting requests",
     fix="check that Prometheus scrapes the source of the request counts, and test the selector there; docs/model.md "
     "lists what each source needs",
     grace_s=_START_GRACE_S,
