@@ -27,7 +27,7 @@ SAMPLES_PER_HOUR = 60
 _WEEK = timedelta(weeks=1)
 # Precision of the start of the data.
 _STEP = timedelta(minutes=10)
-# By the names that the queries give to their answers.
+# By the names of the queries' results.
 _OF_WORKLOADS = {
     "gpu_hours": "namespace_workload:gpus_held:sum",
     "busy_hours": "namespace_workload:gpus_busy:sum",
@@ -44,7 +44,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Week:
-    """From a Monday, 0:00 UTC, for seven days; the running one ends now."""
+    """Seven days from a Monday, 0:00 UTC; the current week ends now."""
 
     start: datetime
     end: datetime
@@ -55,9 +55,9 @@ class Week:
 
 
 def weeks_until(now: datetime, number: int) -> list[Week]:
-    """The running week, and those before it, oldest first."""
+    """The current week and those before it, oldest first."""
     monday = (now - timedelta(days=now.weekday())).replace(hour=0, minute=0, second=0, microsecond=0)
-    # A range of no second is none, so Monday's first one counts for the week before.
+    # A range needs at least a second, so the first second of Monday belongs to the week before.
     monday -= _WEEK * (now - monday < timedelta(seconds=1))
     starts = [monday - _WEEK * back for back in reversed(range(number))]
     return [Week(start, min(start + _WEEK, now)) for start in starts]
@@ -66,11 +66,11 @@ def weeks_until(now: datetime, number: int) -> list[Week]:
 def read_hours(
     prometheus: PrometheusClient, replicas: Sequence[PrometheusClient] = (), *, weeks: int, namespaces: Sequence[str]
 ) -> Outcome:
-    """Changes nothing.
+    """Reads the GPU hours, and changes nothing.
 
-    replicas: the pods behind the Service of Prometheus, if there are several that may be asked. Each has recorded for
-              itself: a week is read from the one that has most of it.
-    Raises: HopError if an option cannot be, or nothing is recorded; ApiError if Prometheus does not answer.
+    replicas: pods behind the Service of Prometheus, if there are several and they may be queried. Each of them
+              records for itself, so each week is read from the pod with the most data.
+    Raises: HopError if an option is invalid or nothing is recorded; ApiError if Prometheus does not answer.
     """
     _refuse(weeks, namespaces)
     now = datetime.fromtimestamp(_clock(prometheus), UTC)
@@ -91,7 +91,7 @@ def read_hours(
 def _of_each(
     prometheus: PrometheusClient, replicas: Iterable[PrometheusClient], ask: Callable[[PrometheusClient], Answer]
 ) -> list[Answer]:
-    """A replica that does not answer is passed over."""
+    """A replica that does not answer is skipped."""
     found = [ask(prometheus)]
     for replica in replicas:
         with suppress(ApiError):
@@ -107,7 +107,7 @@ def _fullest(
 
 
 def _clock(prometheus: PrometheusClient) -> float:
-    """Its time; errors contain its name."""
+    """Time of the Prometheus; errors contain its name."""
     try:
         return prometheus.query("time()")[0].values[0]
     except ApiError as err:
@@ -130,21 +130,21 @@ def written(time: datetime) -> str:
 
 
 def _recorded_since(prometheus: PrometheusClient, weeks: Sequence[Week]) -> datetime | None:
-    """Of the weeks; None if there are no data in them."""
+    """Start of the data in the weeks; None without data."""
     length, step = int((weeks[-1].end - weeks[0].start).total_seconds()), int(_STEP.total_seconds())
     query = f"min(min_over_time(timestamp({_OFFERED})[{length}s:{step}s]))"
-    # What is younger than a step is found by no step.
+    # Samples younger than a step are not found.
     found = prometheus.query(query) or prometheus.query(f"min(timestamp({_OFFERED}))")
     return datetime.fromtimestamp(found[0].values[0], UTC) if found else None
 
 
 def _nothing_recorded(prometheus: PrometheusClient, start: datetime) -> HopError:
-    """Why there is nothing: no rule, a rule that fails, or no GPU that it could see."""
+    """Why there are no data: no rule, a failing rule, or no GPU that the rule could see."""
     series = _OF_WORKLOADS["gpu_hours"]
     seen = f"Prometheus {prometheus.name} has no GPU hours since {start:%Y-%m-%d}"
     try:
         rules = [rule for rule in prometheus.recording_rules() if rule["name"] in (series, _OFFERED)]
-    except (ApiError, QueryError):  # something in front of several Prometheus may not know its rules
+    except (ApiError, QueryError):  # a proxy in front of several Prometheus may not know its rules
         return HopError(
             Hop.RULE,
             seen,
@@ -161,7 +161,7 @@ def _nothing_recorded(prometheus: PrometheusClient, start: datetime) -> HopError
 
 
 def _query(week: Week, namespaces: Sequence[str]) -> str:
-    """One for all, of which each answer has its name in the label `of`. What several replicas say counts once."""
+    """One query for all; each result has its name in the label `of`. Values of several replicas count once."""
     which = f"{{{one_of('namespace', namespaces)}}}" if namespaces else ""
     parts = {
         name: f"max by (namespace, workload) (sum_over_time({series}{which}{week.promql}))"
@@ -191,13 +191,13 @@ def _of_week(week: Week, found: Iterable[Series]) -> dict[str, Any]:
 
 
 def _rows(workloads: Mapping[tuple[str, str], Mapping[str, float]]) -> list[dict[str, Any]]:
-    """Those with the most GPU hours first."""
+    """Sorted by GPU hours, descending."""
     order = sorted(workloads, key=lambda key: (-workloads[key]["gpu_hours"], key))
     return [{"namespace": key[0], "workload": key[1], **_row(workloads[key])} for key in order]
 
 
 def _row(hours: Mapping[str, float]) -> dict[str, Any]:
-    """unknown_hours: held, while no exporter reported the load. idle_share: of the others; None without any."""
+    """unknown_hours: held GPUs of unknown load. idle_share: share of the other hours; None without any."""
     known = hours["busy_hours"] + hours["idle_hours"]
     return {
         **{name: _rounded(hours[name]) for name in _OF_WORKLOADS},
@@ -207,7 +207,7 @@ def _row(hours: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _rounded(hours: float) -> float:
-    """To half a minute."""
+    """Rounded to half a minute."""
     return round(hours, 2)
 
 
@@ -220,7 +220,7 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def totals(weeks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each workload over all weeks."""
+    """Sum of each workload over all weeks."""
     by_key: dict[tuple[str, str], list[Mapping[str, float]]] = {}
     for week in weeks:
         for row in week["workloads"]:

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether KEDA lets its HPAs scale."""
+"""Checks whether KEDA allows its HPAs to scale."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HPA_PAUSED = FindingType(
 
 @check("no ScaledObject of GPUs is paused", HPA_PAUSED, needs=("scaled_objects",))
 def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
-    """Without an HPA nothing else is looked at."""
+    """Without an HPA, nothing else is checked."""
     for scaled_object in _of_gpus(state):
         (namespace, name), annotations = key_of(scaled_object), scaled_object["metadata"].get("annotations") or {}
         annotation = "paused-replicas" if KEDA + "paused-replicas" in annotations else "paused"
@@ -73,7 +73,7 @@ def empty_is_no_zero(state: State) -> Iterator[CheckResult]:
 
 
 def _is_false(metadata: Mapping[str, str]) -> bool:
-    """As KEDA reads it: true by default."""
+    """As KEDA reads it; true by default."""
     return str(metadata.get("ignoreNullValues", "true")).lower() in ("false", "f", "0")
 
 
@@ -106,7 +106,7 @@ def hpas_have_scaled_objects(state: State) -> Iterator[CheckResult]:
 
 
 def _served_for(hpa: Manifest) -> set[str]:
-    """The ScaledObjects whose metrics an HPA asks KEDA for."""
+    """ScaledObjects whose metrics an HPA queries from KEDA."""
     entries = [entry["external"]["metric"] for entry in hpa["spec"].get("metrics") or () if entry["type"] == "External"]
     labels = [(metric.get("selector") or {}).get("matchLabels") or {} for metric in entries]
     return {found[SCALED_OBJECT_LABEL] for found in labels if SCALED_OBJECT_LABEL in found}
@@ -140,7 +140,7 @@ def scaled_objects_end(state: State) -> Iterator[CheckResult]:
 
 
 def _of_gpus(state: State) -> Iterator[Manifest]:
-    """ScaledObjects whose target is looked at, or whose triggers are about GPUs."""
+    """ScaledObjects with a checked target, or with triggers about GPUs."""
     targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
     for scaled_object in state.scaled_objects:
         in_scope = not state.scope.name and state.scope.namespace in (None, scaled_object["metadata"]["namespace"])
@@ -169,7 +169,7 @@ HPA_SCALED_OBJECT_FAILS = FindingType(
 
 @check("KEDA works with the ScaledObjects", HPA_SCALED_OBJECT_FAILS, needs=("scaled_objects",))
 def keda_works(state: State) -> Iterator[CheckResult]:
-    """Of those whose target is looked at."""
+    """ScaledObjects with a checked target."""
     users = {target_of(autoscaler.hpa): autoscaler for autoscaler in state.autoscalers}
     for scaled_object in state.scaled_objects:
         autoscaler = users.get(target_of(scaled_object))
@@ -188,6 +188,6 @@ def keda_works(state: State) -> Iterator[CheckResult]:
 
 
 def is_set(scaled_object: Manifest, annotation: str) -> bool:
-    """As KEDA reads it: what is no truth value counts as true."""
+    """As KEDA reads it: any value that is not a boolean counts as true."""
     text = (scaled_object["metadata"].get("annotations") or {}).get(KEDA + annotation)
     return text is not None and text.lower() not in ("false", "f", "0")
