@@ -73,7 +73,7 @@ class PrometheusClient:
         return client
 
     def query(self, promql: str, *, retry: bool = False) -> list[Series]:
-        """The current result of `promql`; a scalar is one series without labels. retry: retry while the server is busy."""
+        """The current result of `promql`; a scalar is one series without labels. retry: retry if the server is busy."""
         answer = self._get("query", {"query": promql}, retry=retry)
         if answer.get("resultType") == "scalar":
             return [_series({"metric": {}, "value": answer["result"]})]

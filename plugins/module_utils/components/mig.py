@@ -86,8 +86,8 @@ def _change(request: Request, node: Manifest) -> Change | None:
         applied=applied,
         cordoned=is_unschedulable and not is_marked,
         cordon={"annotations": {CORDON_ANNOTATION: ""}},
-        # The manager's report of the previous profile would count for this one. It acts on changes of the label: a profile
-        # that it has applied is not reported again.
+        # The manager's report of the previous profile would count for this one. It acts on changes of the label, and
+        # does not report an applied profile again.
         start={
             "labels": {CONFIG_LABEL: wanted, STATE_LABEL: None},
             "annotations": {BEFORE_ANNOTATION: before},

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why a server cannot get a driver, or does not use the one that it has."""
+"""Checks why a server cannot get a driver, or does not use the installed one."""
 
 from __future__ import annotations
 
@@ -508,7 +508,7 @@ def driver_is_there(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, MISSING, f"has {len(facts.gpus)} GPUs ({generations}) and no NVIDIA driver")
 
 
-# Asked before anything is changed, and afterwards.
+# Run before any change, and afterwards.
 BEFORE = (
     each_gpu_is_identified,
     no_gpu_is_missing,
@@ -532,6 +532,6 @@ AFTER = (
     uvm_is_loaded,
     fabric_has_completed,
 )
-# Of the doctor: EXAMINED where a driver is wanted, NOW in any case. What gpu_facts tell is left to the hop node.
+# For the doctor: EXAMINED if a driver is wanted, NOW in any case. The hop node reports what gpu_facts finds.
 EXAMINED = tuple(asked for asked in BEFORE if asked is not no_gpu_is_missing)
 NOW = (driver_is_there, all_gpus_are_shown)
