@@ -34,7 +34,7 @@ class Sign:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def container(self, workload: Manifest) -> Container | None:
-        """The container that runs it; None if there is none."""
+        """The container that runs it, or None."""
         containers = containers_of(workload)
         for is_it in (self._has_image, self._is_started_so):
             if found := next(filter(is_it, containers), None):

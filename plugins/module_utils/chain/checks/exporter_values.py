@@ -117,7 +117,7 @@ EXPORTER_IMPOSSIBLE_VALUES = FindingType(
 
 @check("values are plausible", EXPORTER_LOSES_A_GPU, EXPORTER_IMPOSSIBLE_VALUES, needs=("prometheus",))
 def impossible_values(state: State) -> Iterator[CheckResult]:
-    """GPUs held by autoscaled pods. Other GPUs count only if there are none."""
+    """GPUs held by autoscaled pods. Without any, other GPUs count."""
     held: list[CheckResult] = []
     others: list[CheckResult] = []
     for row in state.prometheus.blanks:
