@@ -10,7 +10,7 @@ from lab.plot import COLOURS, Band, Line, Panel, ceiling, draw, whole
 
 
 def timeline(recording: Recording, plan: Sequence[Step], autoscaler: Autoscaler, before: Earlier | None = None) -> str:
-    """The SVG's text. before: whose ready replicas are shown beside, from its step on."""
+    """The SVG's text. before: earlier demo, whose ready replicas are also shown, from its step on."""
     moved = _moved(before.recording, recording, plan) if before else []
     end = max(recording.samples[-1].at_s, *(at_s for at_s, _ready in moved), 1.0)
     panels = [_requests(recording), _utilisation(recording, autoscaler, end), _replicas(recording, plan, moved)]
@@ -73,7 +73,7 @@ def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[flo
 
 
 def _moved(before: Recording, recording: Recording, plan: Sequence[Step]) -> list[tuple[float, float | None]]:
-    """The ready replicas of another demo's step, as if it had begun when this one's did."""
+    """The ready replicas of another demo's step, aligned to the beginning of this one's."""
     up = plan[1].name
     shift = recording.begins[up] - before.begins[up]
     return [(sample.at_s + shift, sample.ready) for sample in before.of(up)]
