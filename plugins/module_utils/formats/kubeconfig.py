@@ -36,7 +36,7 @@ class Kubeconfig:
 
     @classmethod
     def read(cls, text: str, path: str) -> Kubeconfig:
-        """Raises: HopError that names the file if the text is no kubeconfig."""
+        """Raises: HopError that names the file if the text is not a kubeconfig."""
         try:
             document = from_yaml_of_others(text)
         except ValueError as err:
@@ -247,7 +247,7 @@ def _entries(document: Mapping[str, Any], section: str, path: str) -> Entries:
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             raise _unreadable(path, f"is not a kubeconfig: {section}[{place}] has no name")
         if not isinstance(content or {}, Mapping):
-            raise _unreadable(path, f"is no kubeconfig: {section}[{place}].{SECTIONS[section]} is not a mapping")
+            raise _unreadable(path, f"is not a kubeconfig: {section}[{place}].{SECTIONS[section]} is not a mapping")
         if section == "contexts" and not all(
             isinstance((content or {}).get(key, ""), str) for key in ("cluster", "user")
         ):

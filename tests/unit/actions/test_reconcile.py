@@ -857,7 +857,7 @@ def test_rules_that_no_prometheus_would_select_are_warned_of(spec: dict[str, Any
     }
     warnings = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings
     assert [warned in text for text in warnings] == ([True] if warned else [])
-    assert all("they are made in namespace monitoring with labels release=" in text for text in warnings)
+    assert all("they are created in namespace monitoring with labels release=" in text for text in warnings)
 
 
 def test_who_has_the_rights_of_a_namespace_alone_is_told_and_served() -> None:
