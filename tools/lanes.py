@@ -156,9 +156,7 @@ def in_one_group() -> Iterator[None]:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(
-        f"{time.strftime('%H:%M:%S')} {line}\n"
-    )  # one write per line: lanes print at the same time
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")  # one write per line: lanes print at the same time
     sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""Which components the chart roles bring, which they leave to somebody else, and beside what they refuse to be."""
+"""Components that the chart roles install, existing ones that they use, and conflicts."""
 
 from __future__ import annotations
 

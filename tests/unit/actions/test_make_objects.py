@@ -1,4 +1,4 @@
-"""Objects of a part: what is asked of the API server, and what is left alone. test_alerts_role.py asks a real one."""
+"""Objects of a part: requests, and objects that do not change. test_alerts_role.py uses a real API server."""
 
 from __future__ import annotations
 

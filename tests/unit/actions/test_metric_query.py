@@ -1,4 +1,4 @@
-"""One question to a metric API: what is refused, what is asked, and which hop is named when there is no value."""
+"""A query to a metrics API: what is rejected and requested, and the hop in the error without a value."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ TARGET = {"spec": {"selector": {"matchLabels": {"app": "chat"}}}, "status": {"re
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only during sleeps."""
 
     def __init__(self) -> None:
         self.now_s = BEGAN_S
